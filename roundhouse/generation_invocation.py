@@ -1,4 +1,4 @@
-"""Requests to a text generator: streamed or whole, by SageMaker's API or by its OpenAI path."""
+"""Requests to a text generator through SageMaker's API: streamed or whole."""
 
 from __future__ import annotations
 
@@ -10,26 +10,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from container.generation_client import (
-    JSON_TYPE,
     Answer,
-    Event,
     GenerationClient,
     StreamBroken,
-    answer_count,
     chat_request,
     error_sentence,
     read_answer,
-    read_completion,
-    read_events,
 )
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.environment_view import adapter_components
 from onboarding.names import adapter_component, adapter_endpoint, endpoint_name
 from onboarding.text_generation.spec import TextGenerationSpec
-from roundhouse.aws.bearer_token import bearer_token
-from roundhouse.aws.clients import Client, Clients, calling
+from roundhouse.aws.clients import Clients, calling
 from roundhouse.errors import (
-    AwsError,
     NotReadyError,
     RoundhouseError,
     UsageError,
@@ -40,8 +33,6 @@ from roundhouse.session import Session, valid_tree
 NO_CAPACITY = "no capacity"
 """Of AWS's sentence for a component without copies."""
 RETRY_SECONDS = 5.0
-ANSWER_SECONDS = 70
-"""SageMaker answers, or sends the next part, within a minute."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +99,6 @@ class Prompt:
     text: str | None
     max_tokens: int | None = None
     stream: bool = False
-    openai: bool = False
 
     def as_request(self) -> dict[str, Any]:
         """Return OpenAI's request. Raises UsageError for a prompt without words."""
@@ -158,20 +148,12 @@ def find_generator(session: Session, endpoint: str, prompt: Prompt) -> Generator
     return address
 
 
-def generator_client(session: Session, address: GeneratorAddress, prompt: Prompt) -> Generator:
-    """Return what asks a text generator, by the path that the prompt says."""
-    region = session.environment.region
-    token = (lambda: bearer_token(region)) if prompt.openai else None
-    return Generator(address=address, clients=session.clients, token=token)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Generator:
-    """One text generator that can be asked; `token` makes a bearer token for the OpenAI path."""
+    """One text generator that can be asked."""
 
     address: GeneratorAddress
     clients: Clients
-    token: Callable[[], str] | None = None
     clock: Callable[[], float] = field(default=time.monotonic)
     pause: Callable[[float], None] = field(default=time.sleep)
 
@@ -184,11 +166,11 @@ class Generator:
         begin, first = self.clock(), None
         with _endpoint_errors(self.address):
             if not request.get("stream"):
-                answer = self._whole(request)
+                answer = self._client().ask(request)
                 say(answer.text)
                 return TimedAnswer(answer=answer, seconds=self.clock() - begin, first_seconds=None)
             events = []
-            for event in self._events(request):
+            for event in self._client().stream(request):
                 if first is None and (event.text or event.tool_calls):
                     first = self.clock() - begin
                 say(event.text)
@@ -214,74 +196,12 @@ class Generator:
                 waiting(f"{self.address.name} has no copy yet; asking again.")
                 self.pause(RETRY_SECONDS)
 
-    def _whole(self, request: Mapping[str, Any]) -> Answer:
-        if self.token is None:
-            return self._client().ask(request)
-        body = b"".join(self._openai_parts(request, self.token()))
-        return read_completion(body, answers=answer_count(request))
-
-    def _events(self, request: Mapping[str, Any]) -> Iterator[Event]:
-        if self.token is None:
-            return self._client().stream(request)
-        parts = self._openai_parts(request, self.token())
-        return read_events(parts, answers=answer_count(request))
-
     def _client(self) -> GenerationClient:
         return GenerationClient(
             runtime=self.clients("sagemaker-runtime"),
             endpoint=self.address.endpoint,
             component=self.address.component,
         )
-
-    def _openai_parts(self, request: Mapping[str, Any], token: str) -> Iterator[bytes]:
-        """Yield the bytes of an answer of the OpenAI path, as they come."""
-        url = openai_url(self.clients("sagemaker-runtime"), self.address)
-        answer = _post(url, json.dumps(request).encode(), token)
-        if answer.status_code != 200:
-            body = b"".join(_read_parts(answer))
-            raise _refusal(self.address, answer.status_code, body.decode(errors="replace"))
-        return _read_parts(answer)
-
-
-def openai_url(runtime: Client, address: GeneratorAddress) -> str:
-    """Return the URL of chats on an endpoint's OpenAI path."""
-    component = "" if address.component is None else f"/inference-components/{address.component}"
-    base = str(runtime.meta.endpoint_url).rstrip("/")
-    return f"{base}/endpoints/{address.endpoint}{component}/openai/v1/chat/completions"
-
-
-def _post(url: str, body: bytes, token: str) -> Any:
-    """Return botocore's answer to a request with a bearer token, its body still to be read."""
-    from botocore.awsrequest import AWSRequest
-    from botocore.httpsession import URLLib3Session
-    from botocore.session import get_session
-    from botocore.utils import get_environ_proxies
-
-    headers = {"Content-Type": JSON_TYPE, "Authorization": f"Bearer {token}"}
-    request = AWSRequest("POST", url, headers, body, stream_output=True).prepare()
-    certificates = get_session().get_config_variable("ca_bundle")
-    session = URLLib3Session(
-        verify=True if certificates is None else certificates,
-        timeout=ANSWER_SECONDS,
-        proxies=get_environ_proxies(url),
-    )
-    return session.send(request)
-
-
-def _read_parts(answer: Any) -> Iterator[bytes]:
-    """Yield the bytes of botocore's answer as they come. Raises StreamBroken, for fewer too."""
-    from urllib3.exceptions import HTTPError
-
-    lost, count = StreamBroken("The connection was lost before the answer's end"), 0
-    try:
-        for part in answer.raw.stream(decode_content=True):
-            count += len(part)
-            yield part
-    except (HTTPError, OSError) as fault:
-        raise lost from fault
-    length = str(answer.headers.get("Content-Length", ""))
-    if length.isdecimal() and "Content-Encoding" not in answer.headers and count < int(length):
-        raise lost
 
 
 @contextmanager
@@ -329,9 +249,6 @@ def _refusal(address: GeneratorAddress, status: int, words: str) -> RoundhouseEr
     has_error = isinstance(document, dict) and bool(document)
     text = error_sentence(document) if has_error else words[:500]
     sentence = f"Endpoint {address.endpoint}: the server answered {status}: {text.rstrip('.')}"
-    if status in (401, 403):
-        reason = "use credentials that may do sagemaker:CallWithBearerToken and InvokeEndpoint"
-        return AwsError(f"{sentence}; {reason}.", reason=str(status), is_answer=True)
     if status < 500:
         return RoundhouseError(f"{sentence}.")
     return NotReadyError(f"{sentence}; ask again in some seconds.")

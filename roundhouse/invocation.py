@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import math
+import re
+import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from onboarding.deployment import Deployment, Target
 from onboarding.names import artifact_bucket, endpoint_name, requests_prefix, target_model
 from onboarding.values import IMAGES
-from roundhouse.asynchronous_runtime import AsynchronousRuntime
-from roundhouse.aws.clients import Client, Clients
+from roundhouse.aws.clients import ABSENT, CHUNK_BYTES, Client, Clients
 from roundhouse.errors import NotReadyError, RoundhouseError, UsageError, WrongAnswerError
 from roundhouse.text import choices
 
@@ -27,6 +31,9 @@ ASYNCHRONOUS_ROWS = 50_000
 """Half of what the Python server takes behind an asynchronous endpoint."""
 LINES_SUFFIX, LINES_TYPE = ".jsonl", "application/jsonlines"
 """Of a file whose lines are requests, each answered by a line."""
+POLL_SECONDS = 1.0
+STATUS = re.compile(r"\((\d{3})\)")
+"""Of the container, in the sentence that SageMaker leaves where a request failed."""
 Vector = tuple[float, ...]
 Scores = tuple[tuple[str, float], ...]
 """Class names with probabilities, the likeliest first."""
@@ -143,6 +150,94 @@ def most_rows(target: Target) -> int:
 def most_asynchronous_rows(deployment: Deployment, batch_rows: int) -> int:
     """Return the rows of one queued request: Triton takes a batch, the Python server splits it."""
     return batch_rows if deployment.server == "triton" else ASYNCHRONOUS_ROWS
+
+
+class AsynchronousFailure(Exception):
+    """What lies in S3 in place of an answer; `response` is as botocore's ClientError has it."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(sentence)
+        status = STATUS.search(sentence)
+        self.response: Mapping[str, Any] = {
+            "OriginalMessage": sentence,
+            "OriginalStatusCode": None if status is None else int(status[1]),
+        }
+
+
+@dataclass(kw_only=True)
+class AsynchronousRuntime:
+    """Stands for a sagemaker-runtime client in `EndpointClient`.
+
+    Bodies are uploaded below `prefix` of `bucket`, where the endpoint's role may read them, and
+    stay there until the bucket's lifecycle removes them, as answers do.
+    """
+
+    runtime: Client
+    s3: Client
+    bucket: str
+    prefix: str
+    seconds: float
+    """How long an answer is awaited."""
+    say: Callable[[str], object] = print
+    pause: Callable[[float], None] = field(default=time.sleep)
+    clock: Callable[[], float] = field(default=time.monotonic)
+
+    def invoke_endpoint(self, **request: Any) -> Mapping[str, Any]:
+        """Return the answer of EndpointName to Body and ContentType, as InvokeEndpoint does.
+
+        Raises AsynchronousFailure with the sentence in S3, TimeoutError, botocore's faults.
+        """
+        found = self._answer(request["EndpointName"], request["Body"], request["ContentType"])
+        return {"Body": io.BytesIO(found["Body"].read()), "ContentType": found["ContentType"]}
+
+    def invoke_file(self, endpoint: str, path: Path, content_type: str, output: Path) -> int:
+        """Write the answer of a file's bytes to another file, and return its bytes.
+
+        Neither is held in memory. Raises as `invoke_endpoint` does, and OSError.
+        """
+        with path.open("rb") as body:
+            answer = self._answer(endpoint, body, content_type)["Body"]
+        with output.open("wb") as written:
+            while chunk := answer.read(CHUNK_BYTES):
+                written.write(chunk)
+            return written.tell()
+
+    def _answer(self, endpoint: str, body: Any, content_type: str) -> Mapping[str, Any]:
+        """Upload a body, queue it, and return the object of its answer once it lies in S3."""
+        key = f"{self.prefix}/{uuid.uuid4()}"
+        self.s3.put_object(Bucket=self.bucket, Key=key, Body=body, ContentType=content_type)
+        queued = self.runtime.invoke_endpoint_async(
+            EndpointName=endpoint,
+            ContentType=content_type,
+            InputLocation=f"s3://{self.bucket}/{key}",
+        )
+        answer, failure = queued["OutputLocation"], queued.get("FailureLocation")
+        self.say(f"Queued; the answer will be {answer}.")
+        deadline = self.clock() + self.seconds
+        while True:
+            if (found := self._read(answer)) is not None:
+                return found
+            if failure and (found := self._read(failure)) is not None:
+                raise AsynchronousFailure(found["Body"].read().decode(errors="replace").strip())
+            if self.clock() >= deadline:
+                raise TimeoutError(
+                    f"no answer lay at {answer} within {self.seconds:g} s; it may still come"
+                )
+            self.pause(POLL_SECONDS)
+
+    def _read(self, location: str) -> Mapping[str, Any] | None:
+        """Return an object with its body to read; None where there is none yet."""
+        url = urlsplit(location)
+        try:
+            found: Mapping[str, Any] = self.s3.get_object(
+                Bucket=url.netloc, Key=url.path.lstrip("/")
+            )
+        except Exception as fault:
+            response = getattr(fault, "response", None)
+            if isinstance(response, Mapping) and response.get("Error", {}).get("Code") in ABSENT:
+                return None
+            raise
+        return found
 
 
 def asynchronous_runtime(

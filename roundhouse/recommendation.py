@@ -69,7 +69,7 @@ def job_request(
     inputs = read_inputs(
         session.paths.tree / target.model.accuracy.dataset if input is None else input,
         rows_per_request=rows,
-        binary=False,
+        as_json=True,
         paired=target.model.task == "text-ranking",
     )
     payload = sample_payload(inputs.bodies)

@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from roundhouse.cli.options import Env, Root
+from roundhouse.cli.options import Env, Root, TextFormat
 
 EXAMPLE = "roundhouse drift --env prod --format json"
 SHOWN = 120
 """Characters of a value in the table; JSON has all."""
 
 
-class DriftFormat(StrEnum):
-    """How differences are printed."""
-
-    text = "text"
-    json = "json"
-    markdown = "markdown"
-
-
 def drift(
     env: Env,
     root: Root = None,
     form: Annotated[
-        DriftFormat,
+        TextFormat,
         typer.Option("--format", help="json: one document; markdown: the text of an issue."),
-    ] = DriftFormat.text,
+    ] = TextFormat.text,
 ) -> None:
     """Compare what runs with what was deployed.
 
@@ -45,15 +36,15 @@ def drift(
     from roundhouse.session import open_session
     from roundhouse.text import quantity
 
-    report = open_report("" if form is DriftFormat.text else "json")
+    report = open_report("" if form is TextFormat.text else "json")
     session = open_session(current_paths(root), report, env)
     with report.step("Comparing what runs with what was deployed") as step:
         templates = environment_templates(session)
         found = environment_drift(session, templates)
         step.finish(f"{quantity(len(templates), 'stack')}, {quantity(len(found), 'difference')}")
-    if form is DriftFormat.json:
+    if form is TextFormat.json:
         print_json([item.as_dict() for item in found])
-    elif form is DriftFormat.markdown:
+    elif form is TextFormat.markdown:
         print(drift_markdown(env, found))
     elif found:
         columns = ("endpoint", "what", "deployed", "runs")

@@ -158,13 +158,13 @@ def _invoke_generator(
 
     The times stand on standard error. As JSON both come at the answer's end.
     """
-    from roundhouse.generation_invocation import find_generator, generator_client
+    from roundhouse.generation_invocation import Generator, find_generator
     from roundhouse.report import print_json
 
     address = find_generator(session, endpoint, prompt)
     if address is None:
         return False
-    timed = generator_client(session, address, prompt).ask_until(
+    timed = Generator(address=address, clients=session.clients).ask_until(
         prompt.as_request(),
         lambda text: None if form is Format.json else typer.echo(text, nl=False),
         wait_seconds,

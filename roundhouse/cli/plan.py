@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from roundhouse.cli.options import Root
+from roundhouse.cli.options import Root, TextFormat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,14 +17,6 @@ if TYPE_CHECKING:
     from roundhouse.report import Report
 
 EXAMPLE = "roundhouse plan --env dev --against origin/main --format markdown > comment.md"
-
-
-class PlanFormat(StrEnum):
-    """How a plan is printed."""
-
-    text = "text"
-    json = "json"
-    markdown = "markdown"
 
 
 def plan(
@@ -66,8 +57,8 @@ def plan(
         ),
     ] = False,
     form: Annotated[
-        PlanFormat, typer.Option("--format", help="json: one document; markdown: one comment.")
-    ] = PlanFormat.text,
+        TextFormat, typer.Option("--format", help="json: one document; markdown: one comment.")
+    ] = TextFormat.text,
     root: Root = None,
 ) -> None:
     """Show what a change of the files does, takes and costs.
@@ -84,7 +75,7 @@ def plan(
 
     if head is not None and read is None:
         raise UsageError("--head is the commit that the plan of --read must be of; add --read.")
-    report = open_report("json" if form is not PlanFormat.text else "")
+    report = open_report("json" if form is not TextFormat.text else "")
     if read is not None:
         found = read_plan_file(read)
         if head is not None:
@@ -154,16 +145,16 @@ def _require_deployable(plan: Plan) -> None:
         )
 
 
-def _print_plan(report: Report, plan: Plan, form: PlanFormat) -> None:
+def _print_plan(report: Report, plan: Plan, form: TextFormat) -> None:
     """Print a plan: as tables, as a document for machines, or as one comment."""
     from roundhouse.gitops.plan_comment import comment
     from roundhouse.gitops.plan_text import headline, notes, sections
     from roundhouse.report import print_json, table
 
-    if form is PlanFormat.json:
+    if form is TextFormat.json:
         print_json(plan.model_dump(mode="json"))
         return
-    if form is PlanFormat.markdown:
+    if form is TextFormat.markdown:
         print(comment(plan))
         return
     commits = [f"{side.ref} {(side.commit or '')[:12]}".strip() for side in (plan.head, plan.base)]

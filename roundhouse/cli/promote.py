@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from roundhouse.cli.options import Root
+from roundhouse.cli.options import Root, TextFormat
 
 EXAMPLE = "roundhouse promote --from staging --to prod"
-
-
-class PromotionFormat(StrEnum):
-    """How a promotion is printed."""
-
-    text = "text"
-    json = "json"
-    markdown = "markdown"
 
 
 def promote(
@@ -35,12 +26,12 @@ def promote(
     ] = None,
     root: Root = None,
     form: Annotated[
-        PromotionFormat,
+        TextFormat,
         typer.Option(
             "--format",
             help="json: the promotion as one document; markdown: the text of its pull request.",
         ),
-    ] = PromotionFormat.text,
+    ] = TextFormat.text,
 ) -> None:
     """Copy tested engines to the next environment.
 
@@ -55,7 +46,7 @@ def promote(
     from roundhouse.processes import Processes
     from roundhouse.report import open_report, print_json
 
-    paths, report = current_paths(root), open_report("" if form is PromotionFormat.text else "json")
+    paths, report = current_paths(root), open_report("" if form is TextFormat.text else "json")
     prepared = prepare_promotion(
         paths,
         report,
@@ -71,8 +62,8 @@ def promote(
         what = f"commit {promotion.commit[:12]}" if not model else ", ".join(model)
         path = displayed_path(write_promotion(paths.tree, promotion))
         message = f"Wrote {path}: {destination} deploys {what} once that file is merged."
-    if form is PromotionFormat.json:
+    if form is TextFormat.json:
         print_json(promotion.model_dump(mode="json", by_alias=True))
-    elif form is PromotionFormat.markdown:
+    elif form is TextFormat.markdown:
         print(promotion_markdown(promotion))
     report.print(message)

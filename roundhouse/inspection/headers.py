@@ -55,41 +55,30 @@ def write_headers(paths: Paths, name: str) -> Iterator[Headers]:
     Raises UsageError, RoundhouseError; NotReadyError where a source cannot be reached.
     """
     tree = read_tree(paths.tree)
-    file = headers_path(tree, name)
-    yield _write_headers(
-        paths, tree, file, source_of(tree, name), f"`source` of models/{name}.yaml"
-    )
-    spec = next(
-        view.generators[name].spec for view in tree.views.values() if name in view.generators
-    )
-    guess = spec.serving.speculative
-    if guess is not None and guess.model is not None:
-        section = f"`serving.speculative` of models/{name}.yaml"
-        source = source_of(tree, name, draft=True)
-        yield _write_headers(paths, tree, headers_path(tree, name, draft=True), source, section)
+    for section, file, source in sources_of(tree, name):
+        found = _read_headers(paths, tree, source)
+        place = paths.tree / file
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(found.document(), encoding="utf-8")
+        line = f"`headers: {file}` to `{section}` of models/{name}.yaml"
+        yield Headers(
+            file=file, checkpoint=found, line=None if source.headers is not None else line
+        )
 
 
-def _write_headers(
-    paths: Paths, tree: Tree, file: Path, source: GenerationSourceSpec, section: str
-) -> Headers:
+def _read_headers(paths: Paths, tree: Tree, source: GenerationSourceSpec) -> Checkpoint:
     if source.checkpoint is not None and "://" not in source.checkpoint:
-        found = folder_headers(paths.tree / source.checkpoint / (source.path or ""))
-    elif source.python_package is not None:
-        found = package_headers(source, paths.code, child_environment(inherited()), Processes())
-    else:
-        region = next((spec.region for spec in tree.environments.values()), "us-east-1")
-        found = fetch_headers(open_files(source, aws_clients(region), dict(inherited())))
-    place = paths.tree / file
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_text(found.document(), encoding="utf-8")
-    line = None if source.headers is not None else f"`headers: {file}` to {section}"
-    return Headers(file=file, checkpoint=found, line=line)
+        return folder_headers(paths.tree / source.checkpoint / (source.path or ""))
+    if source.python_package is not None:
+        return package_headers(source, paths.code, child_environment(inherited()), Processes())
+    region = next((spec.region for spec in tree.environments.values()), "us-east-1")
+    return fetch_headers(open_files(source, aws_clients(region), dict(inherited())))
 
 
-def headers_path(tree: Tree, name: str, *, draft: bool = False) -> Path:
-    """Return where a model's headers file lies: what the model file says, or models/data/.
+def sources_of(tree: Tree, name: str) -> Iterator[tuple[str, Path, GenerationSourceSpec]]:
+    """Yield section, headers file and source of a text generator, and of its draft model.
 
-    `draft`: that of its draft model. Raises UsageError.
+    The file is what the model file says, or lies in models/data/. Raises UsageError.
     """
     generators = {
         model: file.spec
@@ -104,32 +93,19 @@ def headers_path(tree: Tree, name: str, *, draft: bool = False) -> Path:
         known = ", ".join(sorted(generators)) or "none"
         raise UsageError(f"{name}: is no text-generation model of the tree; there are: {known}.")
     spec = generators[name]
-    key, default = "source.headers", f"models/data/{name}.headers.json"
-    named = spec.source.headers
-    if draft:
-        key, default = "serving.speculative.headers", f"models/data/{name}.draft.headers.json"
-        guess = spec.serving.speculative
-        if guess is None or guess.model is None:
-            raise UsageError(f"{name}: names no draft model; add serving.speculative.model.")
-        named = guess.headers
-    path = named or default
-    if not is_inside(tree.root, path):
-        raise UsageError(
-            f"{name}: {key} {path} lies outside the onboarding root; name a file under it, such as "
-            f"{default}."
-        )
-    return Path(path)
-
-
-def source_of(tree: Tree, name: str, *, draft: bool = False) -> GenerationSourceSpec:
-    """Return a text generator's source, or its draft model's, as some environment has it."""
-    spec = next(
-        view.generators[name].spec for view in tree.views.values() if name in view.generators
-    )
     guess = spec.serving.speculative
-    if not draft or guess is None:
-        return spec.source
-    return GenerationSourceSpec(huggingface=guess.model, headers=guess.headers)
+    sources = {"source": (spec.source, f"models/data/{name}.headers.json")}
+    if guess is not None and guess.model is not None:
+        draft = GenerationSourceSpec(huggingface=guess.model, headers=guess.headers)
+        sources["serving.speculative"] = draft, f"models/data/{name}.draft.headers.json"
+    for section, (source, default) in sources.items():
+        path = source.headers or default
+        if not is_inside(tree.root, path):
+            raise UsageError(
+                f"{name}: {section}.headers {path} lies outside the onboarding root; name a file "
+                f"under it, such as {default}."
+            )
+        yield section, Path(path), source
 
 
 def open_files(

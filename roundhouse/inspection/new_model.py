@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
@@ -23,9 +23,8 @@ from onboarding.yaml_text import compose_yaml, load_yaml
 from roundhouse.aws.clients import Clients, aws_clients
 from roundhouse.errors import RoundhouseError, UsageError
 from roundhouse.inspection import source_files
-from roundhouse.inspection.facts import SourceFacts, checkpoint_facts, tasks
+from roundhouse.inspection.facts import SourceFacts, checkpoint_facts, network_facts, tasks
 from roundhouse.inspection.model_file import commented, model_file_text
-from roundhouse.inspection.network_facts import network_facts
 from roundhouse.inspection.source_files import SourceFiles, hub_files
 from roundhouse.inspection.starter import starter_datasets
 from roundhouse.paths import Paths
@@ -179,13 +178,13 @@ def _write(
     edits = list(environment_edits(paths.tree, request.name, overrides))
     file = paths.tree / "models" / f"{request.name}.yaml"
     written = [file]
-    _create(file, text.encode())
+    _write_file(file, text.encode())
     for name, content in missing.items():
-        _create(paths.tree / name, content)
+        _write_file(paths.tree / name, content)
         written.append(paths.tree / name)
     for name, _, edited in edits:
         if edited is not None:
-            _replace(paths.tree / name, edited)
+            _write_file(paths.tree / name, edited.encode(), "wb")
             written.append(paths.tree / name)
     after = read_tree(paths.tree)
     faults = (*after.faults, *memory_findings(after).faults)
@@ -204,16 +203,27 @@ def _endpoint(root: Path, tree: Tree, facts: SourceFacts) -> tuple[str, Mapping[
     """
     shared = sorted(path.stem for path in (root / "endpoints").glob("*.yaml"))
     if shared and facts.task != "tensors":
-        return shared_endpoint_lines(shared[0]), {}
+        own = "{instance_type: ml.g5.xlarge, latency_slo_ms: 50, scaling: {min: 1, max: 2}}"
+        what = f"endpoints/{shared[0]}.yaml, shared; or one of its own:"
+        return f"{commented(f'endpoint: {shared[0]}', what)}\n# endpoint: {own}\n", {}
     chosen, overrides = choose_types(tree)
-    return own_endpoint_lines(chosen), overrides
+    what = "a CPU: ONNX Runtime answers"
+    if chosen.is_gpu:
+        what = f"its GPU, {chosen.gpu}, is what the engine is compiled for"
+    lines = (
+        commented("endpoint:", "of its own; or the name of a file in endpoints/"),
+        commented(f"  instance_type: {chosen.name}", what),
+        f"  latency_slo_ms: {50 if chosen.is_gpu else CPU_SLO_MS}",
+        "  scaling: {min: 1, max: 2}\n",
+    )
+    return "\n".join(lines), overrides
 
 
-def _create(file: Path, content: bytes) -> None:
-    """Write a file that is not there. Raises RoundhouseError."""
+def _write_file(file: Path, content: bytes, mode: Literal["xb", "wb"] = "xb") -> None:
+    """Write a file, by default one that is not there. Raises RoundhouseError."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("xb") as handle:
+        with file.open(mode) as handle:
             handle.write(content)
     except FileExistsError as error:
         raise _is_there(file) from error
@@ -223,46 +233,9 @@ def _create(file: Path, content: bytes) -> None:
         ) from error
 
 
-def _replace(file: Path, text: str) -> None:
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise RoundhouseError(
-            f"{file}: cannot be written ({error.strerror}); make it writable."
-        ) from error
-
-
 def _is_there(file: Path) -> RoundhouseError:
     return RoundhouseError(
         f"{file}: is there already and is kept; choose another name, or edit it."
-    )
-
-
-def shared_endpoint_lines(name: str) -> str:
-    """Return the section of a model that joins a shared endpoint."""
-    own = "{instance_type: ml.g5.xlarge, latency_slo_ms: 50, scaling: {min: 1, max: 2}}"
-    return "\n".join(
-        (
-            commented(f"endpoint: {name}", f"endpoints/{name}.yaml, shared; or one of its own:"),
-            f"# endpoint: {own}\n",
-        )
-    )
-
-
-def own_endpoint_lines(instance: InstanceType) -> str:
-    """Return the section of a model with an endpoint of its own."""
-    what = (
-        f"its GPU, {instance.gpu}, is what the engine is compiled for"
-        if instance.is_gpu
-        else "a CPU: ONNX Runtime answers"
-    )
-    return "\n".join(
-        (
-            commented("endpoint:", "of its own; or the name of a file in endpoints/"),
-            commented(f"  instance_type: {instance.name}", what),
-            f"  latency_slo_ms: {50 if instance.is_gpu else CPU_SLO_MS}",
-            "  scaling: {min: 1, max: 2}\n",
-        )
     )
 
 

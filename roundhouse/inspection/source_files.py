@@ -11,6 +11,7 @@ import urllib.parse
 import urllib.request
 import zipfile
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -101,7 +102,9 @@ def _wheel_files(wheel: Path, pin: str, path: str | None) -> SourceFiles:
                 for item in listed
                 if PurePosixPath(item).is_relative_to(folder)
             }
-            small = {name: archive.read(item) for name, item in inside.items() if _is_json(name)}
+            small = {
+                name: archive.read(item) for name, item in inside.items() if name.endswith(".json")
+            }
     except zipfile.BadZipFile as error:
         raise RoundhouseError(f"--package {pin}: its wheel is damaged; fetch it again.") from error
     pins = {"python_package": package, "path": folder}
@@ -183,75 +186,98 @@ def _data_files(path: Path, given: str, is_there: Callable[[str], bool]) -> tupl
     return names
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Bucket:
+    """Objects of a bucket below a place, by their names there. Reading raises AwsError."""
+
+    s3: Any
+    bucket: str
+    place: str
+
+    def names(self) -> frozenset[str]:
+        with calling(f"Listing s3://{self.bucket}/{self.place}"):
+            pages = self.s3.get_paginator("list_objects_v2")
+            keys = [
+                item["Key"]
+                for page in pages.paginate(Bucket=self.bucket, Prefix=self.place)
+                for item in page.get("Contents", ())
+            ]
+        return frozenset(key.removeprefix(self.place) for key in keys)
+
+    def open(self, name: str, **options: str) -> Any:
+        return self.s3.get_object(Bucket=self.bucket, Key=f"{self.place}{name}", **options)["Body"]
+
+    def read(self, name: str, **options: str) -> bytes:
+        with calling(f"Reading s3://{self.bucket}/{self.place}{name}"):
+            data: bytes = self.open(name, **options).read()
+        return data
+
+    def read_range(self, name: str, first: int, count: int) -> bytes:
+        return self.read(name, Range=f"bytes={first}-{first + count - 1}")
+
+    def sha256(self, name: str, path: Path | None = None) -> str:
+        """Return an object's SHA-256; write its bytes to a file where one is named."""
+        digest = hashlib.sha256()
+        with calling(f"Reading s3://{self.bucket}/{self.place}{name}"), ExitStack() as stack:
+            file = None if path is None else stack.enter_context(path.open("wb"))
+            for chunk in self.open(name).iter_chunks(CHUNK_BYTES):
+                digest.update(chunk)
+                if file is not None:
+                    file.write(chunk)
+        return digest.hexdigest()
+
+    def files(self, pins: Mapping[str, str], names: frozenset[str], **fields: Any) -> SourceFiles:
+        return SourceFiles(
+            pins=pins,
+            names=names,
+            read=lambda name: self.read(name) if name in names else None,
+            **fields,
+        )
+
+
+def _sums_sha256(sums: Mapping[str, str]) -> str:
+    lines = "".join(f"{sums[name]}  {name}\n" for name in sorted(sums))
+    return hashlib.sha256(lines.encode()).hexdigest()
+
+
 def bucket_network(given: str, clients: Clients, folder: Path) -> SourceFiles:
     """Download an ONNX file of a bucket to a folder, with its digest. Raises RoundhouseError."""
     bucket, key = split_s3(given)
-    s3, path = clients("s3"), folder / "model.onnx"
-    place = f"{PurePosixPath(key).parent}/".removeprefix("./")
-    known = set(_keys(s3, bucket, place))
-    if key not in known:
+    place, _, name = key.rpartition("/")
+    store = _Bucket(s3=clients("s3"), bucket=bucket, place=f"{place}/" if place else "")
+    names, path = store.names(), folder / "model.onnx"
+    if name not in names:
         raise UsageError(f"--onnx {given}: is not there; upload the file, or correct the address.")
-    digest = _stream(s3, bucket, key, path)
-    beside = {name.removeprefix(place): name for name in known}
-    if data := _data_files(path, given, beside.__contains__):
-        sums = {name: _stream(s3, bucket, beside[name]) for name in data}
-        sums[PurePosixPath(key).name] = digest
-        lines = (f"{sums[name]}  {name}\n" for name in sorted(sums))
-        digest = hashlib.sha256("".join(lines).encode()).hexdigest()
-    return SourceFiles(
-        pins={"onnx": given, "sha256": digest},
-        names=frozenset(beside),
-        read=lambda name: _object(s3, bucket, beside[name]) if name in beside else None,
-        network=path,
-    )
+    digest = store.sha256(name, path)
+    if data := _data_files(path, given, names.__contains__):
+        digest = _sums_sha256({name: digest, **{item: store.sha256(item) for item in data}})
+    return store.files({"onnx": given, "sha256": digest}, names, network=path)
 
 
 def bucket_files(given: str, clients: Clients) -> SourceFiles:
     """Return a checkpoint under a prefix of a bucket; every file is read once for the digest."""
     bucket, prefix = split_s3(given)
-    prefix = f"{prefix.rstrip('/')}/" if prefix.strip("/") else ""
-    s3 = clients("s3")
-    keys = {
-        key.removeprefix(prefix): key
-        for key in _keys(s3, bucket, prefix)
-        if not key.endswith("/")
-        and not any(part.startswith(".") for part in key.removeprefix(prefix).split("/"))
-    }
-    if not keys.keys() & set(ANY_OF):
+    place = f"{prefix.rstrip('/')}/" if prefix.strip("/") else ""
+    store = _Bucket(s3=clients("s3"), bucket=bucket, place=place)
+    names = frozenset(
+        name
+        for name in store.names()
+        if all(part and not part.startswith(".") for part in name.split("/"))
+    )
+    if not names & set(ANY_OF):
         raise UsageError(
             f"--checkpoint {given}: has no {CONFIGURATION}; name the prefix that the checkpoint "
             "lies under, such as s3://BUCKET/models/mine/."
         )
-    sums = (f"{_stream(s3, bucket, keys[name])}  {name}\n" for name in sorted(keys))
-    return SourceFiles(
-        pins={
-            "checkpoint": f"s3://{bucket}/{prefix}",
-            "sha256": hashlib.sha256("".join(sums).encode()).hexdigest(),
-        },
-        names=frozenset(keys),
-        read=lambda name: _object(s3, bucket, keys[name]) if name in keys else None,
-    )
+    digest = _sums_sha256({name: store.sha256(name) for name in names})
+    return store.files({"checkpoint": f"s3://{bucket}/{place}", "sha256": digest}, names)
 
 
 def bucket_parts(given: str, clients: Clients) -> SourceFiles:
     """Return a checkpoint under a prefix of a bucket, read in parts and without its digest."""
     bucket, prefix = split_s3(given)
-    s3 = clients("s3")
-    names = {key.removeprefix(prefix) for key in _keys(s3, bucket, prefix)}
-
-    def read_range(name: str, first: int, count: int) -> bytes:
-        with calling(f"Reading s3://{bucket}/{prefix}{name}"):
-            part = f"bytes={first}-{first + count - 1}"
-            answer = s3.get_object(Bucket=bucket, Key=f"{prefix}{name}", Range=part)
-            data: bytes = answer["Body"].read()
-            return data
-
-    return SourceFiles(
-        pins={"checkpoint": given},
-        names=frozenset(names),
-        read=lambda name: _object(s3, bucket, f"{prefix}{name}") if name in names else None,
-        read_range=read_range,
-    )
+    store = _Bucket(s3=clients("s3"), bucket=bucket, place=prefix)
+    return store.files({"checkpoint": given}, store.names(), read_range=store.read_range)
 
 
 def _place_in_tree(option: str, given: str, tree: Path) -> str:
@@ -276,43 +302,9 @@ def _reader(folder: Path) -> Callable[[str], bytes | None]:
     return read
 
 
-def _is_json(name: str) -> bool:
-    return name.endswith(".json")
-
-
 def _file_sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _keys(s3: Any, bucket: str, prefix: str) -> list[str]:
-    """Every object's key under a prefix. Raises AwsError."""
-    prefix = "" if prefix == "/" else prefix
-    with calling(f"Listing s3://{bucket}/{prefix}"):
-        pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
-        return [item["Key"] for page in pages for item in page.get("Contents", ())]
-
-
-def _object(s3: Any, bucket: str, key: str) -> bytes:
-    with calling(f"Reading s3://{bucket}/{key}"):
-        data: bytes = s3.get_object(Bucket=bucket, Key=key)["Body"].read()
-        return data
-
-
-def _stream(s3: Any, bucket: str, key: str, path: Path | None = None) -> str:
-    """Return an object's SHA-256; write its bytes to a file where one is named."""
-    digest = hashlib.sha256()
-    with calling(f"Reading s3://{bucket}/{key}"):
-        chunks = s3.get_object(Bucket=bucket, Key=key)["Body"].iter_chunks(CHUNK_BYTES)
-        if path is None:
-            for chunk in chunks:
-                digest.update(chunk)
-            return digest.hexdigest()
-        with path.open("wb") as file:
-            for chunk in chunks:
-                digest.update(chunk)
-                file.write(chunk)
-    return digest.hexdigest()
 
 
 def hub_files(pin: str, path: str | None, variables: Mapping[str, str]) -> SourceFiles:

@@ -12,13 +12,13 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakSet
 
 import aiohttp
 from yarl import URL
 
-from roundhouse.errors import AwsError
+from roundhouse.errors import AwsError, NotReadyError
 from roundhouse.load_test.destination import Destination, RequestSource, refusal
 from roundhouse.load_test.measurement import Answer, Measurement
 from roundhouse.load_test.options import ClientOptions, Loop, Phase
@@ -336,16 +336,28 @@ def client_session(options: ClientOptions) -> aiohttp.ClientSession:
     )
 
 
+def not_answering(url: URL, error: Exception, timeout: float) -> NotReadyError:
+    """Return that a server gave no answer to a first request."""
+    reason = failure_reason(error, timeout)
+    return NotReadyError(
+        f"{url.origin()}: does not answer ({reason}); is the server, or the cloud, up?"
+    )
+
+
+D = TypeVar("D", bound=Driver)
+
+
 @contextlib.asynccontextmanager
 async def open_driver(
     destination: Destination,
     requests: RequestSource,
     options: ClientOptions,
     drain_seconds: float = DRAIN_SECONDS,
-) -> AsyncIterator[Driver]:
+    driver: Callable[..., D] = Driver,  # type: ignore[assignment]
+) -> AsyncIterator[D]:
     """Open a driver with its HTTP session."""
     async with client_session(options) as session:
-        yield Driver(
+        yield driver(
             session=session,
             url=URL(destination.url, encoded=True),
             requests=requests,

@@ -60,25 +60,25 @@ class Inputs:
 
 
 def read_inputs(
-    path: Path, *, rows_per_request: int, binary: bool | None, paired: bool = False
+    path: Path, *, rows_per_request: int, as_json: bool = False, paired: bool = False
 ) -> Inputs:
     """Return the bodies of a file's rows, in its order; rows that fill no request are left out.
 
-    `paired`: a .tsv file's first column is a ranker's query and no label. `binary` None is JSON for
-    texts and the binary extension for arrays. Raises RoundhouseError.
+    `paired`: a .tsv file's first column is a ranker's query and no label. Arrays and images are in
+    the binary extension unless `as_json`; texts are JSON. Raises RoundhouseError.
     """
     if path.is_dir():
-        return _images(path, rows_per_request, binary is not False)
+        return _images(path, rows_per_request, not as_json)
     try:
         data = path.read_bytes()
     except OSError as error:
         raise RoundhouseError(f"--input {path}: {error.strerror}; {ALLOWED}.") from error
     if path.suffix == ".npz":
         rows = "rows"
-        bodies, description = _array_bodies(path, data, rows_per_request, binary is not False)
+        bodies, description = _array_bodies(path, data, rows_per_request, not as_json)
     elif path.suffix in (".txt", ".tsv"):
         rows = "texts"
-        bodies, description = _text_bodies(path, data, rows_per_request, binary is True, paired)
+        bodies, description = _text_bodies(path, data, rows_per_request, paired)
     else:
         raise RoundhouseError(f"--input {path}: is no file of texts or arrays; {ALLOWED}.")
     return Inputs(
@@ -137,9 +137,7 @@ def arrays_in(data: bytes, path: Path) -> dict[str, Array]:
         raise RoundhouseError(damaged) from error
 
 
-def _text_bodies(
-    path: Path, data: bytes, count: int, binary: bool, paired: bool
-) -> tuple[list[Body], str]:
+def _text_bodies(path: Path, data: bytes, count: int, paired: bool) -> tuple[list[Body], str]:
     from container.wire import row_pairs_request, text_request
 
     try:
@@ -168,9 +166,9 @@ def _text_bodies(
     if paired:
         texts = [text.partition("\t")[0] for text in texts]
         rows = list(zip(queries, texts, strict=False))
-        pairs = (row_pairs_request(rows[at : at + count], binary=binary) for at in starts)
+        pairs = (row_pairs_request(rows[at : at + count], binary=False) for at in starts)
         return [Body(*pair) for pair in pairs], description
-    bodies = [Body(*text_request(texts[at : at + count], binary=binary)) for at in starts]
+    bodies = [Body(*text_request(texts[at : at + count], binary=False)) for at in starts]
     return bodies, description
 
 

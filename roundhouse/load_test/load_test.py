@@ -15,7 +15,7 @@ from rich.markup import escape
 from engine_build.card.render import milliseconds, per_second
 from roundhouse.errors import WrongAnswerError
 from roundhouse.load_test.destination import Destination, Requests, signer
-from roundhouse.load_test.driver import Driver, open_driver
+from roundhouse.load_test.driver import D, Driver, open_driver
 from roundhouse.load_test.inputs import Inputs
 from roundhouse.load_test.measurement import (
     Measurement,
@@ -55,7 +55,6 @@ HOPELESS_SLOS = 2.0
 """A step whose median is this many SLOs is not run to its end."""
 COLORS = {Outcome.held: "green", Outcome.missed: "red"}
 M = TypeVar("M", bound=Measurement)
-D = TypeVar("D", bound=Driver)
 
 
 @dataclass(frozen=True, kw_only=True)

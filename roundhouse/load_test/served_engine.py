@@ -41,15 +41,14 @@ def _refuse(endpoint: str, *faults: tuple[object, str]) -> None:
             raise RoundhouseError(f"--record: {endpoint}: {text}.")
 
 
-def _count_faults(
-    status: str, current: int, desired: int, noun: str
-) -> tuple[tuple[bool, str], ...]:
+def _status_fault(status: str) -> tuple[bool, str]:
+    return status != IN_SERVICE, f"it is {status}; wait until it is {IN_SERVICE}"
+
+
+def _count_fault(current: int, desired: int, noun: str) -> tuple[bool, str]:
     return (
-        (status != IN_SERVICE, f"it is {status}; wait until it is {IN_SERVICE}"),
-        (
-            current != desired or current < 1,
-            f"it has {current} {noun} and {desired} are desired; wait until they are the same",
-        ),
+        current != desired or current < 1,
+        f"it has {current} {noun} and {desired} are desired; wait until they are the same",
     )
 
 
@@ -67,7 +66,8 @@ def served_engine(clients: Clients, deployment: Deployment, target: Target) -> S
     sagemaker = clients("sagemaker")
     with calling("SageMaker"):
         endpoint = sagemaker.describe_endpoint(EndpointName=name)
-        (counts,), config_name = endpoint["ProductionVariants"], str(endpoint["EndpointConfigName"])
+        _refuse(name, _status_fault(endpoint["EndpointStatus"]))
+        config_name = str(endpoint["EndpointConfigName"])
         config = sagemaker.describe_endpoint_config(EndpointConfigName=config_name)
         variants = config["ProductionVariants"]
         _refuse(
@@ -89,12 +89,12 @@ def served_engine(clients: Clients, deployment: Deployment, target: Target) -> S
         )
         model = sagemaker.describe_model(ModelName=variants[0]["ModelName"])
     engine_fault = _engine_fault(clients, deployment, target, model["PrimaryContainer"])
-    instance_type = str(variants[0]["InstanceType"])
+    (counts,), instance_type = endpoint["ProductionVariants"], str(variants[0]["InstanceType"])
     current, desired = int(counts["CurrentInstanceCount"]), int(counts["DesiredInstanceCount"])
     _refuse(
         name,
         (engine_fault, engine_fault),
-        *_count_faults(endpoint["EndpointStatus"], current, desired, "instances"),
+        _count_fault(current, desired, "instances"),
         (
             deployment.multi_model and current > 1,
             f"{current} instances share its models unevenly; scale it to one and measure again",
@@ -194,7 +194,8 @@ def served_copies(
     other = f"it serves {served}, and the lock's checkpoint is {entry.prefix}; {deploy}"
     _refuse(
         name,
-        *_count_faults(status, current, desired, "copies"),
+        _status_fault(status),
+        _count_fault(current, desired, "copies"),
         (served != entry.prefix, other),
     )
     return Served(name=str(model), instance_type=str(variant["InstanceType"]), count=int(current))

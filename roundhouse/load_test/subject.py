@@ -15,7 +15,7 @@ from onboarding.text_generation.spec import TASK, TextGenerationSpec
 from onboarding.yaml_text import load_yaml
 from roundhouse.errors import NotReadyError, RoundhouseError, UsageError, WrongAnswerError
 from roundhouse.load_test.destination import Destination, Requests, refusal, server_url, signer
-from roundhouse.load_test.driver import failure_reason, open_driver
+from roundhouse.load_test.driver import not_answering, open_driver
 from roundhouse.load_test.generation.lengths import PROFILES, lengths_of, parse_lengths
 from roundhouse.load_test.generation.load_test import (
     FIRST_CONCURRENCY,
@@ -92,7 +92,6 @@ def load_test(paths: Paths, report: Report, options: LoadOptions) -> LoadTest:
     inputs = read_inputs(
         file,
         rows_per_request=options.rows,
-        binary=None,
         paired=model is not None and model.task == "text-ranking",
     )
     return LoadTest(
@@ -275,11 +274,7 @@ async def require_answer(test: LoadTest) -> None:
             async with driver.session.post(driver.url, data=data, headers=headers) as answer:
                 body = await answer.read()
         except (aiohttp.ClientError, TimeoutError) as error:
-            reason = failure_reason(error, test.client.timeout)
-            raise NotReadyError(
-                f"{driver.url.origin()}: does not answer ({reason}); is the server, or the cloud, "
-                "up?"
-            ) from error
+            raise not_answering(driver.url, error, test.client.timeout) from error
     if answer.status != 200:
         raise _refusal(test, answer.status, body)
     try:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.table import Table
@@ -59,6 +60,31 @@ class Answer:
     milliseconds: float
     worst: float
     least: float
+
+
+def measured_answer(
+    ask: Callable[[Sequence[str]], tuple[Vector, ...]],
+    target: Target,
+    manifest: Manifest,
+    reference: Sequence[Vector],
+    *,
+    endpoint: str,
+    server: str,
+) -> Answer:
+    """Ask TEXTS, after one of them alone, and compare the answer with PyTorch's vectors."""
+    ask(TEXTS[:1])
+    begin = time.monotonic()
+    vectors = ask(TEXTS)
+    return Answer(
+        model=target.model.name,
+        endpoint=endpoint,
+        server=SERVERS[server],
+        manifest=manifest,
+        vectors=vectors,
+        milliseconds=1000 * (time.monotonic() - begin),
+        worst=worst_cosine(vectors, reference),
+        least=least_cosine(target, manifest),
+    )
 
 
 def scores(vectors: Sequence[Vector], question: int) -> dict[int, float]:

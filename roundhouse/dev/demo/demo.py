@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 from onboarding.deployment import Deployment, Target
 from roundhouse import invocation
 from roundhouse.deploy.deployment import DeployOptions, deploy
 from roundhouse.dev.demo.answers import (
-    SERVERS,
     TEXTS,
     Answer,
-    least_cosine,
+    measured_answer,
     require_sound,
     search_table,
     summary_table,
-    worst_cosine,
 )
 from roundhouse.dev.demo.empty_diff import fingerprint, require_empty_diff
 from roundhouse.dev.demo.reference_vectors import Reference, reference_vectors
@@ -86,17 +85,11 @@ def _answer(
 ) -> Answer:
     assert target.lock_entry is not None
     address, _ = invocation.address([deployment], deployment.name, target.model.name)
-    runtime, manifest = session.clients("sagemaker-runtime"), target.lock_entry.manifest
-    invocation.invoke_texts(runtime, address, TEXTS[:1])
-    begin = time.monotonic()
-    vectors = invocation.invoke_texts(runtime, address, TEXTS)
-    return Answer(
-        model=target.model.name,
+    return measured_answer(
+        partial(invocation.invoke_texts, session.clients("sagemaker-runtime"), address),
+        target,
+        target.lock_entry.manifest,
+        reference[target.model.name],
         endpoint=address.endpoint,
-        server=SERVERS[deployment.server],
-        manifest=manifest,
-        vectors=vectors,
-        milliseconds=1000 * (time.monotonic() - begin),
-        worst=worst_cosine(vectors, reference[target.model.name]),
-        least=least_cosine(target, manifest),
+        server=deployment.server,
     )

@@ -13,11 +13,10 @@ from roundhouse.dev.demo.answers import (
     SERVERS,
     TEXTS,
     Answer,
-    least_cosine,
+    measured_answer,
     require_sound,
     search_table,
     summary_table,
-    worst_cosine,
 )
 from roundhouse.dev.demo.reference_vectors import Reference, reference_vectors
 from roundhouse.dev.gpu.engines import LOCAL_GPU, Builds, BuiltEngine, unpack, write_tree
@@ -154,19 +153,13 @@ def _answers(
                 tritonserver=program,
             ) as server,
         ):
-            server.vectors(TEXTS[:1])
-            begin = time.monotonic()
-            vectors = server.vectors(TEXTS)
-            milliseconds = 1000 * (time.monotonic() - begin)
-            worst = worst_cosine(vectors, reference[model])
-            step.finish(f"ready in {server.ready_seconds:.1f} s, worst cosine {worst:.5f}")
-        yield Answer(
-            model=model,
-            endpoint=LOCAL_GPU,
-            server=SERVERS[name],
-            manifest=manifest,
-            vectors=vectors,
-            milliseconds=milliseconds,
-            worst=worst,
-            least=least_cosine(target, manifest),
-        )
+            answer = measured_answer(
+                server.vectors,
+                target,
+                manifest,
+                reference[model],
+                endpoint=LOCAL_GPU,
+                server=name,
+            )
+            step.finish(f"ready in {server.ready_seconds:.1f} s, worst cosine {answer.worst:.5f}")
+        yield answer

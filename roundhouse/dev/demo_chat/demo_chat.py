@@ -11,12 +11,7 @@ from onboarding.text_generation.generation_deployment import GenerationDeploymen
 from roundhouse.deploy.deployment import DeployOptions, DeployResult, deploy
 from roundhouse.dev.demo.empty_diff import fingerprint, require_empty_diff
 from roundhouse.errors import WrongAnswerError
-from roundhouse.generation_invocation import (
-    Prompt,
-    TimedAnswer,
-    find_generator,
-    generator_client,
-)
+from roundhouse.generation_invocation import Generator, Prompt, TimedAnswer, find_generator
 from roundhouse.paths import current_paths
 from roundhouse.processes import Processes
 from roundhouse.report import open_report
@@ -25,12 +20,11 @@ from roundhouse.session import LOCAL, Session, open_session, start_local_cloud
 TREE = Path("examples/chat")
 QUESTION, WORD = "Which city is the capital of France? Answer in one sentence.", "Paris"
 MOST_TOKENS = 40
-PATHS = {"InvokeEndpointWithResponseStream": False, "OpenAI path, bearer token": True}
 SOURCES = ("onboarding", "engine_build", "container", "stacks", "examples/chat")
 
 
 def run_demo_chat() -> None:
-    """Start the local cloud, build, deploy, ask by both paths, print a table.
+    """Start the local cloud, build, deploy, ask, print a table.
 
     Raises RoundhouseError as soon as something does not hold.
     """
@@ -42,8 +36,8 @@ def run_demo_chat() -> None:
     done = deploy(session, DeployOptions(yes=True, rebuild_gone=True))
     (generator,) = session.generators()
     require_empty_diff(paths.build / "demo-chat", cloud, fingerprint(code, SOURCES), done)
-    answers = {name: _answer(session, generator, openai=openai) for name, openai in PATHS.items()}
-    report.console.print(_table(generator, answers, done, time.monotonic() - begin))
+    answer = _answer(session, generator)
+    report.console.print(_table(generator, answer, done, time.monotonic() - begin))
     report.print(
         f"The local cloud stays up at {cloud.endpoint_url}. Ask it yourself, or `make down`:"
     )
@@ -53,14 +47,14 @@ def run_demo_chat() -> None:
     )
 
 
-def _answer(session: Session, generator: GenerationDeployment, *, openai: bool) -> TimedAnswer:
+def _answer(session: Session, generator: GenerationDeployment) -> TimedAnswer:
     """Ask the question and show its answer as it comes. Raises WrongAnswerError."""
-    prompt = Prompt(text=QUESTION, max_tokens=MOST_TOKENS, stream=True, openai=openai)
+    prompt = Prompt(text=QUESTION, max_tokens=MOST_TOKENS, stream=True)
     address = find_generator(session, generator.name, prompt)
     assert address is not None
     title = f"Asking {address.endpoint}: {QUESTION}"
     with session.report.step(title) as step:
-        client = generator_client(session, address, prompt)
+        client = Generator(address=address, clients=session.clients)
         answer = client.ask({**prompt.as_request(), "temperature": 0}, lambda text: None)
         text = answer.answer.text.strip()
         if WORD not in text:
@@ -71,7 +65,7 @@ def _answer(session: Session, generator: GenerationDeployment, *, openai: bool) 
 
 def _table(
     generator: GenerationDeployment,
-    answers: dict[str, TimedAnswer],
+    answer: TimedAnswer,
     done: DeployResult,
     seconds: float,
 ) -> Table:
@@ -83,15 +77,11 @@ def _table(
     )
     table = Table(title="Built, deployed, asked", title_justify="left", caption=caption,
                   caption_justify="left")  # fmt: skip
-    for column in ("Path", "First token", "Answered in", "Answer"):
+    for column in ("", "First token", "Answered in", "Answer"):
         table.add_column(column, overflow="fold")
-    for name, answer in answers.items():
-        table.add_row(
-            name,
-            f"{1000 * (answer.first_seconds or 0):.0f} ms",
-            f"{1000 * answer.seconds:.0f} ms",
-            answer.answer.text.strip(),
-        )
+    first, whole = 1000 * (answer.first_seconds or 0), 1000 * answer.seconds
+    text = answer.answer.text.strip()
+    table.add_row("Streamed", f"{first:.0f} ms", f"{whole:.0f} ms", text)
     if entry is not None:
         table.add_section()
         table.add_row(

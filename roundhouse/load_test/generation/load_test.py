@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar
 
 import aiohttp
-from yarl import URL
 
 from container.generation_client import StreamBroken
 from engine_build.card.render import milliseconds, per_second
 from roundhouse.errors import NotReadyError, RoundhouseError, WrongAnswerError
-from roundhouse.load_test.destination import RequestSource, refusal, signer
-from roundhouse.load_test.driver import ERROR_BYTES, Driver, client_session, failure_reason
+from roundhouse.load_test.destination import RequestSource, signer
+from roundhouse.load_test.driver import Driver, not_answering, open_driver
 from roundhouse.load_test.generation.measurement import (
     SLO_PERCENTILE,
     GenerationMeasurement,
@@ -73,8 +72,7 @@ class StreamDriver(Driver):
     async def read(self, response: aiohttp.ClientResponse) -> Answer:
         """Return an answer with the times of its tokens; a broken stream is none."""
         if response.status != 200:
-            body = await response.read()
-            return Answer(fault=refusal(response.status, body[:ERROR_BYTES]))
+            return await super().read(response)
         reader = StreamReader(unframe=EventStream()) if self.is_framed else StreamReader()
         try:
             async for data in response.content.iter_any():
@@ -84,20 +82,12 @@ class StreamDriver(Driver):
             return Answer(fault=str(error))
 
 
-@asynccontextmanager
-async def open_stream_driver(
+def open_stream_driver(
     test: GenerationTest, requests: RequestSource
-) -> AsyncIterator[StreamDriver]:
+) -> AbstractAsyncContextManager[StreamDriver]:
     """Open a driver of streams with its HTTP session."""
-    async with client_session(test.client) as session:
-        yield StreamDriver(
-            session=session,
-            url=URL(test.destination.url, encoded=True),
-            requests=requests,
-            options=test.client,
-            drain_seconds=test.client.timeout,
-            is_framed=test.destination.is_framed,
-        )
+    driver = partial(StreamDriver, is_framed=test.destination.is_framed)
+    return open_driver(test.destination, requests, test.client, test.client.timeout, driver)
 
 
 @dataclass(kw_only=True)
@@ -221,11 +211,7 @@ async def count_tokens(test: GenerationTest) -> WordTokens:
             try:
                 answer = await driver.post(data, headers)
             except (aiohttp.ClientError, TimeoutError) as error:
-                reason = failure_reason(error, test.client.timeout)
-                raise NotReadyError(
-                    f"{driver.url.origin()}: does not answer ({reason}); is the server, or the "
-                    "cloud, up?"
-                ) from error
+                raise not_answering(driver.url, error, test.client.timeout) from error
             if answer.fault is not None:
                 raise _fault(test, answer.fault)
             assert isinstance(answer.content, TokenTimes)

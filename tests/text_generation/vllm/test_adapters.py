@@ -7,6 +7,7 @@ import io
 import json
 import os
 import subprocess
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -16,12 +17,13 @@ from local_cloud import lifecycle
 from onboarding.checkpoint import checkpoint_sha256
 from roundhouse.deploy.deployment import DeployOptions, deploy
 from roundhouse.errors import NotReadyError
-from roundhouse.generation_invocation import Prompt, find_generator, generator_client
+from roundhouse.generation_invocation import Generator, Prompt, find_generator
 from roundhouse.paths import Paths
 from roundhouse.processes import Processes
 from roundhouse.report import Report
 from roundhouse.session import LOCAL, cloud_folder, open_session, start_local_cloud
 from tests.local_cloud.account import ROOT
+from tests.local_cloud.hosted_component import bearer_token, openai_request
 from tests.text_generation.vllm.conftest import PYTHON
 
 pytestmark = [
@@ -113,10 +115,11 @@ def deploy_all(session):
         raise AssertionError(session.report.console.file.getvalue()[-6000:]) from error
 
 
-def ask(session, name, *, openai=False, **more):
+def ask(session, name, **more):
     """What `roundhouse invoke NAME` answers, the most likely tokens."""
-    prompt = Prompt(text=LONG, max_tokens=24, stream=True, openai=openai)
-    client = generator_client(session, find_generator(session, name, prompt), prompt)
+    prompt = Prompt(text=LONG, max_tokens=24, stream=True)
+    address = find_generator(session, name, prompt)
+    client = Generator(address=address, clients=session.clients)
     request = {**prompt.as_request(), "temperature": 0, "ignore_eos": True, **more}
     return client.ask(request, lambda text: None).answer.text
 
@@ -134,11 +137,21 @@ def ask_model(session, model):
     return json.loads(answer["Body"].read())["choices"][0]["message"]["content"]
 
 
+def ask_openai(session, component):
+    """What a component answers on the OpenAI path."""
+    body = {"messages": [{"role": "user", "content": LONG}], "max_tokens": 24, "temperature": 0,
+            "ignore_eos": True}  # fmt: skip
+    path = f"/endpoints/local-chat/inference-components/{component}/openai/v1/chat/completions"
+    cloud = SimpleNamespace(client=session.clients)
+    _, _, answer = openai_request(cloud, path, body, bearer_token())
+    return json.loads(answer)["choices"][0]["message"]["content"]
+
+
 def test_adapters_answer_are_updated_and_go(session, tree):
     deploy_all(session)
     first = {name: ask(session, name) for name in (BASE, FRENCH, LEGAL)}
     assert len(set(first.values())) == 3
-    assert ask(session, FRENCH, openai=True) == first[FRENCH]
+    assert ask_openai(session, "local-chat-french") == first[FRENCH]
     assert ask_model(session, "local-chat-french") == first[FRENCH]
     assert ask_model(session, "chat") == first[BASE]
 

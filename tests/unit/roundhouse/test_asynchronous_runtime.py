@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 
 from container.client import EndpointClient, EndpointFault
 from container.wire import array_request
-from roundhouse.asynchronous_runtime import AsynchronousFailure, AsynchronousRuntime
+from roundhouse.invocation import AsynchronousFailure, AsynchronousRuntime
 
 ANSWER, FAILURE = "s3://b/answered/1.out", "s3://b/failed/1-error.out"
 

@@ -1,8 +1,7 @@
-"""Asking a text generator through boto3 and the OpenAI path, of a server that plays AWS."""
+"""Asking a text generator through boto3, of a server that plays AWS."""
 
 from __future__ import annotations
 
-import base64
 import json
 import struct
 import threading
@@ -16,7 +15,7 @@ import pytest
 from botocore.config import Config
 
 from onboarding.tree import read_tree
-from roundhouse.errors import AwsError, NotReadyError, RoundhouseError, UsageError, WrongAnswerError
+from roundhouse.errors import NotReadyError, RoundhouseError, UsageError, WrongAnswerError
 from roundhouse.generation_invocation import (
     Generator,
     GeneratorAddress,
@@ -28,7 +27,6 @@ from tests.unit.onboarding.text_generation.shapes import FIXTURES, generator_tre
 
 pytestmark = pytest.mark.unit
 ADDRESS = GeneratorAddress(name="chat", endpoint="dev-chat", component="dev-chat")
-TOKEN = "sagemaker-api-key-secret"
 NO_CAPACITY = (
     "Inference Component has no capacity to process this request. ApplicationAutoScaling may be "
     "in-progress (if configured)"
@@ -117,12 +115,11 @@ def refusal(status, code, message, **more):
     return status, {"x-amzn-ErrorType": code, "Content-Type": "application/json"}, body
 
 
-def ask(*answers, streams=True, openai=False, seconds=0, paused=None):
+def ask(*answers, streams=True, seconds=0, paused=None):
     text, waits = [], [].append if paused is None else paused.append
     request = Prompt(text="Capital?", max_tokens=9, stream=streams).as_request()
     with aws(*answers) as (clients, requests):
-        token = (lambda: TOKEN) if openai else None
-        generator = Generator(address=ADDRESS, clients=clients, token=token, pause=waits)
+        generator = Generator(address=ADDRESS, clients=clients, pause=waits)
         timed = generator.ask_until(request, text.append, seconds, lambda line: None)
     return timed, "".join(text), requests
 
@@ -142,16 +139,6 @@ def test_a_stream_is_printed_as_it_comes_with_its_times():
 def test_a_whole_answer_has_no_first_token():
     timed, text, _ = ask((200, {}, json.dumps(WHOLE).encode()), streams=False)
     assert (text, timed.first_seconds, timed.tokens_per_second) == ("Paris", None, None)
-
-
-@pytest.mark.parametrize("streams", [True, False])
-def test_the_openai_path_takes_a_bearer_token(streams):
-    answer = STREAM if streams else json.dumps(WHOLE).encode()
-    timed, text, [(path, headers, body)] = ask((200, {}, answer), streams=streams, openai=True)
-    component = "/inference-components/dev-chat"
-    assert path == f"/endpoints/dev-chat{component}/openai/v1/chat/completions"
-    assert headers["Authorization"] == f"Bearer {TOKEN}" and text.startswith("Paris")
-    assert body.get("stream", False) is streams and TOKEN not in timed.sentence()
 
 
 @pytest.mark.parametrize(
@@ -200,41 +187,20 @@ def test_refuses_with_one_sentence(answer, kind, sentence):
         assert sentence in str(fault.value) and "\n" not in str(fault.value)
 
 
-@pytest.mark.parametrize(("status", "kind"), [(401, AwsError), (404, RoundhouseError)])
-def test_refusals_of_the_openai_path_never_show_the_token(status, kind):
-    with pytest.raises(kind) as fault:
-        ask((status, {}, b'{"error": {"message": "no"}}'), openai=True)
-    assert f"answered {status}: no" in str(fault.value) and TOKEN not in str(fault.value)
-
-
-@pytest.mark.parametrize("status", [200, 503])
-@pytest.mark.parametrize("streams", [True, False])
-def test_a_lost_connection_of_the_openai_path_is_a_broken_answer(status, streams):
-    part = STREAM[:60] if streams else json.dumps(WHOLE).encode()[:20]
-    body = b"3e7\r\n" + part
-    headers = {"Transfer-Encoding": "chunked", "Connection": "close"}
-    with pytest.raises(WrongAnswerError) as fault:
-        ask((status, headers, body), streams=streams, openai=True)
-    lost = "Endpoint dev-chat: The connection was lost before the answer's end; ask again."
-    assert str(fault.value) == lost
-
-
-@pytest.mark.parametrize("openai", [True, False])
-def test_a_whole_answer_cut_short_of_its_content_length_is_none(openai):
+def test_a_whole_answer_cut_short_of_its_content_length_is_none():
     """JSON that is whole, and a byte that never comes."""
     body = json.dumps(WHOLE).encode()
     headers = {"Content-Length": str(len(body) + 1), "Connection": "close"}
     with pytest.raises(WrongAnswerError, match="The connection was lost before the answer"):
-        ask((200, headers, body), streams=False, openai=openai)
+        ask((200, headers, body), streams=False)
 
 
-@pytest.mark.parametrize("token", [None, lambda: TOKEN])
 @pytest.mark.parametrize("streams", [True, False])
-def test_refuses_fewer_answers_than_a_request_asks_for(streams, token):
+def test_refuses_fewer_answers_than_a_request_asks_for(streams):
     request = {**Prompt(text="Capital?", stream=streams).as_request(), "n": 2}
-    answer = (200, {}, STREAM if streams else json.dumps(WHOLE).encode())
-    with aws(streamed(parts(STREAM)) if streams and token is None else answer) as (clients, _):
-        generator = Generator(address=ADDRESS, clients=clients, token=token)
+    answer = streamed(parts(STREAM)) if streams else (200, {}, json.dumps(WHOLE).encode())
+    with aws(answer) as (clients, _):
+        generator = Generator(address=ADDRESS, clients=clients)
         with pytest.raises(WrongAnswerError, match=r"why its answer ended|why it ended"):
             generator.ask(request, lambda text: None)
 
@@ -243,18 +209,6 @@ def test_wait_asks_again_until_a_copy_answers():
     paused, none = [], refusal(400, "ValidationError", NO_CAPACITY)
     timed, _, requests = ask(none, none, streamed(parts(STREAM)), seconds=60, paused=paused)
     assert timed.answer.text == "Paris é" and (len(requests), paused) == (3, [5.0, 5.0])
-
-
-def test_the_token_is_a_presigned_call_of_the_endpoints_region(monkeypatch):
-    from roundhouse.aws.bearer_token import bearer_token
-
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI")
-    token = bearer_token("eu-west-1")
-    signed = base64.b64decode(token.removeprefix("sagemaker-api-key-")).decode()
-    assert signed.startswith("sagemaker.amazonaws.com/?Action=CallWithBearerToken&X-Amz-Algorithm")
-    assert "%2Feu-west-1%2Fsagemaker%2Faws4_request" in signed and signed.endswith("&Version=1")
-    assert "wJalr" not in signed
 
 
 @pytest.fixture

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+from pathlib import Path
 
 import pytest
 
+from onboarding.serving_spec import ServingSpec
 from roundhouse.answers import answers_table
 from roundhouse.errors import RoundhouseError, UsageError, WrongAnswerError
 from roundhouse.invocation import (
@@ -157,3 +159,25 @@ def test_older_classifiers_answer_logits_alone(deployment):
     for activation, expected in ((None, False), ("softmax", True)):
         entry = entry_for(deployment, target, activation=activation)
         assert answers_labels(dataclasses.replace(target, lock_entry=entry)) is expected
+
+
+FILE = Path("a.npz")
+
+
+def test_refuses_texts_for_a_model_with_tensors_of_its_own(deployment):
+    target = deployment.targets[0]
+    tensors = [{"name": name, "datatype": "BYTES", "dims": [1]} for name in ("subject", "body")]
+    code = {"file": "a.py", "sha256": "0" * 64}
+    section = {"preprocessing": code | {"inputs": tensors}, "postprocessing": code}
+    own = target.model.model_copy(
+        update={"serving": ServingSpec.model_validate_json(json.dumps(section))}
+    )
+    own_target = dataclasses.replace(target, model=own)
+    require_inputs(own_target, (), FILE)
+    for texts, file in ((("a",), None), ((), None), (("a",), FILE)):
+        with pytest.raises(UsageError, match=r"so it takes subject, body; give --input FILE\.npz"):
+            require_inputs(own_target, texts, file)
+    unchanged = target.model.model_copy(
+        update={"serving": ServingSpec.model_validate_json(json.dumps({"preprocessing": code}))}
+    )
+    require_inputs(dataclasses.replace(target, model=unchanged), ("a",), None)

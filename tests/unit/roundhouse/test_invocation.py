@@ -12,7 +12,7 @@ import sys
 import boto3
 import numpy as np
 import pytest
-from botocore.exceptions import ClientError, NoCredentialsError
+from botocore.exceptions import NoCredentialsError
 
 from container.client import EndpointClient
 from onboarding.manifest import TensorRecord
@@ -60,28 +60,9 @@ def _answer(shape, data):
 PLAIN = Address(endpoint="e", target_model=None)
 
 
-def test_a_model_of_its_own_endpoint_needs_no_name(deployments):
-    to, target = address(deployments, "sentence-embedder", None)
-    assert to == Address(endpoint="local-sentence-embedder", target_model=None)
-    assert target.model.name == "sentence-embedder"
-
-
 def test_a_shared_endpoint_is_addressed_by_target_model(deployments):
     to, target = address(deployments, "local-text-shared", "sentence-embedder-int8")
     assert to.target_model == f"{target.engine_key}/model.tar.gz"
-
-
-def test_refuses_an_unknown_endpoint(deployments):
-    with pytest.raises(RoundhouseError, match="allowed: sentence-embedder, text-shared"):
-        address(deployments, "nothing", None)
-
-
-@pytest.mark.parametrize(
-    ("model", "message"), [(None, "name one with --model"), ("other", "does not serve it")]
-)
-def test_refuses_a_shared_endpoint_without_a_model_it_serves(deployments, model, message):
-    with pytest.raises(RoundhouseError, match=message):
-        address(deployments, "text-shared", model)
 
 
 def test_an_answer_becomes_one_vector_per_text_and_the_request_keeps_every_character():
@@ -143,15 +124,6 @@ def test_more_rows_than_a_batch_go_in_several_requests(monkeypatch):
     answer = invoke_arrays(None, to, {"x": np.arange(70).reshape(70, 1)}, 32)
     assert answer["y"].tolist() == [[2 * number] for number in range(70)]
     assert client.rows == [2, 1, 32, 32, 6]
-
-
-def test_refuses_in_the_servers_own_words():
-    response = {"Error": {"Code": "ModelError"}, "OriginalStatusCode": 400}
-    response["OriginalMessage"] = '{"error": "Too long."}'
-    message = r"^Endpoint e gave no answer at attempt 1: the server answered 400: Too long\.$"
-    with pytest.raises(RoundhouseError, match=message) as error:
-        invoke_texts(Refusing(ClientError(response, "InvokeEndpoint")), PLAIN, ("a",))
-    assert error.value.exit_code == 1
 
 
 def test_refuses_without_credentials_as_every_command_does():

@@ -52,8 +52,15 @@ def run_stopped(tmp_path):
     return run
 
 
-@pytest.mark.parametrize("module", ["typer", "roundhouse.errors", "roundhouse.cli.app", "pydantic"])
-@pytest.mark.parametrize("by", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize(
+    ("module", "by"),
+    [
+        ("typer", "SIGINT"),
+        ("roundhouse.errors", "SIGTERM"),
+        ("roundhouse.cli.app", "SIGINT"),
+        ("pydantic", "SIGTERM"),
+    ],
+)
 def test_a_signal_while_the_command_loads_is_reported_in_one_word(run_stopped, module, by):
     result = run_stopped(module, by, "check")
     assert (result.returncode, result.stdout, result.stderr) == (130, "", "Stopped.\n")

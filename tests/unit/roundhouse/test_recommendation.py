@@ -205,15 +205,6 @@ def test_refuses_types_that_run_another_engine(session, wanted, words):
         request(session[0], "ml.g5.xlarge", wanted)
 
 
-def test_refuses_a_type_that_the_region_lacks(session):
-    lacking = next(
-        name for name, item in instance_types().items() if item.is_missing_in("sa-east-1")
-    )
-    environment = session[0].environment.model_copy(update={"region": "sa-east-1"})
-    with pytest.raises(UsageError, match="is no type in sa-east-1"):
-        request(dataclasses.replace(session[0], environment=environment), lacking)
-
-
 def test_refuses_what_no_job_can_measure(session):
     shipped, _ = session
     with pytest.raises(UsageError, match="no such model on an endpoint"):

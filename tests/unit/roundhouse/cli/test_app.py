@@ -126,10 +126,6 @@ def test_status_of_an_environment_nobody_can_ask_is_unknown(tree, tmp_path):
     }
 
 
-def test_refuses_wrong_usage_with_exit_code_2(capsys, monkeypatch):
-    assert _exit(capsys, monkeypatch, "build")[0] == 2
-
-
 @pytest.mark.parametrize(
     ("line", "end"),
     [

@@ -23,41 +23,71 @@ CANDIDATE = Candidate(
 )
 
 
-def test_cells_are_the_product_of_the_axes_in_their_own_order():
-    grid = cells({"instances": ["1", "2"], "precision": ["fp32", "int8"]}, CANDIDATE)
-    assert [cell.name for cell in grid] == ["fp32-x1", "fp32-x2", "int8-x1", "int8-x2"]
+def batching(**changes):
+    return {"serving": {"dynamic_batching": changes}}
 
 
-def test_a_cell_overrides_only_what_its_axes_say():
-    (cell,) = cells({"precision": ["int8"], "instances": ["2"]}, CANDIDATE)
-    assert cell.overrides == {"engine": {"precision": "int8"}, "serving": {"instances_per_gpu": 2}}
+NO_BATCHES = {"max_batch_size": 1, "preferred_batch_sizes": None, "max_queue_delay_us": None}
+PLAIN = {"calibration": None, "sensitivity_search": None}
+ON_PYTHON = {
+    "server": "python",
+    "response_cache": False,
+    "dynamic_batching": {"preferred_batch_sizes": [], "max_queue_delay_us": 0},
+}
 
 
-def test_a_float_cell_takes_the_calibration_away():
-    (cell,) = cells({"precision": ["fp32"]}, CANDIDATE)
-    assert cell.overrides["engine"]["calibration"] is None
+@pytest.mark.parametrize(
+    ("axes", "overrides"),
+    [
+        (
+            {"precision": ["int8"], "instances": ["2"]},
+            {"engine": {"precision": "int8"}, "serving": {"instances_per_gpu": 2}},
+        ),
+        ({"precision": ["fp32"]}, {"engine": {"precision": "fp32", **PLAIN}}),
+        ({"batching": ["off"]}, batching(**NO_BATCHES)),
+        ({"batching": ["on"]}, {}),
+        ({"max_batch": ["8"]}, batching(max_batch_size=8, preferred_batch_sizes=[4, 8])),
+        ({"max_batch": ["24"]}, batching(max_batch_size=24)),
+        ({"queue_delay": ["5"]}, batching(max_queue_delay_us=5)),
+        ({"instance_type": ["ml.g6.xlarge"]}, {"endpoint": {"instance_type": "ml.g6.xlarge"}}),
+        ({"runtime": ["onnxruntime"]}, {"serving": {"runtime": "onnxruntime"}}),
+        *(
+            (
+                {"runtime": [runtime]},
+                {
+                    "engine": {"precision": "fp32", **PLAIN},
+                    "serving": {"runtime": runtime, **ON_PYTHON},
+                },
+            )
+            for runtime in ("pytorch", "pytorch-compile")
+        ),
+    ],
+)
+def test_a_cell_overrides_only_what_its_axes_say(axes, overrides):
+    (cell,) = cells(axes, CANDIDATE)
+    assert cell.overrides == overrides
 
 
-def test_without_batching_the_same_plan_is_served_one_row_at_a_time():
-    off, on = cells({"batching": ["off", "on"]}, CANDIDATE)
-    batching = {"max_batch_size": 1, "preferred_batch_sizes": None, "max_queue_delay_us": None}
-    assert off.overrides == {"serving": {"dynamic_batching": batching}}
-    assert on.overrides == {}
-
-
-def test_a_largest_batch_leaves_out_preferred_sizes_above_it():
-    eight, largest = cells({"max_batch": ["8", "24"]}, CANDIDATE)
-    batching = {"max_batch_size": 8, "preferred_batch_sizes": [4, 8]}
-    assert eight.overrides == {"serving": {"dynamic_batching": batching}}
-    assert largest.overrides == {"serving": {"dynamic_batching": {"max_batch_size": 24}}}
-    assert (eight.name, largest.name) == ("batch8", "batch24")
-
-
-def test_a_server_that_batches_nothing_is_one_cell_whatever_its_largest_batch():
-    axes = {"batching": ["off", "on"], "max_batch": ["2", "4"], "queue_delay": ["0", "100"]}
-    names = [cell.name for cell in cells(axes, CANDIDATE)]
-    waits = [f"batching-batch{most}-wait{delay}us" for most in (2, 4) for delay in (0, 100)]
-    assert names == ["single", *waits]
+@pytest.mark.parametrize(
+    ("axes", "names"),
+    [
+        (
+            {"instances": ["1", "2"], "precision": ["fp32", "int8"]},
+            ["fp32-x1", "fp32-x2", "int8-x1", "int8-x2"],
+        ),
+        (
+            # A server that batches nothing is one cell.
+            {"batching": ["off", "on"], "max_batch": ["2"], "queue_delay": ["0", "100"]},
+            ["single", "batching-batch2-wait0us", "batching-batch2-wait100us"],
+        ),
+        (
+            {"runtime": ["onnxruntime-tensorrt"], "precision": ["int8"], "batching": ["off"]},
+            ["onnxruntime-tensorrt-int8-single"],
+        ),
+    ],
+)
+def test_cells_are_the_product_of_the_axes_in_their_own_order(axes, names):
+    assert [cell.name for cell in cells(axes, CANDIDATE)] == names
 
 
 def test_largest_batches_are_powers_of_two_up_to_the_profiles():
@@ -69,32 +99,6 @@ def test_refuses_a_delay_of_the_python_server():
     on_python = dataclasses.replace(CANDIDATE, server="python")
     with pytest.raises(UsageError, match="the Python server waits for no fuller batch"):
         default_values("queue_delay", on_python)
-
-
-@pytest.mark.parametrize("runtime", ["pytorch", "pytorch-compile"])
-def test_pytorch_is_fp32_in_the_python_server_without_calibration(runtime):
-    (cell,) = cells({"runtime": [runtime]}, CANDIDATE)
-    assert (cell.name, cell.overrides["serving"]["runtime"]) == (runtime, runtime)
-    assert cell.overrides["serving"]["server"] == "python"
-    assert cell.overrides["serving"]["dynamic_batching"]["max_queue_delay_us"] == 0
-    nothing = {"calibration": None, "sensitivity_search": None}
-    assert cell.overrides["engine"] == {"precision": "fp32", **nothing}
-
-
-def test_default_runtimes_keep_the_files_server_and_precision():
-    (cell,) = cells({"runtime": ["onnxruntime"]}, CANDIDATE)
-    assert cell.overrides == {"serving": {"runtime": "onnxruntime"}}
-
-
-def test_axis_of_precisions_decides_beside_that_of_runtimes():
-    axes = {"precision": ["fp32", "int8"], "runtime": ["onnxruntime-tensorrt"], "batching": ["off"]}
-    grid = cells(axes, CANDIDATE)
-    assert [cell.name for cell in grid] == [
-        "onnxruntime-tensorrt-fp32-single",
-        "onnxruntime-tensorrt-int8-single",
-    ]
-    assert [cell.overrides["engine"]["precision"] for cell in grid] == ["fp32", "int8"]
-    assert {cell.overrides["serving"]["dynamic_batching"]["max_batch_size"] for cell in grid} == {1}
 
 
 def test_runtimes_by_default_are_those_of_the_hardware():

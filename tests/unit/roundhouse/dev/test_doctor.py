@@ -18,7 +18,6 @@ from roundhouse.dev.doctor import (
     main,
     missing,
     needed_disk_gib,
-    this_machine,
 )
 
 SOUND = Machine(
@@ -31,7 +30,6 @@ SOUND = Machine(
     free_disk_bytes=DEMO_DISK_GIB * GIB,
     free_memory_bytes=FIRST_MEMORY_GIB * GIB,
 )
-HALF = {"free_disk_bytes": 3 * GIB, "free_memory_bytes": 2 * GIB}
 
 
 def machine(**changes):
@@ -86,13 +84,3 @@ def test_everything_missing_is_named_at_once(tmp_path, capsys):
     lacks = {"node_major": 0, "has_libpython": False, "missing_programs": ("setpriv",)}
     assert main(tmp_path, machine(**lacks, free_disk_bytes=0, free_memory_bytes=0)) == 1
     assert capsys.readouterr().err.count("missing:") == 5
-
-
-def test_a_machine_with_environments_needs_little_space():
-    assert list(missing(machine(**HALF), Path("/somewhere"), LATER_DISK_GIB)) == []
-
-
-def test_this_machine_has_facts(tmp_path):
-    facts = this_machine(tmp_path)
-    assert facts.python >= (3, 11) and facts.is_writable
-    assert facts.free_memory_bytes > 0 and facts.free_disk_bytes > 0

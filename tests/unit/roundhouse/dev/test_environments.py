@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from roundhouse.dev.environments import Workshop, cache_folder, main, prepare
+from roundhouse.dev.environments import Workshop, main, prepare
 from roundhouse.dev.recipes import (
     DEV_STAMP,
     OPTIONAL,
@@ -79,15 +79,6 @@ def test_a_changed_lock_file_makes_only_its_environment_again(workshop):
     assert not old.exists()
 
 
-def test_dev_additions_do_not_remake_the_environment(workshop):
-    prepare(workshop)
-    kept = workshop.root / ".venv" / "kept"
-    kept.write_text("")
-    assert set(prepare(workshop, dev=True)) == {"builder", "roundhouse", "server"}
-    assert kept.exists()
-    assert prepare(workshop, dev=True) == prepare(workshop) == ()
-
-
 def test_the_roundhouse_command_is_installed_and_kept_up_to_date(workshop):
     prepare(workshop)
     script = workshop.root / ".venv" / "bin" / "roundhouse"
@@ -120,25 +111,6 @@ def test_pytorchs_index_is_requested_once_for_all_environments(workshop, has_ind
     assert sum(command.endswith(f"{build}.txt") for command in commands) == 3 + has_index
 
 
-def test_torch_of_environments_that_are_there_is_taken_again(workshop):
-    prepare(workshop)
-    workshop.run.commands.clear()
-    workshop.run.has_index = True
-    (workshop.root / "requirements/vllm.txt").write_text("")
-    assert main(["vllm"], workshop) == 0
-    commands = list(map(str, workshop.run.commands))
-    assert not any("--dry-run" in command for command in commands)
-    assert sum("torch-cuda.txt" in command for command in commands) == 1
-
-
-def test_uvs_cache_lies_on_the_disk_of_the_environments(tmp_path):
-    # /proc is a disk of its own on every Linux.
-    assert cache_folder(tmp_path, {"HOME": str(tmp_path)}) is None
-    assert cache_folder(tmp_path, {"HOME": "/proc"}) == tmp_path / ".venvs" / "cache"
-    assert cache_folder(tmp_path, {"HOME": "/proc", "XDG_CACHE_HOME": str(tmp_path)}) is None
-    assert cache_folder(tmp_path, {"HOME": "/proc", "UV_CACHE_DIR": "/proc/x"}) is None
-
-
 @pytest.mark.parametrize("name", OPTIONAL)
 def test_optional_environment_is_made_alone_and_only_by_its_name(workshop, name):
     recipe = OPTIONAL[name]
@@ -167,15 +139,6 @@ def test_lock_compiles_every_input_file(workshop):
     plain, of_gpus, cpu, cuda = map(str, lock_commands(names, workshop.root))
     assert "--excludes" in plain and "--excludes" not in of_gpus
     assert "--torch-backend cpu" in cpu and "--excludes torch-needs.txt" in cuda
-
-
-@pytest.mark.parametrize("has_index", [True, False])
-def test_lock_of_torch_for_cpus_is_written_where_its_index_answers(workshop, has_index):
-    workshop.run.has_index = has_index
-    (workshop.root / "requirements/torch-cpu.in").write_text("")
-    assert main(["--lock"], workshop) == 0
-    written = str(workshop.run.commands[-1]).endswith("torch-cpu.in -o torch-cpu.txt")
-    assert written == has_index
 
 
 def test_refuses_a_half_made_environment(workshop):

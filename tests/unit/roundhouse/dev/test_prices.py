@@ -9,7 +9,7 @@ import pytest
 import yaml
 from botocore.stub import Stubber
 
-from onboarding.prices import PriceList, RegionPrices, price, price_list
+from onboarding.prices import PriceList, RegionPrices, price_list
 from roundhouse.dev.prices import read_region, with_updates, write_prices
 from roundhouse.errors import RoundhouseError
 
@@ -96,10 +96,3 @@ def test_written_file_reads_as_it_was(tmp_path):
     assert PriceList.model_validate(yaml.safe_load(path.read_text())) == prices
     assert path.read_text().startswith("# USD an hour")
     assert [entry.name for entry in tmp_path.iterdir()] == ["prices.yaml"]
-
-
-def test_unknown_price_is_none():
-    assert price("us-east-1", "hosting", "ml.g5.xlarge") == 1.4084
-    assert price("us-east-1", "hosting", "ml.g6e.xlarge") is None
-    assert price("eu-west-1", "hosting", "ml.g5.xlarge") is None
-    assert price("us-east-1", "codebuild", "linux-gpu.small") is None

@@ -7,8 +7,7 @@ import json
 import pytest
 
 from roundhouse.errors import RoundhouseError, UsageError
-from roundhouse.inspection.facts import checkpoint_facts
-from roundhouse.inspection.network_facts import network_facts
+from roundhouse.inspection.facts import checkpoint_facts, network_facts
 from roundhouse.inspection.source_files import SourceFiles
 from tests.unit.roundhouse.engines import REPOSITORY
 from tests.unit.roundhouse.inspection.sources import BERT, CLASSIFIER, EMBEDDER, checkpoint_content

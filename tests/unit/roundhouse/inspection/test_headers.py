@@ -16,10 +16,9 @@ from roundhouse.cli import app as cli
 from roundhouse.errors import NotReadyError, RoundhouseError, UsageError
 from roundhouse.inspection.headers import (
     fetch_headers,
-    headers_path,
     open_files,
     package_headers,
-    source_of,
+    sources_of,
 )
 from roundhouse.processes import Outcome
 from tests.unit.engine_build import places
@@ -87,15 +86,6 @@ def test_hub_gives_headers_without_weights(tmp_path):
     assert set(found.tensors) == set(TENSORS)
 
 
-def test_refuses_a_gated_repository_without_a_token(tmp_path):
-    source = GenerationSourceSpec(huggingface=f"owner/name@{COMMIT}")
-    with (
-        places.hub(_files(tmp_path), "hf_token", gated=True) as (url, _),
-        pytest.raises(RoundhouseError, match="is gated, private or not there; set HF_TOKEN to a"),
-    ):
-        fetch_headers(open_files(source, lambda service: None, {"HF_ENDPOINT": url}))
-
-
 def test_refuses_a_hub_that_sends_whole_files(tmp_path):
     source = GenerationSourceSpec(huggingface=f"owner/name@{COMMIT}")
     with (
@@ -125,38 +115,30 @@ def test_refuses_a_checkpoint_that_is_not_whole(change, says, tmp_path):
         fetch_headers(open_files(source, lambda service: s3, {}))
 
 
-def test_refuses_a_package():
-    with pytest.raises(UsageError, match="of Hugging Face repositories and prefixes in S3"):
-        open_files(GenerationSourceSpec(python_package="a==1"), lambda service: None, {})
+def sources(root, text=BASE, name="chat"):
+    return list(sources_of(read_tree(generator_tree(root, text)), name))
 
 
 def test_refuses_a_model_that_is_none(tmp_path):
-    tree = read_tree(generator_tree(tmp_path, BASE))
     with pytest.raises(UsageError, match="there are: chat"):
-        headers_path(tree, "example")
-    broken = read_tree(generator_tree(tmp_path / "2", BASE.replace("task: text-gen", "tusk: gen")))
+        sources(tmp_path, name="example")
     with pytest.raises(FaultsError):
-        headers_path(broken, "chat")
+        sources(tmp_path / "2", BASE.replace("task: text-gen", "tusk: gen"))
 
 
 @pytest.mark.parametrize("path", ["../8b.json", "/tmp/8b.json"])
 def test_refuses_a_headers_file_outside_the_tree(path, tmp_path):
-    tree = read_tree(generator_tree(tmp_path, BASE.replace("models/data/8b.json", path)))
     with pytest.raises(UsageError, match="lies outside the onboarding root"):
-        headers_path(tree, "chat")
+        sources(tmp_path, BASE.replace("models/data/8b.json", path))
 
 
 def test_a_draft_model_has_headers_of_its_own(tmp_path):
-    commit = "0123456789abcdef0123456789abcdef01234567"
-    guess = f"{{method: draft-model, tokens: 4, model: acme/small@{commit}}}"
-    text = BASE.replace("serving: {", f"serving: {{speculative: {guess}, ")
-    tree = read_tree(generator_tree(tmp_path, text))
-    assert str(headers_path(tree, "chat", draft=True)) == "models/data/chat.draft.headers.json"
-    assert source_of(tree, "chat", draft=True).huggingface == f"acme/small@{commit}"
-    assert source_of(tree, "chat").huggingface == f"acme/chat@{commit}"
-    without = read_tree(generator_tree(tmp_path / "2", BASE))
-    with pytest.raises(UsageError, match="names no draft model"):
-        headers_path(without, "chat", draft=True)
+    guess = f"{{method: draft-model, tokens: 4, model: acme/small@{COMMIT}}}"
+    found = sources(tmp_path, BASE.replace("serving: {", f"serving: {{speculative: {guess}, "))
+    assert [(section, str(file), source.huggingface) for section, file, source in found] == [
+        ("source", "models/data/8b.json", f"acme/chat@{COMMIT}"),
+        ("serving.speculative", "models/data/chat.draft.headers.json", f"acme/small@{COMMIT}"),
+    ]
 
 
 def test_command_writes_the_headers_of_a_folder(tmp_path):

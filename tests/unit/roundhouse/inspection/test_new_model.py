@@ -18,7 +18,6 @@ from tests.unit.roundhouse.inspection.sources import (
     BERT,
     CLASSIFIER,
     COMMIT,
-    EMBEDDER,
     Bucket,
     StandInPip,
     checkpoint_content,
@@ -178,23 +177,6 @@ def test_network_with_qdq_nodes_gets_no_calibration(tree):
     assert not [fault for fault in read_tree(tree).faults if "mine" in fault.file]
 
 
-@pytest.mark.parametrize(
-    ("documents", "sequence"),
-    [
-        (EMBEDDER, [16, 128, 256]),
-        (CLASSIFIER, [16, 128, 512]),
-        ({"config.json": {**BERT, "max_position_embeddings": 8192}}, [16, 128, 512]),
-        ({"config.json": {**BERT, "max_position_embeddings": 64}}, [16, 64, 64]),
-    ],
-)
-def test_sequence_length_is_the_least_that_the_source_names(tree, documents, sequence):
-    write_files(tree / "models/data/c", checkpoint_content(documents))
-    new_model(tree, checkpoint="models/data/c")
-    assert model_of(tree)["engine"]["optimization_profiles"] == [
-        {"batch": [1, 8, 32], "sequence": sequence}
-    ]
-
-
 TOKENS = onnx_bytes(
     {"input_ids": (7, (None, None)), "attention_mask": (7, (None, None))},
     {"last_hidden_state": (1, (None, None, 8))},
@@ -254,13 +236,6 @@ def test_ranker_gets_pairs_of_queries_and_texts(tree):
     assert model["task"] == "text-ranking"
     rows = (tree / model["accuracy"]["dataset"]).read_text().splitlines()
     assert len(rows) == 400 and all(row.count("\t") == 1 for row in rows)
-
-
-def test_file_says_how_the_checkpoint_pools(tree):
-    write_files(tree / "models/data/c", checkpoint_content())
-    new_model(tree, checkpoint="models/data/c")
-    text = (tree / "models" / "mine.yaml").read_text()
-    assert "# modules.json: Transformer, then pools by cls, then Normalize" in text
 
 
 def test_tree_without_texts_gets_a_starter_set(tree):

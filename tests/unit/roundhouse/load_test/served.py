@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import io
+from types import SimpleNamespace
 
 from rich.console import Console
 
@@ -17,47 +17,41 @@ from roundhouse.session import Session
 from tests.unit.roundhouse.engines import copied_tree, entry_for
 
 
-def instances(current, desired):
+class Described:
+    """A client of AWS that answers each operation with its document."""
+
+    def __init__(self, **documents):
+        self.documents = documents
+
+    def __getattr__(self, operation):
+        return lambda **request: self.documents[operation]
+
+
+def object_of(data):
+    """An object of S3, which may be read more than once."""
+    return {"Body": SimpleNamespace(read=lambda: data)}
+
+
+def instances(current, desired, **fields):
+    """An endpoint of so many instances."""
     counts = {"CurrentInstanceCount": current, "DesiredInstanceCount": desired}
-    return {"endpoint": {"ProductionVariants": [counts]}}
+    endpoint = {"EndpointStatus": "InService", "EndpointConfigName": "c-1"}
+    return {"describe_endpoint": endpoint | {"ProductionVariants": [counts]} | fields}
 
 
-class SageMaker:
-    """Describes one endpoint; `changes` replace parts, `later` those of the second description."""
-
-    def __init__(self, deployment, target, **changes):
-        entry, bucket = target.lock_entry, artifact_bucket(deployment.environment)
-        type_name = target.instance_type.name
-        variant = {"VariantName": "AllTraffic", "ModelName": "m", "InstanceType": type_name}
-        url = f"s3://{bucket}/{engine_archive_path(target.engine_key)}"
-        digest = "d" * 64 if entry is None else entry.archive.manifest_sha256
-        container = {"ModelDataUrl": url, "Environment": {"ROUNDHOUSE_MANIFEST_SHA256": digest}}
-        self.endpoint = {"EndpointStatus": "InService", "EndpointConfigName": "c-1"}
-        self.endpoint |= instances(1, 1)["endpoint"]
-        self.config = {"ProductionVariants": [variant]}
-        self.model = {"PrimaryContainer": container}
-        self.later = {}
-        self.calls = 0
-        for name, value in changes.items():
-            setattr(self, name, {**getattr(self, name), **value})
-
-    def describe_endpoint(self, EndpointName):
-        self.calls += 1
-        return {**self.endpoint, **(self.later if self.calls > 1 else {})}
-
-    def describe_endpoint_config(self, EndpointConfigName):
-        return self.config
-
-    def describe_model(self, ModelName):
-        return self.model
-
-
-class S3:
-    def __init__(self, record):
-        self.record = record
-
-    def get_object(self, Bucket, Key):
-        return {"Body": io.BytesIO(self.record)}
+def described(deployment, target):
+    """What SageMaker says of an endpoint that serves a target."""
+    entry, bucket = target.lock_entry, artifact_bucket(deployment.environment)
+    type_name = target.instance_type.name
+    variant = {"VariantName": "AllTraffic", "ModelName": "m", "InstanceType": type_name}
+    url = f"s3://{bucket}/{engine_archive_path(target.engine_key)}"
+    digest = "d" * 64 if entry is None else entry.archive.manifest_sha256
+    container = {"ModelDataUrl": url, "Environment": {"ROUNDHOUSE_MANIFEST_SHA256": digest}}
+    return {
+        **instances(1, 1),
+        "describe_endpoint_config": {"ProductionVariants": [variant]},
+        "describe_model": {"PrimaryContainer": container},
+    }
 
 
 @dataclasses.dataclass
@@ -109,6 +103,7 @@ def served_endpoint(
         write_lock_entry(locks, target.model.name, entry_for(deployment, target))
         deployment, target = find()
     record = b"{}" if target.lock_entry is None else target.lock_entry.model_dump_json().encode()
-    sagemaker = SageMaker(deployment, target, **(changes or {}))
-    clients = {"sagemaker": sagemaker, "s3": S3(record), "cloudwatch": None}
+    sagemaker = Described(**described(deployment, target) | (changes or {}))
+    s3 = Described(get_object=object_of(record))
+    clients = {"sagemaker": sagemaker, "s3": s3, "cloudwatch": None}
     return Served(root=root, deployment=deployment, target=target, clients=clients)

@@ -12,10 +12,10 @@ from roundhouse.errors import RoundhouseError
 from roundhouse.load_test.inputs import MAX_BODIES, read_inputs
 
 
-def read(path, data=None, *, rows=1, binary=None):
+def read(path, data=None, *, rows=1, as_json=False):
     if data is not None:
         path.write_bytes(data)
-    return read_inputs(path, rows_per_request=rows, binary=binary)
+    return read_inputs(path, rows_per_request=rows, as_json=as_json)
 
 
 def tensors(body):
@@ -33,14 +33,14 @@ def test_labels_are_no_inputs(tmp_path):
     (body,) = read(tmp_path / "a.tsv", b"good\tfine thing\n").bodies
     assert tensors(body)[0]["data"] == ["fine thing"]
     np.savez(tmp_path / "a.npz", x=np.zeros((2, 3), np.float32), labels=np.array([1, 2]))
-    body, _ = read(tmp_path / "a.npz", binary=False).bodies
+    body, _ = read(tmp_path / "a.npz", as_json=True).bodies
     assert [tensor["name"] for tensor in tensors(body)] == ["x"]
 
 
 def test_pairs_have_a_query_and_a_text(tmp_path):
     path = tmp_path / "a.tsv"
     path.write_text("who\tme\t1\nwho\tyou\n")
-    (body,) = read_inputs(path, rows_per_request=2, binary=None, paired=True).bodies
+    (body,) = read_inputs(path, rows_per_request=2, paired=True).bodies
     columns = {tensor["name"]: tensor["data"] for tensor in tensors(body)}
     assert columns == {"query": ["who", "who"], "text": ["me", "you"]}
 
@@ -49,7 +49,7 @@ def test_refuses_texts_without_a_query_for_a_ranker(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("a text")
     with pytest.raises(RoundhouseError, match="with query, tab, text on every line"):
-        read_inputs(path, rows_per_request=1, binary=None, paired=True)
+        read_inputs(path, rows_per_request=1, paired=True)
 
 
 def test_arrays_are_cut_by_rows_and_sent_binary_by_default(tmp_path):
@@ -58,24 +58,19 @@ def test_arrays_are_cut_by_rows_and_sent_binary_by_default(tmp_path):
     inputs = read(tmp_path / "a.npz")
     assert len(inputs.bodies) == 3
     assert "json-header-size" in inputs.bodies[0].content_type
-    second = tensors(read(tmp_path / "a.npz", binary=False).bodies[1])
+    second = tensors(read(tmp_path / "a.npz", as_json=True).bodies[1])
     pairs = [(tensor["shape"], tensor["data"]) for tensor in second]
     assert pairs == [([1, 2], [2, 3]), ([1, 1], [2])]
-
-
-def test_texts_may_be_sent_binary(tmp_path):
-    (body,) = read(tmp_path / "a.txt", b"a\n", binary=True).bodies
-    assert "json-header-size" in body.content_type
 
 
 def test_images_fill_requests_as_they_are(tmp_path):
     for index, begin in enumerate((b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")):
         (tmp_path / f"{index}.{'png' if index == 1 else 'jpg'}").write_bytes(begin + b"%d" % index)
-    inputs = read_inputs(tmp_path, rows_per_request=2, binary=None)
+    inputs = read_inputs(tmp_path, rows_per_request=2)
     assert (inputs.rows, len(inputs.bodies)) == ("images", 1)
     assert inputs.bodies[0].data.endswith(b"\x89PNG\r\n\x1a\n1")
     with pytest.raises(RoundhouseError, match="holds 3 images, fewer than the 4"):
-        read_inputs(tmp_path, rows_per_request=4, binary=None)
+        read_inputs(tmp_path, rows_per_request=4)
 
 
 def test_bodies_are_limited(tmp_path):

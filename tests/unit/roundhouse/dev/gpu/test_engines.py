@@ -12,7 +12,7 @@ from onboarding.platform import instance_types, serving_platforms
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
 from roundhouse.dev.gpu.engines import LOCAL_GPU, Builds, write_tree
-from roundhouse.dev.gpu.servers import serving, triton_backends, triton_server
+from roundhouse.dev.gpu.servers import serving
 from roundhouse.errors import BuildFailedError, NotReadyError
 from roundhouse.processes import Outcome
 
@@ -63,24 +63,6 @@ def test_refuses_what_the_build_refuses_in_its_words(tmp_path):
             variables={},
             run=run,
         ).build("m")
-
-
-def test_tritons_command_ends_in_its_own_with_the_wheels_libraries_first(tmp_path):
-    program = tmp_path / "pytriton/tritonserver/bin/tritonserver"
-    for folder in ("pytriton/tritonserver/bin", "backends", "nvidia_pytriton.libs", "archive/m"):
-        (tmp_path / folder).mkdir(parents=True)
-    variables = {"SM_MODEL_DIR": f"{tmp_path}/archive", "PATH": "/bin"}
-    command, served = triton_server("python3", program, "m", variables)
-    assert command[0] == "python3" and command[1].endswith("triton_front/__main__.py")
-    assert command[2] == f"{program}" and "--load-model=m" in command
-    assert f"--backend-directory={tmp_path}/backends" in command
-    assert served["LD_LIBRARY_PATH"] == f"{tmp_path}/nvidia_pytriton.libs"
-    assert served["PATH"].endswith("/.venvs/triton/bin:/bin")
-
-
-def test_refuses_a_triton_without_backends(tmp_path):
-    with pytest.raises(NotReadyError, match="has no folder backends/"):
-        triton_backends(tmp_path / "bin" / "tritonserver")
 
 
 def test_refuses_an_archive_that_the_server_refuses_in_its_words(tmp_path):

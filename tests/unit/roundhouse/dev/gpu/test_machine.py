@@ -14,10 +14,8 @@ from roundhouse.dev.gpu.machine import (
     GpuMachine,
     InterpreterFacts,
     find_machine,
-    find_triton,
     missing,
     python_variables,
-    triton_line,
 )
 from roundhouse.paths import Paths
 from roundhouse.processes import Outcome
@@ -82,22 +80,6 @@ def test_a_gpu_gets_the_smallest_instance_type_that_has_it(
 ):
     found = with_gpu(gpu, capability)
     assert (found.instance_type.name, found.is_exact) == (instance_type, is_exact)
-
-
-def test_refuses_a_gpu_that_no_instance_type_has():
-    ((thing, line),) = missing(with_gpu("NVIDIA GeForce GTX 1080", "6.1"))
-    assert "NVIDIA GeForce GTX 1080 has compute capability 6.1; allowed: 7.5, 8.0, 8.6" in thing
-    assert "instance_types.yaml" in line
-
-
-def test_triton_is_found_below_the_folder_that_a_variable_names(tmp_path):
-    program = tmp_path / "pytriton/tritonserver/bin/tritonserver"
-    assert find_triton({"TRITON": f"{tmp_path}"}, {}.get) is None
-    program.parent.mkdir(parents=True)
-    program.write_text("")
-    assert find_triton({"TRITON": f"{tmp_path}"}, {}.get) == program
-    assert find_triton({}, "/opt/{}".format) == Path("/opt/tritonserver")
-    assert "tritonserver:24.11-py3" in triton_line(SOUND)
 
 
 def test_facts_of_this_machines_own_interpreter(tmp_path):

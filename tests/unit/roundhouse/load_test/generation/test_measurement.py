@@ -8,7 +8,6 @@ import pytest
 
 from roundhouse.load_test.generation.load_test import hopeless
 from roundhouse.load_test.generation.measurement import (
-    AnswerTimes,
     GenerationMeasurement,
     GenerationSlo,
     generation_verdict,
@@ -36,13 +35,6 @@ def measurement(*answers, slo=SLO, errors=0) -> GenerationMeasurement:
 FIRST = (10.0, (10.2, 10.25, 10.3), 100, 3)
 SECOND = (10.1, (10.5, 10.6), 50, 4)
 """Four tokens in two chunks."""
-
-
-def test_times_of_one_answer():
-    times = AnswerTimes(10.1, TokenTimes(array("d", SECOND[1]), 50, 4))
-    assert times.ttft == pytest.approx(0.4)
-    assert times.latency == pytest.approx(0.5)
-    assert times.tpot == pytest.approx(0.1 / 3)
 
 
 def test_metrics_have_aiperfs_names_units_and_fields():

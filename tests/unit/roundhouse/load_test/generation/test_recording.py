@@ -31,6 +31,7 @@ from roundhouse.session import Session
 from tests.unit.onboarding.text_generation.entries import checkpoint_entry
 from tests.unit.onboarding.text_generation.shapes import FIXTURES, generator_tree
 from tests.unit.roundhouse.load_test.generation.test_measurement import answers, measurement
+from tests.unit.roundhouse.load_test.served import Described
 
 BASE = (FIXTURES / "text_generation" / "base.yaml").read_text()
 HERE = Circumstances(machine="a machine", date="2026-01-02 03:04 UTC", python="3.11")
@@ -38,32 +39,19 @@ SLO = GenerationSlo(ttft_ms=300, itl_ms=60)
 OPTIONS = LoadOptions(endpoint="chat", env="cloud", record=True)
 
 
-class SageMaker:
-    """Describes one endpoint with a component of two copies; `changes` replace parts."""
-
-    def __init__(self, prefix, *, current=2, desired=2, status="InService", later=None):
-        self.prefix, self.current, self.desired = prefix, current, desired
-        self.status, self.later = status, later
-
-    def describe_endpoint(self, EndpointName):
-        assert EndpointName == "cloud-chat"
-        return {"EndpointStatus": "InService", "EndpointConfigName": "c"}
-
-    def describe_endpoint_config(self, EndpointConfigName):
-        return {"ProductionVariants": [{"InstanceType": "ml.g6e.2xlarge"}]}
-
-    def describe_inference_component(self, InferenceComponentName):
-        if self.later is not None:
-            self.current, self.desired, self.later = *self.later, None
-        return {
-            "InferenceComponentStatus": self.status,
-            "Specification": {"ModelName": f"m-{self.current}"},
-            "RuntimeConfig": {"CurrentCopyCount": self.current, "DesiredCopyCount": self.desired},
-        }
-
-    def describe_model(self, ModelName):
-        source = {"S3Uri": f"s3://bucket/{self.prefix}"}
-        return {"PrimaryContainer": {"ModelDataSource": {"S3DataSource": source}}}
+def sagemaker_of(prefix, current=2, desired=2, status="InService"):
+    """One endpoint with a component of copies, as SageMaker describes it."""
+    source = {"S3Uri": f"s3://bucket/{prefix}"}
+    return Described(
+        describe_endpoint={"EndpointStatus": "InService", "EndpointConfigName": "c"},
+        describe_endpoint_config={"ProductionVariants": [{"InstanceType": "ml.g6e.2xlarge"}]},
+        describe_inference_component={
+            "InferenceComponentStatus": status,
+            "Specification": {"ModelName": f"m-{current}"},
+            "RuntimeConfig": {"CurrentCopyCount": current, "DesiredCopyCount": desired},
+        },
+        describe_model={"PrimaryContainer": {"ModelDataSource": {"S3DataSource": source}}},
+    )
 
 
 @pytest.fixture
@@ -118,7 +106,7 @@ def bench_of(result, later=None):
 
 
 def test_knee_of_one_copy_is_written_into_the_lock(subject):
-    sagemaker = SageMaker(subject.entry.prefix)
+    sagemaker = sagemaker_of(subject.entry.prefix)
     done = record_load(session(subject, sagemaker), OPTIONS, run=bench_of(search(*EXACT)))
     lock = read_generation_lock(subject.root / subject.environment.locks, "chat")
     (entry,) = lock.checkpoints.values()
@@ -140,16 +128,16 @@ def test_knee_of_one_copy_is_written_into_the_lock(subject):
     ],
 )
 def test_refuses_copies_that_are_not_the_locks(subject, changes, reason):
-    sagemaker = SageMaker(**{"prefix": subject.entry.prefix, **changes})
+    sagemaker = sagemaker_of(**{"prefix": subject.entry.prefix, **changes})
     with pytest.raises(RoundhouseError, match=reason):
         served_copies(lambda service: sagemaker, subject.deployment, subject.entry)
 
 
 def test_refuses_an_endpoint_that_changed_during_the_load(subject):
-    sagemaker = SageMaker(subject.entry.prefix)
+    sagemaker = sagemaker_of(subject.entry.prefix)
 
     def run(paths, report, options):
-        sagemaker.later = (3, 3)
+        sagemaker.documents |= sagemaker_of(subject.entry.prefix, 3, 3).documents
         return bench_of(search(*EXACT))(paths, report, options)
 
     with pytest.raises(RoundhouseError, match="changed during the load test; nothing was recorded"):
@@ -159,7 +147,7 @@ def test_refuses_an_endpoint_that_changed_during_the_load(subject):
 
 
 def test_what_was_proven_is_recorded_with_that_word_beside_it(subject):
-    sagemaker = SageMaker(subject.entry.prefix)
+    sagemaker = sagemaker_of(subject.entry.prefix)
     proven = search(phase(8), ended="the 180 s of the search were over")
     done = record_load(session(subject, sagemaker), OPTIONS, run=bench_of(proven))
     assert (done.entry.concurrency, done.entry.tool) == (4, "roundhouse bench, proven, 2 copies")
@@ -177,7 +165,7 @@ def test_what_was_proven_is_recorded_with_that_word_beside_it(subject):
 )
 def test_refuses_what_is_no_knee(subject, result, reason):
     assert reason in search_fault(result)
-    sagemaker = SageMaker(subject.entry.prefix)
+    sagemaker = sagemaker_of(subject.entry.prefix)
     with pytest.raises(RoundhouseError, match=reason):
         record_load(session(subject, sagemaker), OPTIONS, run=bench_of(result))
 
