@@ -16,7 +16,7 @@ import statistics
 import sys
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +29,9 @@ from benchmarks.runtimes.archive import network_name, write_archive
 from benchmarks.runtimes.engines import Client, Device, local_engines
 from benchmarks.runtimes.networks import checkpoint_folder
 from benchmarks.runtimes.workload import Workload, workload
-from benchmarks.servers.harness import Harness
+from benchmarks.servers.harness import Harness, requests_file, wrk_program
 from benchmarks.servers.running_server import REPOSITORY, Running, ours, triton
 from benchmarks.servers.workload import Request
-from benchmarks.servers.wrk import requests_file, wrk_program
 from engine_build.evaluation.latency import CONTROL, Engine, Track, measure_latencies
 from engine_build.evaluation.scores import cosines, median_interval
 from roundhouse.processes import Processes
@@ -126,7 +125,7 @@ def _measure(plan: Plan, model: str) -> list[dict[str, Any]]:
     with harness.start(*candidates) as servers:
         print(f"{model}: {len(servers)} servers ready", flush=True)
         engines, failed = _local_engines(plan, model, workloads)
-        engines.append(_duplicate(engines[0]))
+        engines.append(replace(engines[0], precision=engines[0].precision + CONTROL))
         with contextlib.ExitStack() as stack:
             for server in servers.values():
                 client = Client(server.candidate.port, workloads)
@@ -165,10 +164,6 @@ def _local_engines(
             failed.append({**row, "failed": f"{type(fault).__name__}: {fault}"[:300]})
         print(f"  {row} loaded or failed: {len(engines)}, {len(failed)}", flush=True)
     return engines, failed
-
-
-def _duplicate(engine: Engine) -> Engine:
-    return Engine(runtime=engine.runtime, precision=engine.precision + CONTROL, run=engine.run)
 
 
 def _latencies(

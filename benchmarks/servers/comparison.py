@@ -16,18 +16,20 @@ from benchmarks.servers.harness import (
     BUSY_SECONDS,
     LOAD,
     LONE_SECONDS,
+    MARK,
     Check,
     Harness,
     Round,
     Row,
     points,
     ratio,
+    requests_file,
     round_measures,
     rounds,
+    wrk_program,
 )
 from benchmarks.servers.running_server import Running, ours, triton
 from benchmarks.servers.workload import LEAST_COSINE, kserve, least_cosine, vectors
-from benchmarks.servers.wrk import MARK, requests_file, wrk_program
 from roundhouse.processes import Command, Processes
 
 PROGRAM = Path(__file__).parent / "programs" / "engine_alone.py"

@@ -1,4 +1,4 @@
-"""`roundhouse build`: engines and checkpoints that an environment lacks, and their locks."""
+"""`roundhouse build`: engines, checkpoints and images that an environment lacks, and locks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import typer
 from roundhouse.cli.options import AllowDirty, Env, Form, Format, Root
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from rich.table import Table
 
     from roundhouse.deploy.builds.requests import CheckpointRequest, EngineRequest
     from roundhouse.report import Report
@@ -59,7 +61,6 @@ def build(
     And checkpoints of text generators. All in one go: in CodeBuild, or in training jobs on the GPU
     that serves.
     """
-    from roundhouse.cli.images import build_or_show_images
     from roundhouse.deploy.builds import engines
     from roundhouse.deploy.builds.requests import EnginesNotBuiltError, missing_checkpoints, outcome
     from roundhouse.errors import UsageError
@@ -120,3 +121,48 @@ def _print_preview(
         report.print_table(table(COLUMNS, (preview.cells() for preview in previews)))
     else:
         report.print(NOTHING)
+
+
+def build_or_show_images(
+    session: Session, report: Report, *, pin: bool, sbom: bool, dry_run: bool, form: Format
+) -> None:
+    """Build the container images that an environment lacks. In CodeBuild: no Docker here."""
+    from roundhouse.deploy.images import (
+        NOT_HERE,
+        build_images,
+        image_states,
+        pin_block,
+        write_sboms,
+    )
+    from roundhouse.paths import displayed_path
+    from roundhouse.report import print_json
+
+    if sbom:
+        for path in write_sboms(session):
+            report.print(displayed_path(path))
+        return
+    is_local, states = session.is_local, image_states(session)
+    if pin:
+        report.print(pin_block(session, states).rstrip())
+        return
+    missing = (
+        () if is_local or dry_run else tuple(state.order for state in states if not state.is_there)
+    )
+    build_images(session, missing)
+    built = frozenset(order.image for order in missing)
+    rows = [state.as_dict(built=state.order.image in built, is_local=is_local) for state in states]
+    if form is Format.json:
+        print_json(rows)
+    else:
+        report.print_table(images_table(rows))
+    if is_local:
+        report.print(NOT_HERE)
+
+
+def images_table(rows: Sequence[Mapping[str, str]]) -> Table:
+    """Return a table of images: name, address in the registry, state."""
+    from roundhouse.report import table
+
+    return table(
+        ("Image", "Address", "State"), ((row["image"], row["uri"], row["state"]) for row in rows)
+    )

@@ -68,13 +68,13 @@ def compare(
     Builds what is missing, deploys each candidate as an endpoint of one instance, loads it, and
     deletes it. The same command continues an interrupted run. Exit code 6: none holds the SLO.
     """
+    from roundhouse.compare.result import parse_demand
     from roundhouse.compare.run import (
         CompareOptions,
         delete_endpoints,
         open_run,
         run_comparison,
     )
-    from roundhouse.compare.sizing import parse_demand
     from roundhouse.compare.tree import require_slo, subject
     from roundhouse.errors import UsageError
     from roundhouse.load_test.subject import is_generator
@@ -198,12 +198,10 @@ def _show(paths: Paths, report: Report, result: CompareReport, form: Format) -> 
     )
     from roundhouse.paths import displayed_path, output_folder
     from roundhouse.report import print_json, table
-    from roundhouse.reports.compare_report import compare_page
 
     folder = paths.build / "compare" / result.environment / result.model
     written = document(result)
     with output_folder(folder):
-        (folder / "report.html").write_bytes(compare_page(result))
         (folder / "report.md").write_text(markdown(result), encoding="utf-8")
         (folder / "report.json").write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")
     if form is Format.json:
@@ -225,7 +223,7 @@ def _show(paths: Paths, report: Report, result: CompareReport, form: Format) -> 
         chosen = overrides(dict(result.best.cell.values), result.candidate)
         block = yaml.safe_dump(chosen, sort_keys=False).rstrip()
         report.print(f"Into models/{result.model}.yaml (null: leave the key out):\n{block}")
-    report.print(f"The report: {displayed_path(folder / 'report.html')}, report.md, report.json.")
+    report.print(f"The report: {displayed_path(folder / 'report.md')}, report.json.")
 
 
 def _show_cost(run: Run, grid: tuple[Cell, ...], form: Format) -> None:

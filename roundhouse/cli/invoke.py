@@ -119,7 +119,7 @@ def invoke(
         return
     runtime, most = _runtime(session, deployment, target, wait)
     require_images(target, images)
-    if output is not None:
+    if output is not None and (images is not None or input is None):
         invocation.require_arrays(target)
     if images is not None:
         _print_either(report, form, *_image_answer(runtime, address, images, most))

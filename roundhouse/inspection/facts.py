@@ -94,7 +94,11 @@ def checkpoint_facts(files: SourceFiles, task: str | None) -> SourceFacts:
     if found == "text-embedding":
         _refuse_other_modules(files)
     if found == IMAGES:
-        _refuse_without_processor(files)
+        if not files.names & set(PROCESSORS):
+            raise RoundhouseError(
+                f"{files.title}: has no {PROCESSORS[0]}, which says how images become the "
+                "network's input; save it with the checkpoint's image processor."
+            )
         notes = tuple(task_notes(files, config, found))
         return SourceFacts(task=found, because=because, notes=notes, has_sequence=False)
     if TOKENIZER not in files.names:
@@ -118,14 +122,6 @@ def metric_of(config: Mapping[str, Any], task: str) -> Metric | None:
     if task not in ("text-classification", "token-classification"):
         return None
     return "relative_error" if len(_labels(config)) == 1 else None
-
-
-def _refuse_without_processor(files: SourceFiles) -> None:
-    if not files.names & set(PROCESSORS):
-        raise RoundhouseError(
-            f"{files.title}: has no {PROCESSORS[0]}, which says how images become the network's "
-            "input; save it with the checkpoint's image processor."
-        )
 
 
 def require_task(files: SourceFiles, task: str, because: str) -> None:

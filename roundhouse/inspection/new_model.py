@@ -24,9 +24,8 @@ from roundhouse.aws.clients import Clients, aws_clients
 from roundhouse.errors import RoundhouseError, UsageError
 from roundhouse.inspection import source_files
 from roundhouse.inspection.facts import SourceFacts, checkpoint_facts, network_facts, tasks
-from roundhouse.inspection.model_file import commented, model_file_text
+from roundhouse.inspection.model_file import commented, model_file_text, starter_datasets
 from roundhouse.inspection.source_files import SourceFiles, hub_files
-from roundhouse.inspection.starter import starter_datasets
 from roundhouse.paths import Paths
 from roundhouse.processes import Processes, Run
 from roundhouse.settings import inherited

@@ -15,9 +15,10 @@ from types import FrameType
 from typing import Any, TypeAlias
 
 from roundhouse.errors import WrongAnswerError
+from roundhouse.load_test.driver import D
 from roundhouse.load_test.generation.load_test import GenerationRunner
 from roundhouse.load_test.generation.result import GenerationResult
-from roundhouse.load_test.load_test import D, L, LoadRunner, M, Runner, best_level
+from roundhouse.load_test.load_test import L, LoadRunner, M, Runner, best_level
 from roundhouse.load_test.options import LoadOptions
 from roundhouse.load_test.result import LoadResult, circumstances
 from roundhouse.load_test.subject import open_runner, require_answer

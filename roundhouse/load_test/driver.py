@@ -349,13 +349,13 @@ D = TypeVar("D", bound=Driver)
 
 @contextlib.asynccontextmanager
 async def open_driver(
+    driver: Callable[..., D],
     destination: Destination,
     requests: RequestSource,
     options: ClientOptions,
     drain_seconds: float = DRAIN_SECONDS,
-    driver: Callable[..., D] = Driver,  # type: ignore[assignment]
 ) -> AsyncIterator[D]:
-    """Open a driver with its HTTP session."""
+    """Open a driver of a kind, with its HTTP session."""
     async with client_session(options) as session:
         yield driver(
             session=session,

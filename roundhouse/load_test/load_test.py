@@ -250,7 +250,7 @@ class Runner(LoadRunner[LoadTest, Measurement, Driver]):
         """Return a driver with its HTTP session."""
         test, to = self.test, self.test.destination
         requests = Requests(to, test.inputs.bodies, test.client.seed, signer(to))
-        return open_driver(to, requests, test.client)
+        return open_driver(Driver, to, requests, test.client)
 
     def _warm_up_phase(self, seconds: float) -> Phase:
         if self.test.phases and self.test.phases[0].loop is Loop.open:

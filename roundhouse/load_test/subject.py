@@ -15,15 +15,21 @@ from onboarding.text_generation.spec import TASK, TextGenerationSpec
 from onboarding.yaml_text import load_yaml
 from roundhouse.errors import NotReadyError, RoundhouseError, UsageError, WrongAnswerError
 from roundhouse.load_test.destination import Destination, Requests, refusal, server_url, signer
-from roundhouse.load_test.driver import not_answering, open_driver
-from roundhouse.load_test.generation.lengths import PROFILES, lengths_of, parse_lengths
+from roundhouse.load_test.driver import Driver, not_answering, open_driver
 from roundhouse.load_test.generation.load_test import (
     FIRST_CONCURRENCY,
     GenerationRunner,
     GenerationTest,
 )
 from roundhouse.load_test.generation.measurement import GenerationSlo
-from roundhouse.load_test.generation.requests import Schema, Workload, read_prompts
+from roundhouse.load_test.generation.requests import (
+    PROFILES,
+    Schema,
+    Workload,
+    lengths_of,
+    parse_lengths,
+    read_prompts,
+)
 from roundhouse.load_test.inputs import read_inputs
 from roundhouse.load_test.load_test import LoadTest, Runner
 from roundhouse.load_test.options import LoadOptions, parse_slo
@@ -269,7 +275,7 @@ async def require_answer(test: LoadTest) -> None:
 
     requests = Requests(test.destination, test.inputs.bodies[:1], 0, signer(test.destination))
     data, headers = requests.next()
-    async with open_driver(test.destination, requests, test.client) as driver:
+    async with open_driver(Driver, test.destination, requests, test.client) as driver:
         try:
             async with driver.session.post(driver.url, data=data, headers=headers) as answer:
                 body = await answer.read()

@@ -60,10 +60,11 @@ def load_page(result: BenchResult) -> bytes:
 
     def circumstances(code: Callable[[str], str]) -> list[tuple[str, str]]:
         where, test = result.circumstances, result.test
+        poisson = f"Poisson, seed {test.client.seed}"
         facts = (
             *_facts(result, code),
             ("Destination", code(test.destination.url)),
-            ("Arrivals", _arrivals(result)),
+            ("Arrivals", poisson if _is_open(result) else "each user by its own answers"),
             ("Warm-up", f"{test.options.warm_up_seconds:g} s, not counted"),
             ("Machine", f"{where.machine}; Python {where.python}: that of the load tool"),
             ("Date", where.date),
@@ -92,11 +93,6 @@ def load_page(result: BenchResult) -> bytes:
 
 def _is_open(result: BenchResult) -> bool:
     return any(phase.phase.loop is Loop.open for phase in result.phases)
-
-
-def _arrivals(result: BenchResult) -> str:
-    seed = result.test.client.seed
-    return f"Poisson, seed {seed}" if _is_open(result) else "each user by its own answers"
 
 
 def _chips(result: BenchResult) -> list[str]:

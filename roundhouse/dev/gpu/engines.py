@@ -122,7 +122,9 @@ class Builds:
         command = Command(argv=argv, folder=self.code, environment=self.variables)
         ended = self.run(command, on_line)
         lines = ended.output.splitlines()[::-1]
-        answer: dict[str, Any] = json.loads(next(filter(_is_json, lines), "{}"))
+        answer: dict[str, Any] = json.loads(
+            next((line for line in lines if line.startswith("{")), "{}")
+        )
         if ended.code != 0 or not answer:
             reason, log = answer.get("reason", ended.last_lines()), self.work / "build.log"
             raise BuildFailedError(f"{model}: {reason} (log: {answer.get('log') or log})")
@@ -134,10 +136,6 @@ def unpack(archive: Path, folder: Path) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     unpack_model(archive.read_bytes(), folder, f"{archive}")
     return folder
-
-
-def _is_json(line: str) -> bool:
-    return line.startswith("{")
 
 
 def _write_yaml(path: Path, document: Mapping[str, Any]) -> None:

@@ -87,7 +87,7 @@ def open_stream_driver(
 ) -> AbstractAsyncContextManager[StreamDriver]:
     """Open a driver of streams with its HTTP session."""
     driver = partial(StreamDriver, is_framed=test.destination.is_framed)
-    return open_driver(test.destination, requests, test.client, test.client.timeout, driver)
+    return open_driver(driver, test.destination, requests, test.client, test.client.timeout)
 
 
 @dataclass(kw_only=True)

@@ -10,9 +10,8 @@ import pytest
 from benchmarks.__main__ import main
 from benchmarks.measure import Bar, Measure, of_rounds
 from benchmarks.servers.fixtures import MODEL, write_tree
-from benchmarks.servers.harness import Point, ratio, round_measures
+from benchmarks.servers.harness import Point, ratio, read_load, round_measures
 from benchmarks.servers.running_server import triton
-from benchmarks.servers.wrk import read_load
 from benchmarks.text_generation.comparison import SAME, Load, measures
 from onboarding.serve_environment import serve_environment
 from onboarding.tree import read_tree

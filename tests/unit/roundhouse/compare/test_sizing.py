@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from roundhouse.compare.sizing import parse_demand, size
+from roundhouse.compare.result import parse_demand, size
 from roundhouse.errors import UsageError
 
 BENCHMARKS = Path(__file__).parents[4] / "docs" / "benchmarks"

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from onboarding.fault import FaultsError
 from onboarding.tree import read_tree
-from roundhouse.cli.images import images_table
+from roundhouse.cli.build import images_table
 from roundhouse.deploy import images
 from roundhouse.errors import (
     BuildFailedError,

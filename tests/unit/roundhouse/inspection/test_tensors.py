@@ -12,8 +12,8 @@ from onboarding.checkpoint import files_sha256
 from onboarding.onnx_header import NetworkTensor
 from onboarding.tree import read_tree
 from roundhouse.errors import RoundhouseError
+from roundhouse.inspection.model_file import LARGEST_BYTES, starter_arrays
 from roundhouse.inspection.new_model import with_override
-from roundhouse.inspection.starter import LARGEST_BYTES, starter_arrays
 from tests.unit.onboarding.onnx_bytes import onnx_bytes
 from tests.unit.roundhouse.engines import copied_tree
 from tests.unit.roundhouse.inspection.sources import new_model

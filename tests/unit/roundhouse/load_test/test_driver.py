@@ -43,7 +43,8 @@ def run(url, phase, *, repeat=1, drain_seconds=10.0, sign=None, **options):
     async def drive():
         to = Destination(url=url)
         requests = Requests(to, [BODY], 1, sign)
-        async with open_driver(to, requests, ClientOptions(**fields), drain_seconds) as driver:
+        client = ClientOptions(**fields)
+        async with open_driver(Driver, to, requests, client, drain_seconds) as driver:
             for _ in range(repeat):
                 measurement = Measurement(phase=phase)
                 await driver.run(measurement, asyncio.Event(), lambda: None)

@@ -1,4 +1,4 @@
-"""Load tests from the warm-up to the search, against a server on loopback."""
+"""Load tests from the warm-up to the search and to the knee, against a server on loopback."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import time
 
 import pytest
 
+from roundhouse.load_test import knee
 from roundhouse.load_test import load_test as module
 from roundhouse.load_test.bench import result_of
+from roundhouse.load_test.knee import KneeSearch
 from roundhouse.load_test.load_test import Runner
 from roundhouse.load_test.measurement import Outcome
 from roundhouse.load_test.options import Loop, Phase
@@ -95,3 +97,34 @@ def test_the_tools_side_is_named_once_as_soon_as_it_is_the_limit(values, words):
         found.verdict = verdict(found, 20.0)
         runner.note_limit(found)
     assert len(notes) == (words is not None) and all(words in note for note in notes)
+
+
+def search(url, slo_ms):
+    test = load_test(url=url, warm_up=0.0, slo_ms=slo_ms, connections=64)
+    return asyncio.run(KneeSearch(test=test).run())
+
+
+@pytest.fixture
+def short(monkeypatch):
+    monkeypatch.setattr(module, "LEVEL_SECONDS", 0.5)
+    monkeypatch.setattr(module, "LEVEL_USERS", (1, 4))
+    monkeypatch.setattr(knee, "LONGEST_HOLD_SECONDS", 2.0)
+
+
+def test_a_rate_that_was_held_is_the_knee(short):
+    with serve(lambda number: Answer(after_seconds=0.02)) as server:
+        found = search(server.url, 500.0)
+    assert found.rate is not None and found.errors == 0
+    assert found.users is not None and found.p50_ms is not None and found.p50_ms >= 20
+
+
+def test_a_server_slower_than_the_slo_holds_nothing_and_says_why(short):
+    with serve(lambda number: Answer(after_seconds=0.1)) as server:
+        found = search(server.url, 50.0)
+    assert found.rate is None and found.users is None and "p95" in found.reason
+
+
+def test_errors_end_the_search(short):
+    with serve(lambda number: Answer(status=503 if number > 20 else 200)) as server:
+        found = search(server.url, 500.0)
+    assert found.rate is None and found.errors > 0 and "errors" in found.reason
