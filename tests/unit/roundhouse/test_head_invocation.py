@@ -18,6 +18,7 @@ from roundhouse.invocation import (
     invoke_entities,
     invoke_labels,
     invoke_ranking,
+    require_arrays,
 )
 from roundhouse.invocation_inputs import (
     TextRows,
@@ -267,3 +268,10 @@ def test_refuses_files_without_texts(name, content, fault, tmp_path):
         (tmp_path / name).write_bytes(content)
     with pytest.raises(RoundhouseError, match=f"--input .*{name}: {fault}"):
         read_text_rows(tmp_path / name)
+
+
+@pytest.mark.parametrize("task", ["text-classification", "text-ranking", "image-classification"])
+def test_refuses_arrays_of_a_model_that_answers_labels(deployment, task):
+    require_arrays(deployment.targets[0])
+    with pytest.raises(UsageError, match="answers labels, no arrays; use --format json"):
+        require_arrays(of_task(deployment, task))

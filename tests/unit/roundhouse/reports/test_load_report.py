@@ -9,10 +9,14 @@ from html.parser import HTMLParser
 
 import pytest
 
-from roundhouse.load_test.options import Loop
+from roundhouse.load_test.destination import Destination
+from roundhouse.load_test.generation.load_test import GenerationTest
+from roundhouse.load_test.generation.requests import Workload, parse_lengths
+from roundhouse.load_test.options import LoadOptions, Loop
 from roundhouse.load_test.result import LoadResult
 from roundhouse.reports.charts import Line, axis, element, line_chart, scale
 from roundhouse.reports.load_report import FRAME, load_page
+from tests.unit.roundhouse.load_test.generation.test_recording import EXACT, SLO, search
 from tests.unit.roundhouse.load_test.phases import (
     HERE,
     load_of,
@@ -171,3 +175,18 @@ def test_scale_has_round_ticks_around_its_values(low, high, ticks):
     assert axis.ticks == pytest.approx(ticks)
     assert axis.low <= low and axis.high >= high
     assert 0 <= axis(low) <= axis(high) <= 100
+
+
+def test_page_of_a_text_generator_shows_its_loads_and_the_knee():
+    test = GenerationTest(
+        subject="chat", destination=Destination(url="http://h"), phases=(),
+        options=LoadOptions(url="http://h"), schema="chat", model="m", slo=SLO,
+        workload=Workload(lengths=parse_lengths("chat", None)), first_concurrency=8,
+    )  # fmt: skip
+    text = text_of(dataclasses.replace(search(*EXACT), test=test))
+    for part in (
+        *("Load test of a text generator", "search for the knee", "knee: 8", "SLO 300 ms"),
+        *("Requests and goodput by load", "Time to the first token by load", "8 at once"),
+        *("Time between tokens by load", "profile chat", "Goodput"),
+    ):
+        assert part in text
