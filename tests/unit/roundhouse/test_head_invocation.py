@@ -119,7 +119,17 @@ def test_entities_are_grouped():
     assert entity == ("PER", 0.75, 0, 12, "Ada Lovelace")
     fields = [{"text": "a", "entities": [entity._asdict()]}, {"text": "b", "entities": []}]
     table = answers_table(fields)
-    assert list(table.columns[1].cells) == ["Ada Lovelace", "none"]
+    assert [list(table.columns[n].cells) for n in (0, 1)] == [["a", "b"], ["Ada Lovelace", "none"]]
+
+
+def test_answers_to_texts_are_shown_by_their_kind():
+    classes = answers_table([{"text": "a", "classes": {"good": 0.75, "bad": 0.25}}])
+    assert [list(column.cells) for column in classes.columns] == [
+        ["a"], ["good"], ["0.750"], ["bad 0.250"],
+    ]  # fmt: skip
+    vectors = [{"text": text, "embedding": (1.0, 0.0)} for text in "ab"]
+    assert answers_table(vectors[:1]) == "[+1.0000, +0.0000, …]  2 numbers"
+    assert list(answers_table(vectors).columns[2].cells) == ["1.000", "1.000"]
 
 
 def test_ranking_is_shown_in_its_order():

@@ -80,6 +80,12 @@ def test_headline_names_the_saturation_point():
     )
 
 
+def test_the_highest_load_is_of_the_last_step_that_held_it():
+    missed = step(3, 1000.0, 30.0, 40.0)
+    result = searched(*holding_steps(), missed, *missing_steps())
+    assert result.highest.phase is result.phases[1] and result.highest.load == 1000
+
+
 def load(seconds, **changes):
     return load_of(measurement(seconds, **changes))
 
