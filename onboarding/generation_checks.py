@@ -10,16 +10,12 @@ from onboarding.environment_view import EnvironmentView
 from onboarding.fault import Fault
 from onboarding.promotion import PROMOTED
 from onboarding.rules import (
-    generation_adapter_rules,
-    generation_argument_rules,
-    generation_endpoint_rules,
     generation_placement_rules,
-    generation_quantization_rules,
     generation_serving_rules,
     generation_source_rules,
 )
 from onboarding.rules.generation_case import GenerationCase, GenerationPlacementCase
-from onboarding.rules.rule import apply_rules
+from onboarding.rules.rule import apply_rules, rules_of
 from onboarding.text_generation.checkpoint import (
     CONFIGURATION,
     Checkpoint,
@@ -34,14 +30,8 @@ from onboarding.text_generation.spec import (
 )
 from onboarding.validation import Checked
 
-RULES = (
-    generation_source_rules.RULES
-    + generation_quantization_rules.RULES
-    + generation_serving_rules.RULES
-    + generation_argument_rules.RULES
-    + generation_adapter_rules.RULES
-    + generation_endpoint_rules.RULES
-)
+RULES = rules_of(GenerationCase, generation_source_rules, generation_serving_rules)
+PLACEMENT_RULES = rules_of(GenerationPlacementCase, generation_placement_rules)
 
 
 def generator_faults(
@@ -63,7 +53,7 @@ def generator_placement_faults(view: EnvironmentView, root: Path) -> Iterator[Fa
         return
     for case in placement_cases(view, root):
         sections = view.generators[Path(case.model.document.file).stem].sections
-        yield from apply_rules(generation_placement_rules.RULES, case, sections)
+        yield from apply_rules(PLACEMENT_RULES, case, sections)
 
 
 def placement_cases(view: EnvironmentView, root: Path) -> Iterator[GenerationPlacementCase]:

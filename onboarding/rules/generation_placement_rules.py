@@ -10,7 +10,7 @@ from onboarding.nearest import comma_list, did_you_mean
 from onboarding.platform import InstanceType, host_images, instance_types
 from onboarding.prices import price
 from onboarding.rules.generation_case import GenerationPlacementCase
-from onboarding.rules.rule import rule, rules_of
+from onboarding.rules.rule import rule
 from onboarding.text_generation.checkpoint import Checkpoint
 from onboarding.text_generation.kv_cache import ArchitectureError
 from onboarding.text_generation.planner import Request, choose, scheme_problem
@@ -237,6 +237,3 @@ def placement_request(case: GenerationPlacementCase) -> Request | None:
 
 def _type_place(case: GenerationPlacementCase, index: int) -> Place:
     return case.model.document.at("endpoint", "instance_types", index)
-
-
-RULES = rules_of(globals())
