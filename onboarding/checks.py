@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from onboarding.dataset import Datasets, is_inside
+from onboarding.document import KeyPath
 from onboarding.ensemble_spec import EnsembleSpec
 from onboarding.environment_view import (
     EnvironmentView,
@@ -13,19 +14,15 @@ from onboarding.environment_view import (
     model_server,
     own_endpoint,
     serving_server,
+    shared_endpoint_name,
 )
 from onboarding.fault import Fault
 from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec
-from onboarding.placed_types import (
-    Placed,
-    endpoint_types,
-    host_driver,
-    joined_type,
-    own_type,
-    serving_types,
-)
 from onboarding.platform import (
+    InstanceType,
     ServingPlatform,
+    host_images,
+    instance_types,
     serving_platforms,
 )
 from onboarding.repository_spec import RepositorySpec
@@ -318,3 +315,56 @@ def _platform(view: EnvironmentView) -> ServingPlatform | None:
         if "platform" in view.environment.sections
         else None
     )
+
+
+Placed = tuple[KeyPath, InstanceType]
+
+
+def serving_types(view: EnvironmentView, name: str) -> tuple[Placed, ...]:
+    """Every instance type that serves a model, and where its file says so."""
+    if name in view.own_endpoints:
+        return endpoint_types(view.own_endpoints[name], ("endpoint",))
+    if name in view.joins:
+        if view.joins[name].instance_type is not None:
+            return joined_type(view, name)
+        inherited: Checked[EndpointSpec] | None = view.own_endpoints.get(view.joins[name].joins)
+    else:
+        inherited = view.endpoints.get(shared_endpoint_name(view.models[name]) or "")
+    return () if inherited is None else own_type(inherited, ("endpoint",))
+
+
+def endpoint_types(endpoint: Checked[EndpointSpec], inside: KeyPath) -> tuple[Placed, ...]:
+    """The instance types of an endpoint that have a row: its own, then its pools'."""
+    pools = endpoint.spec.instance_pools if "instance_pools" in endpoint.sections else ()
+    named = (
+        ((*inside, "instance_pools", index, "instance_type"), pool.instance_type)
+        for index, pool in enumerate(pools)
+    )
+    known = ((path, instance_types()[name]) for path, name in named if name in instance_types())
+    return (*own_type(endpoint, inside), *known)
+
+
+def own_type(endpoint: Checked[EndpointSpec], inside: KeyPath) -> tuple[Placed, ...]:
+    """The instance type that an endpoint names, where it has a row."""
+    known = (
+        instance_types().get(endpoint.spec.instance_type)
+        if "instance_type" in endpoint.sections
+        else None
+    )
+    return () if known is None else (((*inside, "instance_type"), known),)
+
+
+def joined_type(view: EnvironmentView, name: str) -> tuple[Placed, ...]:
+    """The instance type that a model names which joins another."""
+    named = view.joins[name].instance_type if name in view.joins else None
+    known = None if named is None else instance_types().get(named)
+    return () if known is None else ((("endpoint", "instance_type"), known),)
+
+
+def host_driver(view: EnvironmentView, platform: ServingPlatform) -> int | None:
+    """The NVIDIA driver of the environment's host image."""
+    named = None
+    if "inference_ami_version" in view.environment.sections:
+        named = view.environment.spec.inference_ami_version
+    image = host_images().get(platform.inference_ami_version or "" if named is None else named)
+    return None if image is None else image.driver

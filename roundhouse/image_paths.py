@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from onboarding.dataset import FOLDER, MEDIA_TYPES, image_names
 from onboarding.deployment import Target
-from onboarding.image_files import FOLDER, MEDIA_TYPES, image_names
 from onboarding.values import IMAGES
 from roundhouse.errors import UsageError
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from onboarding.arrays import ArrayHeader
-from onboarding.dataset import ARRAYS, LABELLED, LABELS, TEXTS, Dataset
+from onboarding.dataset import ARRAYS, FOLDER, LABELLED, LABELS, TEXTS, ArrayHeader, Dataset
 from onboarding.document import KeyPath
 from onboarding.fault import Fault
-from onboarding.image_files import FOLDER
 from onboarding.nearest import comma_list, did_you_mean
 from onboarding.onnx_header import TAKEN, NetworkTensor, OnnxHeader, way_out_of
 from onboarding.rules.rule import ModelCase, rule

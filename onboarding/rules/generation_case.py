@@ -32,6 +32,14 @@ class GenerationCase:
         return self.checkpoint if isinstance(self.checkpoint, Checkpoint) else None
 
     @property
+    def headers_source(self) -> tuple[str, str | None]:
+        """The key of `source` that says where the headers lie, and its value."""
+        source = self.spec.source
+        if source.headers is None:
+            return "checkpoint", source.checkpoint
+        return "headers", source.headers
+
+    @property
     def platform(self) -> GenerationPlatform | None:
         """The row of `serving.platform`; None for an unknown one."""
         return generation_platforms().get(self.spec.serving.platform)

@@ -14,7 +14,7 @@ from onboarding.fault import Fault
 from onboarding.nearest import comma_list
 from onboarding.rules.generation_case import GenerationCase
 from onboarding.rules.rule import rule
-from onboarding.rules.source_rules import REPOSITORY, package_faults, path_faults, repository_faults
+from onboarding.rules.source_rules import REPOSITORY, SHA256, kind_faults, pin_faults
 from onboarding.starter_texts import evaluation_path
 from onboarding.text_generation.adapter import (
     Adapter,
@@ -39,35 +39,20 @@ from onboarding.text_generation.weights import mismatches
 SOURCES = ("huggingface", "python_package", "checkpoint")
 LARGEST_DIGEST_BYTES = 256 << 20
 """Folders above it are not read whole by `check`, which is to answer within two seconds."""
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 S3_FOLDER = re.compile(r"s3://[^/]+/.+/")
 
 
 @rule("source")
 def generator_source_is_named_once(case: GenerationCase) -> Iterator[Fault]:
     """Exactly one of the three kinds of source."""
-    given = [kind for kind in SOURCES if getattr(case.spec.source, kind) is not None]
-    if len(given) != 1:
-        named = f"names {len(given)} sources: {', '.join(given)}" if given else "names no source"
-        yield case.document.at("source", *given[1:2]).fault(
-            f"'source' {named}", allowed=f"exactly one of {', '.join(SOURCES)}",
-            way_out="keep exactly one",
-        )  # fmt: skip
+    yield from kind_faults(case.document, case.spec.source, SOURCES)
 
 
 @rule("source")
 def generator_source_is_pinned(case: GenerationCase) -> Iterator[Fault]:
     """A branch, a version range or a folder without digest may change."""
     source = case.spec.source
-    yield from package_faults(case.document, source.python_package)
-    yield from repository_faults(case.document, source.huggingface)
-    if source.sha256 is not None and not _SHA256.fullmatch(source.sha256):
-        yield case.document.at("source", "sha256").fault(
-            "'source.sha256' is no SHA-256",
-            value=source.sha256,
-            allowed="64 hex digits",
-            way_out="copy what `sha256sum` prints",
-        )
+    yield from pin_faults(case.document, source)
     if source.checkpoint is not None and source.sha256 is None:
         yield case.document.at("source", "checkpoint").fault(
             "unpinned source: 'source.checkpoint' needs 'source.sha256'",
@@ -91,12 +76,6 @@ def remote_code_is_of_a_pinned_commit(case: GenerationCase) -> Iterator[Fault]:
 
 
 @rule("source")
-def generator_path_stays_in_the_source(case: GenerationCase) -> Iterator[Fault]:
-    """The path lies inside the source, so that its digest covers it."""
-    yield from path_faults(case.document, case.spec.source.path)
-
-
-@rule("source")
 def generator_checkpoint_is_there(case: GenerationCase) -> Iterator[Fault]:
     """A folder of the onboarding tree, or a prefix of S3 that ends in /."""
     given = case.spec.source.checkpoint
@@ -115,8 +94,7 @@ def generator_checkpoint_is_there(case: GenerationCase) -> Iterator[Fault]:
 @rule("source")
 def generator_checkpoint_is_whole(case: GenerationCase) -> Iterator[Fault]:
     """Every shard is there, its header can be read, and config.json fits the tensors."""
-    key = "checkpoint" if case.spec.source.headers is None else "headers"
-    value = getattr(case.spec.source, key)
+    key, value = case.headers_source
     place = case.document.at("source", key)
     if isinstance(case.checkpoint, CheckpointError):
         yield place.fault(
@@ -137,10 +115,10 @@ def generator_answers_chat_messages(case: GenerationCase) -> Iterator[Fault]:
     """Without a chat template every request with messages is refused."""
     if case.headers is None or case.headers.has_chat_template is not False:
         return
-    key = "checkpoint" if case.spec.source.headers is None else "headers"
+    key, value = case.headers_source
     yield case.document.at("source", key).fault(
         f"'source.{key}': its tokenizer has no chat template, so that it cannot answer messages",
-        value=getattr(case.spec.source, key),
+        value=value,
         way_out="choose the model's instruct version, or add chat_template.jinja to the checkpoint",
     )
 
@@ -156,7 +134,7 @@ def generator_digest_is_the_folders(case: GenerationCase) -> Iterator[Fault]:
         return
     if case.headers.bytes <= LARGEST_DIGEST_BYTES:
         digest = checkpoint_sha256(folder)
-        if digest != source.sha256 and _SHA256.fullmatch(source.sha256):
+        if digest != source.sha256 and SHA256.fullmatch(source.sha256):
             yield case.document.at("source", "sha256").fault(
                 "'source.sha256' is not the checkpoint's digest",
                 value=source.sha256,
@@ -173,7 +151,7 @@ def cache_of_the_checkpoint_is_known(case: GenerationCase) -> Iterator[Fault]:
     try:
         cache_layers(case.headers.text_config)
     except ArchitectureError as error:
-        key = "checkpoint" if case.spec.source.headers is None else "headers"
+        key, _ = case.headers_source
         yield case.document.at("source", key).fault(
             f"'source.{key}': its KV cache cannot be counted: {error}",
             allowed="full, grouped, multi-query, latent and sliding-window attention",
@@ -220,11 +198,11 @@ def quantization_is_the_engines(case: GenerationCase) -> Iterator[Fault]:
         return  # Without one vLLM finds ModelOpt's by its producer.
     method = str(quantization["quant_method"]).lower()
     if method not in known:
-        key = "checkpoint" if case.spec.source.headers is None else "headers"
+        key, value = case.headers_source
         yield case.document.at("source", key).fault(
             f"'source.{key}': config.json names quantization method {method}, which vLLM "
             f"{case.engine_version} does not load",
-            value=getattr(case.spec.source, key),
+            value=value,
             allowed=comma_list(known),
             way_out="name the checkpoint in 16 bits, and its format in quantization.schemes",
         )

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import get_args
 
-from onboarding.dataset import is_inside
 from onboarding.fault import Fault
 from onboarding.onnx_header import OnnxHeader
 from onboarding.platform import InstanceType
 from onboarding.rules.rule import EngineCase, ModelCase, rule
+from onboarding.rules.source_rules import file_faults
 from onboarding.values import (
     EXPORT_OPSET,
     LARGEST_EXPORT_OPSET,
@@ -301,27 +300,14 @@ def quantized_source_is_kept(case: ModelCase) -> Iterator[Fault]:
 @rule("accuracy", "source")
 def reference_is_of_an_onnx_source(case: ModelCase) -> Iterator[Fault]:
     """A checkpoint is its own reference; a file of the tree shows its change in a pull request."""
-    reference, root = case.spec.accuracy.reference, case.datasets.root
+    reference = case.spec.accuracy.reference
     if reference is None:
         return
-    place, onnx = case.document.at("accuracy", "reference"), reference.onnx
+    place = case.document.at("accuracy", "reference")
     if case.spec.source.onnx is None:
         yield place.fault(
             "'accuracy.reference' is for source.onnx: a checkpoint is compared with itself",
             way_out="take reference out",
         )
-    elif re.fullmatch(r"s3://[^/]+/.+", onnx):
-        return
-    elif "://" in onnx or not is_inside(root, onnx):
-        yield place.fault(
-            "'accuracy.reference.onnx' is neither in S3 nor under the onboarding root",
-            value=onnx,
-            allowed="s3://BUCKET/KEY, or a path relative to the onboarding root",
-            way_out="copy the file to one of these",
-        )
-    elif not (root / onnx).is_file():
-        yield place.fault(
-            "'accuracy.reference.onnx' is no file under the onboarding root",
-            value=onnx,
-            way_out="add the file, or correct the path",
-        )
+    else:
+        yield from file_faults(case, place, "'accuracy.reference.onnx'", reference.onnx)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
-import re
+import sys
 from collections import Counter
 from collections.abc import Iterator
 
-from onboarding.code_scan import code_problems
 from onboarding.dataset import is_inside
 from onboarding.document import Place
 from onboarding.example_row import row_problem
@@ -16,6 +16,7 @@ from onboarding.nearest import comma_list
 from onboarding.plugin_spec import PluginSpec
 from onboarding.processing_spec import PostprocessingSpec, PreprocessingSpec
 from onboarding.rules.rule import EngineCase, ModelCase, rule
+from onboarding.rules.source_rules import file_faults
 from onboarding.shared_library import SharedLibrary, tensorrt_misfit
 
 PLUGINS = ("engine", "plugins")
@@ -64,24 +65,12 @@ def plugins_have_no_lean_runtime(case: ModelCase) -> Iterator[Fault]:
 @rule("engine")
 def plugins_are_pinned_libraries(case: ModelCase) -> Iterator[Fault]:
     """A library of the tree is there, is a library, and has the digest; S3's are read by builds."""
-    root = case.datasets.root
     for index, plugin in enumerate(case.spec.engine.plugins):
         place = case.document.at(*PLUGINS, index, "file")
         library = case.datasets.shared_library(plugin.file)
-        if "://" in plugin.file or not is_inside(root, plugin.file):
-            if not re.fullmatch(r"s3://[^/]+/.+", plugin.file):
-                yield place.fault(
-                    "a plugin's 'file' is neither in S3 nor under the onboarding root",
-                    value=plugin.file,
-                    allowed="s3://BUCKET/KEY, or a path relative to the onboarding root",
-                    way_out="copy the library to one of these",
-                )
-        elif library is None:
-            yield place.fault(
-                "a plugin's 'file' is no file under the onboarding root",
-                value=plugin.file,
-                way_out="add the library, or correct the path",
-            )
+        address = tuple(file_faults(case, place, "a plugin's 'file'", plugin.file))
+        if address or library is None:
+            yield from address
         elif isinstance(library, str):
             yield place.fault(
                 f"a plugin's 'file' {library}",
@@ -276,3 +265,115 @@ def _code(case: ModelCase, file: str) -> bytes | None:
         return path.read_bytes() if path.stat().st_size <= LARGEST_BYTES else None
     except (OSError, ValueError):
         return None
+
+
+PACKAGES = ("numpy", "tokenizers")
+"""What both of Triton's images and the builder have; `tests/unit/onboarding/test_code_scan.py`
+holds it against their requirements."""
+NETWORK = frozenset(
+    (
+        *("asyncio", "ftplib", "http", "imaplib", "mailbox", "nntplib", "poplib", "select"),
+        *("selectors", "smtplib", "socket", "socketserver", "ssl", "telnetlib", "urllib"),
+        *("webbrowser", "wsgiref", "xmlrpc"),
+    )
+)
+PURE = frozenset(("urllib.parse",))
+"""Modules of such a package that reach nothing."""
+PROCESSES = frozenset(
+    (
+        *("_posixsubprocess", "_thread", "concurrent", "ctypes", "multiprocessing", "posix"),
+        *("pty", "signal", "subprocess", "threading"),
+    )
+)
+HIDING = frozenset(
+    ("code", "codeop", "imp", "importlib", "marshal", "pickle", "runpy", "shelve", "zipimport")
+)
+"""Modules by which code runs that this scan cannot read."""
+REASONS = (
+    (NETWORK, "reaches the network"),
+    (PROCESSES, "starts processes or threads, or native code"),
+    (HIDING, "runs code that no scan can read"),
+)
+OS_CALLS = ("exec", "fork", "kill", "popen", "posix_spawn", "spawn", "startfile", "system")
+"""Beginnings of the names of `os` that start or end processes."""
+CALLS = frozenset(("__import__", "breakpoint", "compile", "eval", "exec", "input"))
+Problem = tuple[int, str, str]
+"""Line, what is wrong, the way out."""
+
+
+def code_problems(source: bytes, function: str) -> tuple[Problem, ...]:
+    """Return everything that is wrong with a file that must define `function(tensors)`."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError as error:
+        return ((error.lineno or 1, f"is no Python: {error.msg}", "correct the line"),)
+    except ValueError as error:
+        return ((1, f"is no Python: {error}", "save it as UTF-8 text"),)
+    problems = [*_function_problems(tree, function)]
+    for node in ast.walk(tree):
+        problems.extend(_import_problems(node))
+        problems.extend(_call_problems(node))
+    return tuple(sorted(problems))
+
+
+def _function_problems(tree: ast.Module, name: str) -> Iterator[Problem]:
+    way_out = f"write `def {name}(tensors):`, which returns a dict of arrays"
+    nodes = [node for node in tree.body if getattr(node, "name", None) == name]
+    if not nodes:
+        yield 1, f"has no function {name}", way_out
+        return
+    node = nodes[-1]
+    if not isinstance(node, ast.FunctionDef):
+        yield node.lineno, f"has {name} as no plain function", way_out
+        return
+    given = node.args
+    positional = [*given.posonlyargs, *given.args]
+    required = len(positional) - len(given.defaults)
+    needs = [
+        argument
+        for argument, default in zip(given.kwonlyargs, given.kw_defaults, strict=True)
+        if default is None
+    ]
+    if required > 1 or needs or not (positional or given.vararg):
+        yield node.lineno, f"has {name}({ast.unparse(given)}), called with one argument", way_out
+
+
+def _import_problems(node: ast.AST) -> Iterator[Problem]:
+    names: list[str] = []
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom):
+        names = [node.module or "."] if not node.level else ["."]
+        if node.module == "os":
+            for alias in node.names:
+                yield from _os_problems(node.lineno, alias.name)
+    for name in names:
+        root = name.partition(".")[0]
+        line = getattr(node, "lineno", 1)
+        reason = next((reason for modules, reason in REASONS if root in modules), None)
+        if name in PURE:
+            continue
+        if reason is not None:
+            yield line, f"imports {name}, which {reason}", "do without it"
+        elif not root:
+            yield line, "imports a file beside it", "keep all of the code in one file"
+        elif root not in PACKAGES and root not in sys.stdlib_module_names:
+            allowed = f"the standard library, {', '.join(PACKAGES)}"
+            way_out = f"use what the servers' images have: {allowed}"
+            yield line, f"imports {name}, which the servers' images lack", way_out
+
+
+def _call_problems(node: ast.AST) -> Iterator[Problem]:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in CALLS:
+        yield node.lineno, f"calls {node.func.id}(), which no scan can follow", "do without it"
+    if (
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "os"
+    ):
+        yield from _os_problems(node.lineno, node.attr)
+
+
+def _os_problems(line: int, name: str) -> Iterator[Problem]:
+    if name.startswith(OS_CALLS):
+        yield line, f"uses os.{name}, which starts or ends processes", "do without it"

@@ -34,7 +34,7 @@ def check(
 
     Each with file and line, what is wrong, what is allowed, the way out.
     """
-    from onboarding.dataset_findings import dataset_notes, implicit_int8_notes, profile_notes
+    from onboarding.dataset_findings import implicit_int8_notes, profile_notes
     from onboarding.generation_findings import generation_plans, plan_line
     from onboarding.memory_findings import memory_findings
     from onboarding.tree import read_tree
@@ -63,8 +63,7 @@ def check(
         models = len(tree.models) + len(tree.generators)
         count = models + len(tree.endpoints) + len(tree.environments)
         report.print(f"{quantity(count, 'file')}{elsewhere}, no fault.")
-    of_datasets = (*dataset_notes(tree), *implicit_int8_notes(tree), *profile_notes(tree))
-    for note in (*planning.notes, *of_datasets):
+    for note in (*planning.notes, *implicit_int8_notes(tree), *profile_notes(tree)):
         report.print(f"Note: {note}")
     for environment in tree.views:
         for plan in generation_plans(tree, environment):

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from onboarding.image_files import SIGNATURES
+from onboarding.dataset import SIGNATURES
 from onboarding.onnx_header import NetworkTensor
 from onboarding.starter_texts import Kind, starter_texts
 from onboarding.values import IMAGES

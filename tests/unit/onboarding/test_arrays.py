@@ -8,8 +8,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from onboarding.arrays import ArrayHeader, array_headers
-from onboarding.dataset import Datasets
+from onboarding.dataset import ArrayHeader, Datasets, array_headers
 
 
 def npz(**arrays: np.ndarray) -> bytes:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from onboarding.code_scan import PACKAGES, code_problems
+from onboarding.rules.user_code_rules import PACKAGES, code_problems
 
 pytestmark = pytest.mark.unit
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onboarding.dataset import Datasets
-from onboarding.image_files import FOLDER, image_labels, is_image
+from onboarding.dataset import FOLDER, Datasets, image_labels, is_image
 
 pytestmark = pytest.mark.unit
 JPEG, PNG = b"\xff\xd8\xff one", b"\x89PNG\r\n\x1a\n two"

@@ -87,14 +87,10 @@ def test_deployments_of_the_same_gpu_need_the_same_engine_and_of_another_do_not(
     }
 
 
-def test_deployment_leaves_out_a_shared_endpoint_that_no_model_joins(tmp_path):
-    tree = read_tree(tree_root(tmp_path, {JOINER: None}))
-    assert [deployment.name for deployment in deployments(tree, "cloud")] == ["example"]
-
-
 @pytest.mark.parametrize(
     ("models", "deployed"),
     [
+        ("{}", ["example", "shared"]),
         ("{only: [example]}", ["example"]),
         ("{except: [joiner]}", ["example"]),
         ("{only: [team=search]}", ["shared"]),
@@ -221,22 +217,6 @@ def test_refuses_a_tree_with_faults(tmp_path):
     assert error.value.faults == tree.faults and str(error.value).count("\n") == 1
 
 
-def test_refuses_an_unknown_environment_naming_the_nearest(tmp_path):
-    with pytest.raises(
-        FaultsError,
-        match=r"unknown environment, given clod; allowed: cloud; did you mean 'cloud'\?",
-    ):
-        deployments(read_tree(tree_root(tmp_path, {})), "clod")
-
-
-def test_refuses_an_unknown_model_naming_the_nearest(tmp_path):
-    with pytest.raises(
-        FaultsError,
-        match=r"unknown model, given exampel; allowed: example, joiner; did you mean 'example'\?",
-    ):
-        target(read_tree(tree_root(tmp_path, {})), "cloud", "exampel")
-
-
 def test_refuses_every_broken_lock_at_once(tmp_path):
     root = tree_root(tmp_path, {})
     for model in ("example", "joiner"):
@@ -264,6 +244,9 @@ def test_runtime_is_onnxruntime_on_a_cpu_and_tensorrt_on_a_gpu():
 def root(tmp_path):
     for folder in ("models", "endpoints", "environments"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
+    (tmp_path / "environments" / "local.yaml").unlink()
+    shared = (tmp_path / "endpoints" / "text-shared.yaml").read_text()
+    (tmp_path / "endpoints" / "alone.yaml").write_text(shared.replace("text-shared", "alone"))
     return tmp_path
 
 
@@ -286,24 +269,28 @@ def test_locks_of_other_endpoints_are_not_read(root):
         deployments(tree, "dev", ("text-shared",))
 
 
-def test_refuses_an_unknown_endpoint_and_names_the_nearest(root):
+@pytest.mark.parametrize(
+    ("resolve", "words"),
+    [
+        (
+            lambda tree: deployments(tree, "def"),
+            "unknown environment, given def; allowed: dev; did you mean 'dev'?",
+        ),
+        (
+            lambda tree: target(tree, "dev", "sentence-embeder"),
+            "unknown model, given sentence-embeder; allowed: "
+            "sentence-embedder-fp32, sentence-embedder-int8, sentence-embedder; did you mean 'sentence-embedder'?",
+        ),
+        (
+            lambda tree: deployments(tree, "dev", ("sentence-embeder", "text-shared")),
+            "models: unknown endpoint, given sentence-embeder; allowed: sentence-embedder, "
+            "text-shared; did you mean 'sentence-embedder'?",
+        ),
+        # No model joins it.
+        (lambda tree: deployments(tree, "dev", ("alone",)), "unknown endpoint, given alone"),
+    ],
+)
+def test_refuses_a_name_that_is_unknown_and_names_the_nearest(resolve, words, root):
     with pytest.raises(FaultsError) as refused:
-        deployments(read_tree(root), "dev", ("sentence-embeder", "text-shared"))
-    assert str(refused.value) == (
-        "models: unknown endpoint, given sentence-embeder; allowed: sentence-embedder, "
-        "text-shared; "
-        "did you mean 'sentence-embedder'?"
-    )
-
-
-def test_refuses_a_shared_endpoint_that_no_model_joins(root):
-    (root / "environments" / "local.yaml").unlink()
-    (root / "endpoints" / "alone.yaml").write_text(
-        (root / "endpoints" / "text-shared.yaml")
-        .read_text()
-        .replace("name: text-shared", "name: alone")
-    )
-    tree = read_tree(root)
-    assert "alone" not in [deployment.name for deployment in deployments(tree, "dev")]
-    with pytest.raises(FaultsError, match="unknown endpoint, given alone"):
-        deployments(tree, "dev", ("alone",))
+        resolve(read_tree(root))
+    assert words in str(refused.value)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
-from onboarding.coverage import coverage_gaps, script
 from onboarding.starter_texts import Kind, starter_texts
 
 pytestmark = pytest.mark.unit
@@ -36,7 +36,8 @@ def test_no_line_stands_in_two_sets_or_twice(sets):
 @pytest.mark.parametrize("kind", KINDS)
 def test_first_lines_hold_the_mix(sets, kind):
     lines = sets[kind][: USED[kind]]
-    scripts = {script(character) for line in lines for character in line}
+    letters = {character for line in lines for character in line if character.isalpha()}
+    scripts = {unicodedata.name(character, "unknown").split()[0] for character in letters}
     assert {"LATIN", "CYRILLIC", "CJK", "HIRAGANA", "ARABIC"} <= scripts
     kinds = (
         (r"\w+( \w+){0,2}", 0.15),
@@ -49,11 +50,6 @@ def test_first_lines_hold_the_mix(sets, kind):
     for pattern, share in kinds:
         matches = [line for line in lines if re.fullmatch(pattern, line)]
         assert len(matches) / len(lines) >= share, pattern
-
-
-def test_any_beginning_of_the_calibration_set_is_as_mixed_as_the_whole():
-    lines = SHIPPED["calibration"]
-    assert coverage_gaps(lines[:128], lines) == ()
 
 
 @pytest.mark.parametrize("kind", KINDS)

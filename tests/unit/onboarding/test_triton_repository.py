@@ -9,12 +9,11 @@ import pytest
 from onboarding.checkpoint import checkpoint_sha256
 from onboarding.data import __name__ as DATA
 from onboarding.manifest import TensorRecord
-from onboarding.model_configuration import ConfigurationFault, read_configuration
 from onboarding.platform import instance_types, serving_platforms
 from onboarding.repository_spec import RepositorySpec, repository_key
 from onboarding.resolve import target
 from onboarding.tree import read_tree
-from onboarding.triton_repository import read_repository
+from onboarding.triton_repository import ConfigurationFault, read_configuration, read_repository
 from onboarding.yaml_text import load_yaml
 from tests.contract.model_config import PROTOBUF
 from tests.unit.onboarding.trees import FIXTURES, tree_root

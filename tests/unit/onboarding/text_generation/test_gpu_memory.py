@@ -21,6 +21,7 @@ from tests.unit.onboarding.text_generation.shapes import (
     FIXTURES,
     LLAMA_8B,
     generator_tree,
+    headers,
     llama,
 )
 from tests.unit.onboarding.text_generation.test_planner import _spec
@@ -32,37 +33,7 @@ MEASURED = [row for row in ANSWERS["rows"] if "is_measured" in row]
 
 def _checkpoint(shape: str) -> Checkpoint:
     """Return the headers that a checkpoint of a recorded shape would have."""
-    config = ANSWERS["shapes"][shape]
-    hidden, heads, wide = (
-        config[key] for key in ("hidden_size", "num_attention_heads", "intermediate_size")
-    )
-    size = config.get("head_dim", hidden // heads)
-    keys = config["num_key_value_heads"] * size
-    linear = {
-        "self_attn.q_proj": (heads * size, hidden),
-        "self_attn.k_proj": (keys, hidden),
-        "self_attn.v_proj": (keys, hidden),
-        "self_attn.o_proj": (hidden, heads * size),
-        "mlp.gate_proj": (wide, hidden),
-        "mlp.up_proj": (wide, hidden),
-        "mlp.down_proj": (hidden, wide),
-    }
-    if "kv_lora_rank" in config:
-        latent, rope = config["kv_lora_rank"], config["qk_rope_head_dim"]
-        plain, values = config["qk_nope_head_dim"], config["v_head_dim"]
-        del linear["self_attn.k_proj"], linear["self_attn.v_proj"]
-        linear |= {
-            "self_attn.q_proj": (heads * (plain + rope), hidden),
-            "self_attn.kv_a_proj_with_mqa": (latent + rope, hidden),
-            "self_attn.kv_b_proj": (heads * (plain + values), latent),
-            "self_attn.o_proj": (hidden, heads * values),
-        }
-    tensors = {
-        f"model.layers.{layer}.{name}.weight": TensorHeader(dtype="BF16", shape=sizes)
-        for layer in range(config["num_hidden_layers"])
-        for name, sizes in linear.items()
-    }
-    return Checkpoint(config=config, tensors=tensors)
+    return headers({"vocab_size": 128_256, **ANSWERS["shapes"][shape]})
 
 
 @pytest.mark.parametrize(

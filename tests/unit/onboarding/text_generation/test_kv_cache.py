@@ -17,13 +17,13 @@ from onboarding.text_generation.kv_cache import (
 from onboarding.text_generation.planner import CONCURRENT_STEPS
 from onboarding.text_generation.platforms import gpus, schemes
 from onboarding.text_generation.weights import count_weights
-from tests.unit.onboarding.text_generation.h200_shapes import headers
-from tests.unit.onboarding.text_generation.shapes import FIXTURES, LLAMA_70B
+from tests.unit.onboarding.text_generation.shapes import FIXTURES, LLAMA_70B, headers
 
 ANSWERS = json.loads((FIXTURES / "vllm_kv_cache" / "answers.json").read_text())
 EVERY = ANSWERS["rows"]
 ROWS = [row for row in EVERY if "adapters" not in row and "is_measured" not in row]
 H200 = json.loads((FIXTURES / "vllm_kv_cache" / "h200.json").read_text())
+H200_SHAPES = json.loads((FIXTURES / "vllm_kv_cache" / "h200_shapes.json").read_text())
 
 
 def _name(row):
@@ -54,7 +54,7 @@ def test_oracle_has_six_shapes_two_sizes_and_two_formats():
 
 @pytest.mark.parametrize("row", H200["rows"], ids=_name)
 def test_tokens_are_within_two_percent_of_an_h200s(row):
-    checkpoint = headers(row["shape"])
+    checkpoint = headers(H200_SHAPES[row["shape"]])
     weights = count_weights(checkpoint, schemes()[row["scheme"]], row["tensor_parallel"])
     memory = gpu_memory(weights, gpus()["H200"], H200["engine_version"], 0.92)
     assert memory is not None and memory.is_measured

@@ -14,6 +14,7 @@ from onboarding.text_generation.arguments import container_environment, engine_a
 from onboarding.text_generation.kv_cache import cache_layers
 from onboarding.text_generation.planner import (
     Request,
+    Speed,
     choose,
     scheme_problem,
     step_sequences,
@@ -28,7 +29,6 @@ from onboarding.text_generation.platforms import (
     versions_with,
 )
 from onboarding.text_generation.spec import TextGenerationSpec
-from onboarding.text_generation.speed import Speed
 from onboarding.text_generation.weights import count_weights
 from onboarding.tree import read_tree
 from tests.unit.onboarding.text_generation.shapes import (
