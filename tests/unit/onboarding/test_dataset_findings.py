@@ -11,8 +11,6 @@ from onboarding.dataset_findings import implicit_int8_notes, profile_notes
 from onboarding.tree import read_tree
 from tests.unit.onboarding.trees import tree_root
 
-pytestmark = pytest.mark.unit
-
 ROOT = Path(__file__).resolve().parents[3]
 
 

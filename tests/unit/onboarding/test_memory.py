@@ -16,8 +16,6 @@ from onboarding.memory import (
     total_mib,
 )
 
-pytestmark = pytest.mark.unit
-
 GPU_MIB = 100.0
 
 

@@ -24,8 +24,6 @@ from onboarding.tree import read_tree
 from tests.unit.onboarding.manifests import lock_entry
 from tests.unit.onboarding.trees import tree_root
 
-pytestmark = pytest.mark.unit
-
 TREE = read_tree(Path(__file__).resolve().parents[3])
 SHARED = next(deployment for deployment in deployments(TREE, "dev") if deployment.multi_model)
 CAPACITY_MIB = 24576 * 15 / 16 - 512

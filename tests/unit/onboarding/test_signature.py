@@ -18,8 +18,6 @@ from onboarding.signature import (
 )
 from tests.fixtures.signer import Signer, payload_of
 
-pytestmark = pytest.mark.unit
-
 DIGEST = "a" * 64
 
 

@@ -28,6 +28,7 @@ from onboarding.text_generation.platforms import (
     schemes,
     versions_with,
 )
+from onboarding.text_generation.quantizer_route import quantizer_route
 from onboarding.text_generation.spec import TextGenerationSpec
 from onboarding.text_generation.weights import count_weights
 from onboarding.tree import read_tree
@@ -210,24 +211,17 @@ def test_model_without_headers_names_the_way_out(tmp_path):
     assert "`roundhouse check --fetch-headers`" in plan_line(plan)
 
 
-def test_environment_overrides_a_generator(tmp_path):
-    override = {"region: us-east-1": "region: us-east-1\nmodels:\n  chat:\n    "
-                "endpoint: {instance_types: [ml.g5.12xlarge]}"}  # fmt: skip
-    tree = read_tree(generator_tree(tmp_path, BASE, {"environments/cloud.yaml": override}))
-    (plan,) = generation_plans(tree, "cloud")
-    assert plan.chosen.instance_type == "ml.g5.12xlarge"
-
-
-def test_override_with_a_fault_names_its_line(tmp_path):
-    override = {"region: us-east-1": "region: us-east-1\nmodels:\n  chat:\n    "
-                "endpoint: {instance_types: [ml.g5.13xlarge]}"}  # fmt: skip
-    tree = read_tree(generator_tree(tmp_path, BASE, {"environments/cloud.yaml": override}))
-    assert [(fault.file, fault.line) for fault in tree.faults] == [("environments/cloud.yaml", 6)]
-
-
-def test_unknown_keys_name_the_nearest(tmp_path):
-    tree = read_tree(generator_tree(tmp_path, BASE.replace("ttft_p95_ms", "ttft_p95")))
-    assert any("did you mean 'ttft_p95_ms'?" in str(fault) for fault in tree.faults)
+@pytest.mark.parametrize(
+    ("types", "faults"),
+    [("[ml.g5.12xlarge]", []), ("[ml.g5.13xlarge]", [("environments/cloud.yaml", 6)])],
+)
+def test_environment_overrides_a_generator_and_its_faults_name_its_lines(tmp_path, types, faults):
+    override = f"region: us-east-1\nmodels:\n  chat:\n    endpoint: {{instance_types: {types}}}"
+    changes = {"environments/cloud.yaml": {"region: us-east-1": override}}
+    tree = read_tree(generator_tree(tmp_path, BASE, changes))
+    assert [(fault.file, fault.line) for fault in tree.faults] == faults
+    for plan in generation_plans(tree, "cloud"):
+        assert plan.chosen.instance_type == "ml.g5.12xlarge"
 
 
 @pytest.mark.parametrize(
@@ -269,3 +263,27 @@ def test_layers_that_guess_cache_too(config, counts):
     assert {item.values for item in request.cached_layers} == {2 * 128}
     without = replace(request, spec=_spec()).cached_layers
     assert sum(item.count for item in without) == 32
+
+
+ALREADY = llama(4096, 32, 32, 8, 14_336, quantization_config={"quant_method": "fp8"})
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "scheme", "route"),
+    [
+        (SMOLLM, "int8", "quantizer"),
+        (LLAMA_8B, "int8", "quantizer-job"),
+        (LLAMA_8B, "fp8", "quantizer-job"),
+        (LLAMA_8B, "bf16", "quantizer"),
+        (LLAMA_70B, "bf16", "quantizer-job"),
+        (ALREADY, "fp8", "quantizer"),
+    ],
+)
+def test_small_models_are_quantized_and_others_copied_without_a_gpu(checkpoint, scheme, route):
+    assert quantizer_route(_spec(), scheme, checkpoint) == route
+
+
+def test_gate_of_an_fp8_kv_cache_runs_the_model():
+    spec = _spec(quantization={"kv_cache": "fp8"})
+    assert quantizer_route(spec, "bf16", LLAMA_8B) == "quantizer-job"
+    assert quantizer_route(spec, "bf16", SMOLLM) == "quantizer"

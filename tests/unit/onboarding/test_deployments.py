@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from onboarding.deployment import pool_priorities
+from onboarding.document import Document, Place
 from onboarding.fault import FaultsError
+from onboarding.hosting_spec import InstancePoolSpec
 from onboarding.lock import lock_path, write_lock_entry
 from onboarding.manifest import RuntimeIdentity
 from onboarding.memory_findings import memory_findings
-from onboarding.platform import instance_types, serving_platforms
+from onboarding.model_spec import EndpointSpec
+from onboarding.platform import build_route, instance_types, serving_platforms
 from onboarding.resolve import deployments, runtime_identity, target
+from onboarding.rules.rule import EngineCase
+from onboarding.rules.runtime_rules import driver_runs_the_baseline
 from onboarding.tree import read_tree
 from tests.unit.onboarding.manifests import lock_entry
 from tests.unit.onboarding.trees import FIXTURES, tree_root
-
-pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[3]
 MODEL, CLOUD, SHARED, JOINER = (
@@ -278,8 +283,8 @@ def test_locks_of_other_endpoints_are_not_read(root):
         ),
         (
             lambda tree: target(tree, "dev", "sentence-embeder"),
-            "unknown model, given sentence-embeder; allowed: "
-            "sentence-embedder-fp32, sentence-embedder-int8, sentence-embedder; did you mean 'sentence-embedder'?",
+            "unknown model, given sentence-embeder; allowed: sentence-embedder-fp32, "
+            "sentence-embedder-int8, sentence-embedder; did you mean 'sentence-embedder'?",
         ),
         (
             lambda tree: deployments(tree, "dev", ("sentence-embeder", "text-shared")),
@@ -294,3 +299,132 @@ def test_refuses_a_name_that_is_unknown_and_names_the_nearest(resolve, words, ro
     with pytest.raises(FaultsError) as refused:
         resolve(read_tree(root))
     assert words in str(refused.value)
+
+
+MODEL, BESIDE = "models/example.yaml", "models/beside.yaml"
+POOLS = {
+    "  scaling:": "  instance_pools: [{instance_type: ml.g6.xlarge, priority: 4}, "
+    "{instance_type: ml.g4dn.xlarge}]\n  scaling:"
+}
+JOINS = """name: beside
+task: text-embedding
+source: {python_package: beside-model==1.0.0}
+engine: {precision: fp16, optimization_profiles: [{batch: [1, 4, 8], sequence: [8, 16, 32]}]}
+accuracy: {dataset: models/data/validation.txt}
+endpoint: {joins: example, %s}
+"""
+
+
+@pytest.mark.parametrize(
+    ("written", "priorities"),
+    [((None, None), (1, 2, 3)), ((4, None), (1, 4, 5)), ((3, 2), (1, 3, 2)), ((), (1,))],
+)
+def test_priority_of_a_pool_is_its_own_or_after_those_before_it(written, priorities):
+    types = ("ml.g6.xlarge", "ml.g4dn.xlarge")
+    pools = tuple(
+        InstancePoolSpec(instance_type=name, priority=priority)
+        for name, priority in zip(types, written, strict=False)
+    )
+    found = pool_priorities(EndpointSpec(instance_type="ml.g5.xlarge", instance_pools=pools))
+    assert tuple(priority for priority, _ in found) == priorities
+
+
+def test_deployment_has_an_engine_for_every_gpu_generation_in_the_order_of_priorities(tmp_path):
+    tree = read_tree(tree_root(tmp_path, {MODEL: POOLS, BESIDE: JOINS % "role: shadow"}))
+    own = next(
+        deployment for deployment in deployments(tree, "cloud") if deployment.name == "example"
+    )
+    assert [(pool.priority, pool.instance_type.name) for pool in own.own.pools] == [
+        (1, "ml.g5.xlarge"),
+        (4, "ml.g6.xlarge"),
+        (5, "ml.g4dn.xlarge"),
+    ]
+    assert len({target.engine_key for target in own.targets}) == 4
+    assert [(variant.name, variant.role) for variant in own.variants] == [
+        ("AllTraffic", "variant"),
+        ("beside", "shadow"),
+    ]
+    assert target(tree, "cloud", "example", "7.5")[1].instance_type.name == "ml.g4dn.xlarge"
+
+
+def test_host_image_is_named_where_a_joined_variant_alone_has_a_gpu(tmp_path):
+    changes = {
+        MODEL: {"ml.g5.xlarge": "ml.c7i.large"},
+        BESIDE: JOINS % "instance_type: ml.g5.2xlarge",
+    }
+    own = next(
+        deployment
+        for deployment in deployments(read_tree(tree_root(tmp_path, changes)), "cloud")
+        if deployment.name == "example"
+    )
+    assert own.inference_ami_version == "al2023-ami-sagemaker-inference-gpu-4-1"
+
+
+RIVAL = """
+name: rival
+task: text-embedding
+source: {python_package: example-model==1.0.0}
+engine: {precision: fp32, optimization_profiles: [{batch: [1, 4, 8], sequence: [8, 16, 32]}]}
+accuracy: {dataset: models/data/validation.txt}
+serving: {runtime: %s}
+endpoint: {joins: example, role: %s}
+"""
+
+
+def with_rival(tmp_path, runtime="pytorch", role="variant", **changes):
+    return read_tree(tree_root(tmp_path, {"models/rival.yaml": RIVAL % (runtime, role)} | changes))
+
+
+@pytest.mark.parametrize("role", ["variant", "shadow"])
+@pytest.mark.parametrize("runtime", ["pytorch", "pytorch-compile", "onnxruntime-cuda"])
+def test_baseline_joins_an_endpoint_of_triton_with_a_server_of_its_own(tmp_path, role, runtime):
+    tree = with_rival(tmp_path, runtime, role)
+    assert tree.faults == ()
+    (deployment,) = deployments(tree, "cloud", only=["example"])
+    own, rival = deployment.variants
+    assert (deployment.server, own.server, rival.server) == ("triton", "triton", "python")
+    assert (own.targets[0].runtime, rival.targets[0].runtime) == ("tensorrt", runtime)
+    assert deployment.variant_of(rival.targets[0]) is rival
+
+
+def test_refuses_triton_in_words_for_a_baseline_that_joins(tmp_path):
+    text = RIVAL.replace("runtime: %s", "server: triton, runtime: %s")
+    root = tree_root(tmp_path, {"models/rival.yaml": text % ("pytorch", "variant")})
+    (fault,) = read_tree(root).faults
+    assert "'serving.runtime' pytorch is the Python server's" in str(fault)
+
+
+def test_baseline_of_a_gpu_is_built_on_a_cpu_and_runs_on_any_gpu_model(tmp_path):
+    (deployment,) = deployments(with_rival(tmp_path), "cloud", only=["example"])
+    plan, rival = (variant.targets[0] for variant in deployment.variants)
+    assert (plan.build_capability, plan.plan_gpu) == ("8.6", "A10G")
+    assert (rival.build_capability, rival.plan_gpu) == ("cpu", None)
+    assert build_route(rival.build_capability, codebuild_gpu=True) == "cpu"
+    assert plan.engine_key != rival.engine_key
+    assert plan.network_keys["float"] == rival.network_keys["float"]
+
+
+def test_refuses_a_baseline_behind_a_shared_endpoint(tmp_path):
+    text = RIVAL.replace("{joins: example, role: %s}", "shared")
+    (fault,) = read_tree(tree_root(tmp_path, {"models/rival.yaml": text % "pytorch"})).faults
+    assert "cannot share an endpoint" in str(fault)
+    assert "{joins: NAME}" in str(fault)
+
+
+def test_refuses_a_driver_that_is_older_than_a_baselines_cuda(tmp_path):
+    tree = with_rival(tmp_path)
+    platform = serving_platforms()["triton-26.05"]
+    place = Place(file="models/rival.yaml", line=7)
+    case = EngineCase(
+        spec=tree.models["rival"],
+        document=Document(file=place.file, data={}, places={(): place}),
+        platform=platform.model_copy(update={"minimum_driver": 535}),
+        instance=instance_types()["ml.g5.xlarge"],
+        instances=(),
+        server="python",
+        driver=550,
+    )
+    (fault,) = driver_runs_the_baseline.faults(case)
+    assert "needs NVIDIA driver 580, and the host image has 550" in str(fault)
+    assert list(driver_runs_the_baseline.faults(replace(case, driver=580))) == []
+    assert list(driver_runs_the_baseline.faults(replace(case, platform=platform))) == []

@@ -1,20 +1,29 @@
-"""Locks keep every engine, whoever writes and whatever fails."""
+"""Locks keep every engine, whoever writes and whatever fails; manifests say what they said."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from onboarding.lock import (
+    Lock,
     LockError,
     ServedCapacity,
     lock_path,
+    lock_text,
     read_lock,
     record_capacity,
     write_lock_entry,
 )
+from onboarding.manifest import Manifest, Prompts
+from onboarding.plan_key_file import is_of_plan, plan_key_path, plan_key_text
+from onboarding.replacement import replace_text
 from tests.fixtures.signer import Signer
 from tests.unit.onboarding.manifests import lock_entry
 
@@ -211,3 +220,83 @@ def test_plan_s_key_is_written_where_there_is_one(tmp_path):
     entry = lock_entry("m", key(2)).model_copy(update={"plan_key": "p" * 20})
     write_lock_entry(tmp_path, "m", entry)
     assert [item.plan_key for item in read_lock(tmp_path, "m").engines.values()] == [None, "p" * 20]
+
+
+MANIFEST = lock_entry("example", "a" * 20).manifest
+
+
+def test_manifest_is_golden():
+    """A change here changes every archive: raise RECIPE_VERSION when inputs give other bytes."""
+    assert MANIFEST.sha256() == "1502529e2ea09349227518500a1d9fa6bc46114842b5fc7e1c04f0bdf80157aa"
+
+
+def test_only_a_model_that_refuses_long_texts_says_so(tmp_path):
+    assert MANIFEST.auto_truncate and "auto_truncate" not in json.loads(MANIFEST.to_bytes())
+    entry = lock_entry("example", "a" * 20)
+    refusing = entry.model_copy(
+        update={"manifest": MANIFEST.model_copy(update={"auto_truncate": False})}
+    )
+    assert json.loads(refusing.manifest.to_bytes())["auto_truncate"] is False
+    assert Manifest.from_bytes(refusing.manifest.to_bytes()) == refusing.manifest
+    assert "auto_truncate" not in lock_text(Lock(model="example", engines={"a" * 20: entry}))
+    assert "auto_truncate: false" in write_lock_entry(tmp_path, "example", refusing).read_text()
+
+
+def test_only_a_model_with_prompts_has_them():
+    assert MANIFEST.prompts is None and "prompts" not in json.loads(MANIFEST.to_bytes())
+    prompts = Prompts(texts={"query": "find: ", "document": ""})
+    known = Manifest.from_bytes(MANIFEST.model_copy(update={"prompts": prompts}).to_bytes())
+    assert known.prompts == prompts and known.prompts.differ
+    assert (prompts.prefix(), prompts.prefix("query")) == ("", "find: ")
+
+
+def test_refuses_a_requirement_that_it_does_not_know():
+    """So does a server that is older than `auto_truncate`."""
+    data = json.loads(MANIFEST.to_bytes()) | {"auto_translate": False}
+    with pytest.raises(ValidationError, match="auto_translate"):
+        Manifest.from_bytes(json.dumps(data).encode())
+
+
+PLAN_KEY = "b" * 20
+
+
+def test_plan_s_key_is_the_digest_of_a_file_beside_the_engine():
+    digest = hashlib.sha256(plan_key_text(PLAN_KEY).encode()).hexdigest()
+    path = plan_key_path(MANIFEST.engine_file)
+    assert Path(path).parent == Path(MANIFEST.engine_file).parent
+    known = MANIFEST.model_copy(update={"files": {**MANIFEST.files, path: digest}})
+    assert is_of_plan(known, PLAN_KEY) and not is_of_plan(known, "c" * 20)
+    # A server of before reads it: no field is new.
+    assert json.loads(known.to_bytes()).keys() == json.loads(MANIFEST.to_bytes()).keys()
+
+
+def test_archive_of_before_is_of_no_plan():
+    assert not is_of_plan(MANIFEST, PLAN_KEY)
+
+
+def test_a_file_is_written_whole_with_its_folder(tmp_path):
+    path = tmp_path / "folder" / "file.yaml"
+    replace_text(path, "a: é\n")
+    replace_text(path, "b: 2\n")
+    assert path.read_text(encoding="utf-8") == "b: 2\n"
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert [file.name for file in path.parent.iterdir()] == ["file.yaml"]
+
+
+def test_refuses_text_that_is_not_utf_8_and_keeps_the_file(tmp_path):
+    path = tmp_path / "file.yaml"
+    replace_text(path, "a: 1\n")
+    with pytest.raises(UnicodeEncodeError):
+        replace_text(path, "a: \ud800\n")
+    assert path.read_text(encoding="utf-8") == "a: 1\n"
+    assert [file.name for file in tmp_path.iterdir()] == ["file.yaml"]
+
+
+def test_line_endings_mode_and_link_stay(tmp_path):
+    path, link = tmp_path / "file.yaml", tmp_path / "link.yaml"
+    path.write_bytes(b"a: 1\r\n")
+    path.chmod(0o600)
+    link.symlink_to(path)
+    replace_text(link, "a: 1\r\nb: 2\n")
+    assert path.read_bytes() == b"a: 1\r\nb: 2\n" and link.is_symlink()
+    assert path.stat().st_mode & 0o777 == 0o600
