@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from onboarding.deployment import VARIANT, Deployment, Pool, Target, Variant, pool_priorities
+from onboarding.deployment import VARIANT, Deployment, Pool, Target, Variant
 from onboarding.ensemble_spec import EnsembleSpec, ensemble_key
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.environment_view import EnvironmentView
@@ -236,10 +236,8 @@ class _Resolver:
 
     def own_variant(self, endpoint: EndpointSpec, models: tuple[ModelSpec, ...]) -> Variant:
         """The variant that every endpoint has, with a pool for each instance type."""
-        pools = [
-            self._pool(priority, name, models)
-            for priority, name in sorted(pool_priorities(endpoint))
-        ]
+        names = (endpoint.instance_type, *(pool.instance_type for pool in endpoint.instance_pools))
+        pools = [self._pool(priority, name, models) for priority, name in enumerate(names, 1)]
         return Variant(
             name=VARIANT,
             role="variant",

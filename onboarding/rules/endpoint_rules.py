@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onboarding.aws_limits import (
-    INSTANCE_POOL_COUNT,
     LEAST_WEIGHT,
     REAL_TIME_SECONDS,
     VARIANT_COUNT,
 )
-from onboarding.deployment import pool_priorities
 from onboarding.document import KeyPath, Place
 from onboarding.fault import Fault
 from onboarding.nearest import comma_list, did_you_mean
@@ -50,30 +48,6 @@ def instance_pool_types_are_distinct(case: EndpointCase) -> Iterator[Fault]:
                 way_out="remove the pool, or choose another type",
             )
         seen.add(pool.instance_type)
-
-
-@rule("instance_type", "instance_pools")
-def instance_pool_priorities_are_distinct(case: EndpointCase) -> Iterator[Fault]:
-    """Two types of one priority have no order; the endpoint's own type is always 1."""
-    (own, _), *pools = pool_priorities(case.spec)
-    seen = {own: "the endpoint's own instance type"}
-    for index, (priority, name) in enumerate(pools):
-        place = case.document.at("instance_pools", index, "priority")
-        if priority > INSTANCE_POOL_COUNT:
-            yield place.fault(
-                f"'instance_pools[{index}]' comes after a pool of priority "
-                f"{INSTANCE_POOL_COUNT}, the last there is",
-                allowed=f"2 to {INSTANCE_POOL_COUNT}",
-                way_out="lower the priority of the pools before it",
-            )
-        elif priority in seen:
-            yield place.fault(
-                f"'instance_pools[{index}].priority' is that of {seen[priority]}",
-                value=priority,
-                allowed=f"2 to {INSTANCE_POOL_COUNT}, each once",
-                way_out="choose another, or leave every priority out: the order as written holds",
-            )
-        seen.setdefault(priority, name)
 
 
 @rule("instance_type", "instance_pools")

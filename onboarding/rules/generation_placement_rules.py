@@ -170,23 +170,23 @@ def region_takes_no_instances(case: GenerationPlacementCase) -> Iterator[Fault]:
     """Some regions refuse an endpoint without instances."""
     copies = case.model.spec.endpoint.copies
     accepted, refused = scale_to_zero_regions()
-    if not copies.zero or case.region is None or case.region in accepted:
+    if copies.min > 0 or case.region is None or case.region in accepted:
         return
-    place = case.model.document.at("endpoint", "copies", "zero")
+    place = case.model.document.at("endpoint", "copies", "min")
     if case.region in refused:
         yield place.fault(
             f"{case.region} refused endpoints without instances",
-            value="true",
+            value=0,
             allowed=f"regions that took them: {', '.join(sorted(accepted))}",
-            way_out="take `zero` out and keep one copy",
+            way_out="keep one copy",
         )
     else:
         yield place.fault(
             f"whether {case.region} takes endpoints without instances is not known",
-            value="true",
+            value=0,
             allowed=f"regions that took them: {', '.join(sorted(accepted))}",
             way_out="try it and add the region to `accepted` of "
-            "onboarding/data/generation_platforms.yaml, or take `zero` out",
+            "onboarding/data/generation_platforms.yaml, or keep one copy",
         )
 
 

@@ -406,31 +406,12 @@ def copies_are_possible(case: GenerationCase) -> Iterator[Fault]:
             allowed=f"at most {copies.max}",
             way_out="lower min, or raise max",
         )
-    if copies.zero and kind != "inference-component":
-        yield case.document.at("endpoint", "copies", "zero").fault(
-            "only inference components scale to no copy",
-            value="true",
-            allowed="endpoint.kind: inference-component",
-            way_out="change the kind, or take `zero` out",
-        )
-    if copies.zero != (copies.min == 0):
+    if copies.min == 0 and kind != "inference-component":
         yield case.document.at("endpoint", "copies", "min").fault(
-            "'endpoint.copies.min' and 'zero' contradict each other",
-            value=copies.min,
-            allowed="min: 0 with zero: true, or min: 1 or more without",
-            way_out="change one of the two",
-        )
-
-
-@rule("endpoint")
-def routing_is_cloudformations(case: GenerationCase) -> Iterator[Fault]:
-    """CloudFormation's RoutingConfig does not know every strategy of the API."""
-    if case.spec.endpoint.routing == "kv-aware":
-        yield case.document.at("endpoint", "routing").fault(
-            "'endpoint.routing' kv-aware is not in CloudFormation's schema",
-            value="kv-aware",
-            allowed="least-outstanding, random, prefix-aware",
-            way_out="choose prefix-aware, which keeps prompts of one beginning together",
+            "only inference components scale to no copy",
+            value=0,
+            allowed="endpoint.kind: inference-component",
+            way_out="change the kind, or keep one copy",
         )
 
 

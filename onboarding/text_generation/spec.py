@@ -16,7 +16,7 @@ Scheme = Literal[
 ]
 """Number formats of weights and activations, by the names of onboarding/data/generation_schemes."""
 KvCacheDtype = Literal["auto", "bf16", "fp8"]
-Routing = Literal["least-outstanding", "random", "prefix-aware", "kv-aware"]
+Routing = Literal["least-outstanding", "random", "prefix-aware"]
 EndpointKind = Literal["inference-component", "model"]
 SpeculativeMethod = Literal["ngram", "eagle", "eagle3", "draft-model", "medusa", "mtp"]
 
@@ -222,9 +222,10 @@ class GenerationServingSpec(Value):
 class CopiesSpec(Value):
     """How many copies of the model run."""
 
-    min: Annotated[int, Field(ge=0, le=1000)] = Field(1, description="Fewest copies")
+    min: Annotated[int, Field(ge=0, le=1000)] = Field(
+        1, description="Fewest copies; 0: none when no request comes"
+    )
     max: Annotated[int, Field(ge=1, le=1000)] = Field(1, description="Most copies")
-    zero: bool = Field(False, description="Scale to zero copies when no request comes")
 
 
 class GenerationEndpointSpec(Value):

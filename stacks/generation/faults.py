@@ -16,7 +16,7 @@ from onboarding.nearest import comma_list
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.text_generation.platforms import versions_with
 from stacks.generation import sizes
-from stacks.generation.properties import ROUTING, environment_variables
+from stacks.generation.properties import environment_variables
 
 GIGABYTE = 10**9
 DISK_SHARE = 0.8
@@ -28,7 +28,6 @@ def generation_faults(deployment: GenerationDeployment) -> tuple[str, ...]:
     if deployment.problem is not None:
         return (deployment.problem,)
     return (
-        *_routing(deployment),
         *_variables(deployment),
         *_downloads(deployment),
         *_disk(deployment),
@@ -49,20 +48,11 @@ def generation_notes(deployment: GenerationDeployment) -> Iterator[str]:
             f"{subject}: vLLM {deployment.engine_version} has no bound of its queue; "
             f"{comma_list(versions_with(sizes.QUEUE_ARGUMENT))} has one."
         )
-    if deployment.spec.endpoint.copies.zero:
+    if deployment.spec.endpoint.copies.min == 0:
         yield (
             f"{subject}: it begins with {sizes.first_copies(deployment)} copies, since a component "
             "cannot be created without one, and the first request after a pause waits for an "
             "instance, the download and the start."
-        )
-
-
-def _routing(deployment: GenerationDeployment) -> Iterator[str]:
-    routing = deployment.spec.endpoint.routing
-    if routing not in ROUTING:
-        yield (
-            f"Endpoint '{deployment.name}' cannot route by {routing}: CloudFormation takes "
-            f"{comma_list(tuple(ROUTING))}; set endpoint.routing to one of them."
         )
 
 

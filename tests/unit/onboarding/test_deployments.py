@@ -8,14 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from onboarding.deployment import pool_priorities
 from onboarding.document import Document, Place
 from onboarding.fault import FaultsError
-from onboarding.hosting_spec import InstancePoolSpec
 from onboarding.lock import lock_path, write_lock_entry
 from onboarding.manifest import RuntimeIdentity
 from onboarding.memory_findings import memory_findings
-from onboarding.model_spec import EndpointSpec
 from onboarding.platform import build_route, instance_types, serving_platforms
 from onboarding.resolve import deployments, runtime_identity, target
 from onboarding.rules.rule import EngineCase
@@ -303,7 +300,7 @@ def test_refuses_a_name_that_is_unknown_and_names_the_nearest(resolve, words, ro
 
 MODEL, BESIDE = "models/example.yaml", "models/beside.yaml"
 POOLS = {
-    "  scaling:": "  instance_pools: [{instance_type: ml.g6.xlarge, priority: 4}, "
+    "  scaling:": "  instance_pools: [{instance_type: ml.g6.xlarge}, "
     "{instance_type: ml.g4dn.xlarge}]\n  scaling:"
 }
 JOINS = """name: beside
@@ -315,20 +312,6 @@ endpoint: {joins: example, %s}
 """
 
 
-@pytest.mark.parametrize(
-    ("written", "priorities"),
-    [((None, None), (1, 2, 3)), ((4, None), (1, 4, 5)), ((3, 2), (1, 3, 2)), ((), (1,))],
-)
-def test_priority_of_a_pool_is_its_own_or_after_those_before_it(written, priorities):
-    types = ("ml.g6.xlarge", "ml.g4dn.xlarge")
-    pools = tuple(
-        InstancePoolSpec(instance_type=name, priority=priority)
-        for name, priority in zip(types, written, strict=False)
-    )
-    found = pool_priorities(EndpointSpec(instance_type="ml.g5.xlarge", instance_pools=pools))
-    assert tuple(priority for priority, _ in found) == priorities
-
-
 def test_deployment_has_an_engine_for_every_gpu_generation_in_the_order_of_priorities(tmp_path):
     tree = read_tree(tree_root(tmp_path, {MODEL: POOLS, BESIDE: JOINS % "role: shadow"}))
     own = next(
@@ -336,8 +319,8 @@ def test_deployment_has_an_engine_for_every_gpu_generation_in_the_order_of_prior
     )
     assert [(pool.priority, pool.instance_type.name) for pool in own.own.pools] == [
         (1, "ml.g5.xlarge"),
-        (4, "ml.g6.xlarge"),
-        (5, "ml.g4dn.xlarge"),
+        (2, "ml.g6.xlarge"),
+        (3, "ml.g4dn.xlarge"),
     ]
     assert len({target.engine_key for target in own.targets}) == 4
     assert [(variant.name, variant.role) for variant in own.variants] == [
@@ -387,13 +370,6 @@ def test_baseline_joins_an_endpoint_of_triton_with_a_server_of_its_own(tmp_path,
     assert deployment.variant_of(rival.targets[0]) is rival
 
 
-def test_refuses_triton_in_words_for_a_baseline_that_joins(tmp_path):
-    text = RIVAL.replace("runtime: %s", "server: triton, runtime: %s")
-    root = tree_root(tmp_path, {"models/rival.yaml": text % ("pytorch", "variant")})
-    (fault,) = read_tree(root).faults
-    assert "'serving.runtime' pytorch is the Python server's" in str(fault)
-
-
 def test_baseline_of_a_gpu_is_built_on_a_cpu_and_runs_on_any_gpu_model(tmp_path):
     (deployment,) = deployments(with_rival(tmp_path), "cloud", only=["example"])
     plan, rival = (variant.targets[0] for variant in deployment.variants)
@@ -402,13 +378,6 @@ def test_baseline_of_a_gpu_is_built_on_a_cpu_and_runs_on_any_gpu_model(tmp_path)
     assert build_route(rival.build_capability, codebuild_gpu=True) == "cpu"
     assert plan.engine_key != rival.engine_key
     assert plan.network_keys["float"] == rival.network_keys["float"]
-
-
-def test_refuses_a_baseline_behind_a_shared_endpoint(tmp_path):
-    text = RIVAL.replace("{joins: example, role: %s}", "shared")
-    (fault,) = read_tree(tree_root(tmp_path, {"models/rival.yaml": text % "pytorch"})).faults
-    assert "cannot share an endpoint" in str(fault)
-    assert "{joins: NAME}" in str(fault)
 
 
 def test_refuses_a_driver_that_is_older_than_a_baselines_cuda(tmp_path):
