@@ -115,7 +115,7 @@ def test_refuses_deep_nesting():
 
 def test_refuses_more_keys_than_anybody_writes_at_once():
     document, faults = parse_document(
-        "".join(f"key{number}: 1\n" for number in range(20_000)), "x.yaml"
+        "".join(f"key{number}: 1\n" for number in range(5_001)), "x.yaml"
     )
     assert document is None and len(faults) == 1
     assert faults[0].line is not None and "too long; allowed: 5000 values" in faults[0].what
