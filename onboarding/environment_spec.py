@@ -31,7 +31,7 @@ class NetworkSpec(Value):
     """The VPC that endpoints and builds run in."""
 
     vpc_id: Annotated[str, Field(pattern=rf"^vpc-{_DIGITS}$")] = Field(
-        description=f"VPC: vpc- and {_ID}"
+        description=f"VPC, such as vpc-0123456789abcdef0: vpc- and {_ID}"
     )
     subnet_ids: tuple[Annotated[str, Field(pattern=rf"^subnet-{_DIGITS}$")], ...] = Field(
         min_length=1,

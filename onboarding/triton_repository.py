@@ -7,13 +7,12 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from pathlib import Path
 
 from onboarding.fault import Fault
 from onboarding.manifest import MANIFEST_NAME, TensorRecord
 from onboarding.nearest import comma_list
-from onboarding.yaml_text import load_yaml
+from onboarding.yaml_text import load_data
 
 CONFIGURATION = "config.pbtxt"
 LARGEST_CONFIGURATION_BYTES = 1 << 18
@@ -316,8 +315,7 @@ def _is_of_kind(field: ConfigurationField, wanted: str) -> bool:
 
 @cache
 def _schema() -> Mapping[str, Mapping[str, Mapping[str, str]]]:
-    source = resources.files("onboarding.data").joinpath("model_configuration.yaml")
-    schema: Mapping[str, Mapping[str, Mapping[str, str]]] = load_yaml(source.read_text("utf-8"))
+    schema: Mapping[str, Mapping[str, Mapping[str, str]]] = load_data("model_configuration.yaml")
     return schema
 
 
