@@ -25,7 +25,6 @@ from onboarding.text_generation.checkpoint import (
 )
 from onboarding.text_generation.spec import (
     GenerationSourceSpec,
-    SpeculativeSpec,
     TextGenerationSpec,
 )
 from onboarding.validation import Checked
@@ -71,15 +70,7 @@ def generation_case(file: Checked[TextGenerationSpec], root: Path) -> Generation
         document=file.document,
         root=root,
         checkpoint=read_checkpoint(file.spec.source, root) if "source" in file.sections else None,
-        draft=_draft(file.spec.serving.speculative, root) if "serving" in file.sections else None,
     )
-
-
-def _draft(guess: SpeculativeSpec | None, root: Path) -> Checkpoint | CheckpointError | None:
-    """Return a draft model's headers, or what is wrong with them; None: it names none."""
-    if guess is None or guess.headers is None:
-        return None
-    return read_checkpoint(GenerationSourceSpec(headers=guess.headers), root)
 
 
 def read_checkpoint(

@@ -23,8 +23,6 @@ class GenerationCase:
     document: Document
     root: Path
     checkpoint: Checkpoint | CheckpointError | None
-    draft: Checkpoint | CheckpointError | None = None
-    """The draft model's headers; None: it has none, or they are not in the tree."""
 
     @property
     def headers(self) -> Checkpoint | None:

@@ -11,7 +11,6 @@ from onboarding.platform import InstanceType, host_images, instance_types
 from onboarding.prices import price
 from onboarding.rules.generation_case import GenerationPlacementCase
 from onboarding.rules.rule import rule
-from onboarding.text_generation.checkpoint import Checkpoint
 from onboarding.text_generation.kv_cache import ArchitectureError
 from onboarding.text_generation.planner import Request, choose, scheme_problem
 from onboarding.text_generation.platforms import KV_FP8, scale_to_zero_regions, schemes
@@ -221,7 +220,7 @@ def placement_request(case: GenerationPlacementCase) -> Request | None:
     """Return what the planner is asked; None where the checkpoint's headers are not known."""
     if case.model.headers is None:
         return None
-    region, draft = case.region, case.model.draft
+    region = case.region
 
     def hourly(name: str) -> float | None:
         return None if region is None else price(region, "hosting", name)
@@ -231,7 +230,6 @@ def placement_request(case: GenerationPlacementCase) -> Request | None:
         checkpoint=case.model.headers,
         engine_version=case.model.engine_version,
         price=hourly,
-        draft=draft if isinstance(draft, Checkpoint) else None,
     )
 
 

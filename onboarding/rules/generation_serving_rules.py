@@ -15,7 +15,6 @@ from onboarding.fault import Fault
 from onboarding.nearest import comma_list, did_you_mean
 from onboarding.rules.generation_case import GenerationCase
 from onboarding.rules.rule import rule
-from onboarding.rules.source_rules import REPOSITORY
 from onboarding.text_generation.arguments import (
     PARALLEL,
     PLANNED,
@@ -25,8 +24,7 @@ from onboarding.text_generation.arguments import (
     VLLM_PREFIX,
     container_environment,
 )
-from onboarding.text_generation.checkpoint import Checkpoint, CheckpointError
-from onboarding.text_generation.kv_cache import MTP_KEYS, ArchitectureError, cache_layers
+from onboarding.text_generation.kv_cache import MTP_KEYS
 from onboarding.text_generation.platforms import (
     argument_values,
     generation_platforms,
@@ -39,7 +37,6 @@ VARIABLE = re.compile("[a-zA-Z_][a-zA-Z0-9_]*")
 """Names of environment variables. Source: SageMaker API, EnvironmentMap."""
 WHOLE_ANSWER_SECONDS = REAL_TIME_SECONDS - 5
 """A whole answer must be there by then: a real-time endpoint gives a request up after 60 s."""
-DRAFTED = ("eagle", "eagle3", "draft-model", "medusa")
 
 
 @rule("context")
@@ -198,51 +195,6 @@ def sizes_are_divisible(case: GenerationCase) -> Iterator[Fault]:
                 allowed=", ".join(map(str, fitting)),
                 way_out="choose one of these, or auto",
             )
-
-
-@rule("serving")
-def guesses_have_their_model(case: GenerationCase) -> Iterator[Fault]:
-    """Some ways of guessing need a draft model, which is pinned; others take none."""
-    guess = case.spec.serving.speculative
-    if guess is None:
-        return
-    place = case.document.at("serving", "speculative")
-    if guess.method in DRAFTED and guess.model is None:
-        yield place.fault(
-            f"speculative method {guess.method} needs a draft model",
-            way_out="add `model: owner/name@<commit>`, or choose ngram",
-        )
-    elif guess.method not in DRAFTED and guess.model is not None:
-        yield place.fault(
-            f"speculative method {guess.method} takes no draft model",
-            value=guess.model,
-            way_out="take `model:` out",
-        )
-    elif guess.model is not None and not REPOSITORY.fullmatch(guess.model):
-        yield place.fault(
-            "unpinned source: 'serving.speculative.model' has no full commit",
-            value=guess.model,
-            allowed="owner/name@<40 hex digits>",
-            way_out="add @<commit>",
-        )
-
-
-@rule("serving")
-def guesses_can_be_counted(case: GenerationCase) -> Iterator[Fault]:
-    """The draft model's headers can be read; but Medusa's, its layers cache keys and values."""
-    guess = case.spec.serving.speculative
-    problem = case.draft if isinstance(case.draft, CheckpointError) else None
-    if isinstance(case.draft, Checkpoint) and guess is not None and guess.method != "medusa":
-        try:
-            cache_layers(case.draft.text_config)
-        except ArchitectureError as error:
-            problem = CheckpointError(
-                f"its KV cache cannot be counted: {error}", "choose another draft model"
-            )
-    if problem is not None:
-        yield case.document.at("serving", "speculative", "headers").fault(
-            f"'serving.speculative.headers': {problem.what}", way_out=problem.way_out
-        )
 
 
 @rule("serving", "source", "context", "quantization")

@@ -17,7 +17,6 @@ from onboarding.text_generation.gpu_memory import (
     GIB,
     GpuMemory,
     adapter_bytes,
-    draft_bytes,
     gpu_memory,
 )
 from onboarding.text_generation.kv_cache import (
@@ -61,8 +60,6 @@ class Request:
     checkpoint: Checkpoint
     engine_version: str | None
     price: Price
-    draft: Checkpoint | None = None
-    """The draft model's headers, where they are known."""
 
     @property
     def layers(self) -> tuple[CacheLayers, ...]:
@@ -71,13 +68,11 @@ class Request:
 
     @property
     def cached_layers(self) -> tuple[CacheLayers, ...]:
-        """Layers whose keys and values share the blocks: those that guess too, but Medusa's."""
+        """Layers whose keys and values share the blocks: those that guess tokens too."""
         guess = self.spec.serving.speculative
         if guess is not None and guess.method == "mtp":
             return with_mtp_layers(self.layers, self.checkpoint.text_config)
-        if self.draft is None or guess is None or guess.method == "medusa":
-            return self.layers
-        return (*self.layers, *cache_layers(self.draft.text_config))
+        return self.layers
 
     def adapter_bytes(self, tensor_parallel: int) -> float:
         """Return what the adapters of one copy take on each GPU."""
@@ -86,10 +81,6 @@ class Request:
             return 0.0
         rank = engine_rank(adapter.rank for adapter in adapters)
         return adapter_bytes(self.checkpoint, len(adapters), rank, tensor_parallel)
-
-    def draft_bytes(self, tensor_parallel: int) -> float:
-        """Return what the draft model's weights take on each GPU; 0 where they are not known."""
-        return 0.0 if self.draft is None else draft_bytes(self.draft, tensor_parallel)
 
     def with_schemes(self, schemes: Sequence[str]) -> Request:
         """Return the request with these number formats to choose from."""
@@ -217,9 +208,9 @@ def _sized(
     """Return a candidate with its memory, and where that fits with its times and cost."""
     spec, context = request.spec, request.spec.context
     weights = count_weights(request.checkpoint, schemes()[base.scheme], size)
-    adapters, draft = request.adapter_bytes(size), request.draft_bytes(size)
+    adapters = request.adapter_bytes(size)
     share = spec.serving.gpu_memory_utilization
-    memory = gpu_memory(weights, gpu, request.engine_version, share, adapters + draft)
+    memory = gpu_memory(weights, gpu, request.engine_version, share, adapters)
     assert memory is not None
     kv_bytes = 1 if base.kv_cache == "fp8" else 2
     speed = Speed(
@@ -251,7 +242,6 @@ def _sized(
             "copies_per_instance": per_instance,
             "weights_gib": weights.gpu_bytes / GIB,
             "adapters_gib": adapters / GIB if adapters else None,
-            "draft_gib": draft / GIB if draft else None,
             "overhead_gib": memory.overhead_gib,
             "kv_gib": max(0.0, memory.cache_bytes) / GIB,
             "kv_tokens": longest.tokens,
@@ -288,7 +278,7 @@ def _step_sizes(gpu: Gpu) -> tuple[int, int]:
 def _too_small(item: Candidate, memory: GpuMemory, length: int) -> str:
     extra = memory.extra_bytes / GIB
     usable = memory.cache_bytes / GIB + (item.weights_gib or 0) + extra + memory.overhead_gib
-    beside = f"{extra:.1f} GiB of adapters and draft model, " if extra else ""
+    beside = f"{extra:.1f} GiB of adapters, " if extra else ""
     return (
         f"{item.scheme} weights of {item.weights_gib:.1f} GiB a GPU, {beside}"
         f"{memory.overhead_gib:.1f} GiB of overhead and a KV cache for one request of {length} "

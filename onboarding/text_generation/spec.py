@@ -18,7 +18,7 @@ Scheme = Literal[
 KvCacheDtype = Literal["auto", "bf16", "fp8"]
 Routing = Literal["least-outstanding", "random", "prefix-aware"]
 EndpointKind = Literal["inference-component", "model"]
-SpeculativeMethod = Literal["ngram", "eagle", "eagle3", "draft-model", "medusa", "mtp"]
+SpeculativeMethod = Literal["ngram", "mtp"]
 
 Tokens = Annotated[int, Field(ge=1, le=10_000_000)]
 Milliseconds = Annotated[float, Field(ge=0.1, le=3_600_000)]
@@ -151,18 +151,16 @@ class QuantizationSpec(Value):
 
 
 class SpeculativeSpec(Value):
-    """Tokens guessed ahead and checked in one step."""
+    """Tokens guessed ahead and checked in one step, without a draft model.
 
-    method: SpeculativeMethod = Field(description="How tokens are drafted, by vLLM's name")
+    The container has no network, so it could fetch none.
+    """
+
+    method: SpeculativeMethod = Field(
+        description="How tokens are drafted, by vLLM's name: ngram from the prompt, mtp by layers "
+        "of the checkpoint"
+    )
     tokens: Annotated[int, Field(ge=1, le=32)] = Field(description="Draft tokens of a step")
-    model: str | None = Field(
-        None, description="Draft model: owner/name@<40 hex digits>; ngram and mtp need none"
-    )
-    headers: str | None = Field(
-        None,
-        description="JSON file under the onboarding root with the draft model's config.json and "
-        "safetensors headers; default: its memory is not counted",
-    )
 
 
 class AdapterSpec(Value):

@@ -23,8 +23,8 @@ def check(
         str | None,
         typer.Option(
             metavar="MODEL",
-            help="First write the headers file of this text generator, and of its draft model: "
-            "config.json and tensor headers; kilobytes, whatever the size of the weights.",
+            help="First write the headers file of this text generator: config.json and "
+            "tensor headers; kilobytes, whatever the size of the weights.",
         ),
     ] = None,
     root: Root = None,
@@ -73,15 +73,15 @@ def check(
 
 
 def _fetch_headers(paths: Paths, report: Report, model: str) -> None:
-    """Write a text generator's headers files, and say what its model file lacks."""
+    """Write a text generator's headers file, and say what its model file lacks."""
     from roundhouse.inspection.headers import write_headers
 
-    for written in write_headers(paths, model):
-        found = written.checkpoint
-        size = f"{len(found.tensors)} tensors, {found.bytes / (1 << 30):.1f} GiB of weights"
-        report.print(f"{written.file}: {size}.")
-        if written.line is not None:
-            report.print(f"Add {written.line}.")
+    written = write_headers(paths, model)
+    found = written.checkpoint
+    size = f"{len(found.tensors)} tensors, {found.bytes / (1 << 30):.1f} GiB of weights"
+    report.print(f"{written.file}: {size}.")
+    if written.line is not None:
+        report.print(f"Add {written.line}.")
 
 
 def fault_lines(fault: Fault) -> Iterator[str]:

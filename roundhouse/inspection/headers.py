@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,29 +49,13 @@ class Headers:
     line: str | None
 
 
-def write_headers(paths: Paths, name: str) -> Iterator[Headers]:
-    """Write the headers of a text generator's checkpoint, and of its draft model's.
+def write_headers(paths: Paths, name: str) -> Headers:
+    """Write the headers of a text generator's checkpoint.
 
     Raises UsageError, RoundhouseError; NotReadyError where a source cannot be reached.
     """
     tree = read_tree(paths.tree)
-    file = headers_path(tree, name)
-    yield _write_headers(
-        paths, tree, file, source_of(tree, name), f"`source` of models/{name}.yaml"
-    )
-    spec = next(
-        view.generators[name].spec for view in tree.views.values() if name in view.generators
-    )
-    guess = spec.serving.speculative
-    if guess is not None and guess.model is not None:
-        section = f"`serving.speculative` of models/{name}.yaml"
-        source = source_of(tree, name, draft=True)
-        yield _write_headers(paths, tree, headers_path(tree, name, draft=True), source, section)
-
-
-def _write_headers(
-    paths: Paths, tree: Tree, file: Path, source: GenerationSourceSpec, section: str
-) -> Headers:
+    file, source = headers_path(tree, name), source_of(tree, name)
     if source.checkpoint is not None and "://" not in source.checkpoint:
         found = folder_headers(paths.tree / source.checkpoint / (source.path or ""))
     elif source.python_package is not None:
@@ -82,14 +66,16 @@ def _write_headers(
     place = paths.tree / file
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text(found.document(), encoding="utf-8")
-    line = None if source.headers is not None else f"`headers: {file}` to {section}"
+    line = None
+    if source.headers is None:
+        line = f"`headers: {file}` to `source` of models/{name}.yaml"
     return Headers(file=file, checkpoint=found, line=line)
 
 
-def headers_path(tree: Tree, name: str, *, draft: bool = False) -> Path:
+def headers_path(tree: Tree, name: str) -> Path:
     """Return where a model's headers file lies: what the model file says, or models/data/.
 
-    `draft`: that of its draft model. Raises UsageError.
+    Raises UsageError.
     """
     generators = {
         model: file.spec
@@ -103,33 +89,21 @@ def headers_path(tree: Tree, name: str, *, draft: bool = False) -> Path:
             raise FaultsError(own)
         known = ", ".join(sorted(generators)) or "none"
         raise UsageError(f"{name}: is no text-generation model of the tree; there are: {known}.")
-    spec = generators[name]
-    key, default = "source.headers", f"models/data/{name}.headers.json"
-    named = spec.source.headers
-    if draft:
-        key, default = "serving.speculative.headers", f"models/data/{name}.draft.headers.json"
-        guess = spec.serving.speculative
-        if guess is None or guess.model is None:
-            raise UsageError(f"{name}: names no draft model; add serving.speculative.model.")
-        named = guess.headers
-    path = named or default
+    default = f"models/data/{name}.headers.json"
+    path = generators[name].source.headers or default
     if not is_inside(tree.root, path):
         raise UsageError(
-            f"{name}: {key} {path} lies outside the onboarding root; name a file under it, such as "
-            f"{default}."
+            f"{name}: source.headers {path} lies outside the onboarding root; name a file under "
+            f"it, such as {default}."
         )
     return Path(path)
 
 
-def source_of(tree: Tree, name: str, *, draft: bool = False) -> GenerationSourceSpec:
-    """Return a text generator's source, or its draft model's, as some environment has it."""
-    spec = next(
-        view.generators[name].spec for view in tree.views.values() if name in view.generators
+def source_of(tree: Tree, name: str) -> GenerationSourceSpec:
+    """Return a text generator's source, as some environment has it."""
+    return next(
+        view.generators[name].spec.source for view in tree.views.values() if name in view.generators
     )
-    guess = spec.serving.speculative
-    if not draft or guess is None:
-        return spec.source
-    return GenerationSourceSpec(huggingface=guess.model, headers=guess.headers)
 
 
 def open_files(

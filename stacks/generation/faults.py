@@ -29,7 +29,6 @@ def generation_faults(deployment: GenerationDeployment) -> tuple[str, ...]:
         return (deployment.problem,)
     return (
         *_variables(deployment),
-        *_downloads(deployment),
         *_disk(deployment),
     )
 
@@ -75,16 +74,6 @@ def _variables(deployment: GenerationDeployment) -> Iterator[str]:
         yield (
             f"{subject} has an environment of {sum(sizes_of.values())} bytes, and SageMaker takes "
             f"{ENVIRONMENT_BYTES}; put long texts into files of the checkpoint."
-        )
-
-
-def _downloads(deployment: GenerationDeployment) -> Iterator[str]:
-    """A container without a network has the checkpoint's files and no others."""
-    serving = deployment.spec.serving
-    if serving.speculative is not None and serving.speculative.model is not None:
-        yield (
-            f"Endpoint '{deployment.name}' would download draft model {serving.speculative.model} "
-            "when it starts, and its container has no network; use ngram or mtp, which need none."
         )
 
 

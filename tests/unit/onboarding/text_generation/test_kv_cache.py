@@ -27,16 +27,14 @@ H200_SHAPES = json.loads((FIXTURES / "vllm_kv_cache" / "h200_shapes.json").read_
 
 
 def _name(row):
-    draft = f"-draft-{row['draft']}" if "draft" in row else ""
-    return f"{row['shape']}-tp{row.get('tensor_parallel')}-{row['kv']}{draft}"
+    return f"{row['shape']}-tp{row.get('tensor_parallel')}-{row['kv']}"
 
 
 @pytest.mark.parametrize("row", ROWS, ids=_name)
 def test_tokens_are_those_of_vllms_log(row):
     assert "tokens" in row, "vLLM refused this case"
-    shapes = [row["shape"], *([row["draft"]] if "draft" in row else [])]
     size = cache_size(
-        [item for shape in shapes for item in cache_layers(ANSWERS["shapes"][shape])],
+        cache_layers(ANSWERS["shapes"][row["shape"]]),
         ANSWERS["kv_cache_gib"] * GIB,
         length=ANSWERS["max_model_len"],
         tensor_parallel=row["tensor_parallel"],
@@ -48,8 +46,7 @@ def test_tokens_are_those_of_vllms_log(row):
 
 
 def test_oracle_has_six_shapes_two_sizes_and_two_formats():
-    alone = [row for row in ROWS if "draft" not in row]
-    assert len({row["shape"] for row in alone}) == 6 and len(alone) == 24
+    assert len({row["shape"] for row in ROWS}) == 6 and len(ROWS) == 24
 
 
 @pytest.mark.parametrize("row", H200["rows"], ids=_name)

@@ -112,36 +112,31 @@ def test_scheme_is_one_that_the_gpu_computes():
     assert found["ml.g5.2xlarge"] == "bf16" and found["ml.g6e.2xlarge"] in ("fp8", "bf16")
 
 
-@pytest.mark.parametrize("row", H200["output_tokens_per_second"], ids=lambda row: row["scheme"])
-def test_rates_are_those_of_an_h200(row):
-    checkpoint = {"8b": LLAMA_8B, "70b": LLAMA_70B}[row["shape"]]
-    scheme, size = schemes()[row["scheme"]], row["tensor_parallel"]
-    speed = Speed(
+def _speed(checkpoint, scheme="bf16", size=1, kv_bytes=2):
+    return Speed(
         gpu=gpus()["H200"],
-        weights=count_weights(checkpoint, scheme, size),
+        weights=count_weights(checkpoint, schemes()[scheme], size),
         layers=cache_layers(checkpoint.config),
-        scheme=scheme,
-        kv_bytes=1 if row["kv"] == "fp8" else 2,
+        scheme=schemes()[scheme],
+        kv_bytes=kv_bytes,
         tensor_parallel=size,
         mean_prompt=512,
         mean_output=128,
     )
+
+
+@pytest.mark.parametrize("row", H200["output_tokens_per_second"], ids=lambda row: row["scheme"])
+def test_rates_are_those_of_an_h200(row):
+    checkpoint = {"8b": LLAMA_8B, "70b": LLAMA_70B}[row["shape"]]
+    kv_bytes = 1 if row["kv"] == "fp8" else 2
+    speed = _speed(checkpoint, row["scheme"], row["tensor_parallel"], kv_bytes)
     for batch, tokens in row["by_batch"].items():
         estimate = int(batch) / speed.token_seconds(int(batch))
         assert estimate == pytest.approx(tokens, rel=0.13)
 
 
 def test_largest_concurrency_is_the_last_within_the_time():
-    speed = Speed(
-        gpu=gpus()["H200"],
-        weights=count_weights(LLAMA_8B, schemes()["bf16"], 1),
-        layers=cache_layers(LLAMA_8B.config),
-        scheme=schemes()["bf16"],
-        kv_bytes=2,
-        tensor_parallel=1,
-        mean_prompt=512,
-        mean_output=128,
-    )
+    speed = _speed(LLAMA_8B)
     most = speed.largest_concurrency(0.02)
     assert speed.token_seconds(most) <= 0.02 < speed.token_seconds(most + 1)
     assert speed.largest_concurrency(0.001) == 0

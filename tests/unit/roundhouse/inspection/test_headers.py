@@ -19,7 +19,6 @@ from roundhouse.inspection.headers import (
     headers_path,
     open_files,
     package_headers,
-    source_of,
 )
 from roundhouse.processes import Outcome
 from tests.unit.engine_build import places
@@ -144,19 +143,6 @@ def test_refuses_a_headers_file_outside_the_tree(path, tmp_path):
     tree = read_tree(generator_tree(tmp_path, BASE.replace("models/data/8b.json", path)))
     with pytest.raises(UsageError, match="lies outside the onboarding root"):
         headers_path(tree, "chat")
-
-
-def test_a_draft_model_has_headers_of_its_own(tmp_path):
-    commit = "0123456789abcdef0123456789abcdef01234567"
-    guess = f"{{method: draft-model, tokens: 4, model: acme/small@{commit}}}"
-    text = BASE.replace("serving: {", f"serving: {{speculative: {guess}, ")
-    tree = read_tree(generator_tree(tmp_path, text))
-    assert str(headers_path(tree, "chat", draft=True)) == "models/data/chat.draft.headers.json"
-    assert source_of(tree, "chat", draft=True).huggingface == f"acme/small@{commit}"
-    assert source_of(tree, "chat").huggingface == f"acme/chat@{commit}"
-    without = read_tree(generator_tree(tmp_path / "2", BASE))
-    with pytest.raises(UsageError, match="names no draft model"):
-        headers_path(without, "chat", draft=True)
 
 
 def test_command_writes_the_headers_of_a_folder(tmp_path):
