@@ -200,11 +200,12 @@ def placements(view: EnvironmentView) -> Iterator[PlacementCase]:
             model_server(view.models[name]),
         )
     for name, model in view.models.items():
+        joined = view.joins[name].joins if name in view.joins else name
         yield from _placements(
             view,
             model,
             joined_type(view, name),
-            model_server(view.models.get(_joins(view, name), model)),
+            model_server(view.models.get(joined, model)),
         )
     for shared in view.endpoints.values():
         server: Server = shared.spec.server if "server" in shared.sections else "triton"
@@ -303,10 +304,6 @@ def _placements(
             server_path=("server",) if multi_model else ("serving", "server"),
             multi_model=multi_model,
         )
-
-
-def _joins(view: EnvironmentView, name: str) -> str:
-    return view.joins[name].joins if name in view.joins else name
 
 
 def _platform(view: EnvironmentView) -> ServingPlatform | None:

@@ -120,7 +120,8 @@ def read_tree(root: Path) -> Tree:
     views = {
         name: environment_view(files, name)
         for name, file in environments.items()
-        if _overrides_are_readable(file)
+        # Without its overrides, faults would come that these remove.
+        if {"models", "endpoints"} <= file.sections
     }
     datasets = Datasets(root)
     yaml_faults = [*model_files.faults, *endpoint_files.faults, *environment_files.faults]
@@ -140,11 +141,6 @@ def read_tree(root: Path) -> Tree:
         views=views,
         generators=_valid(generators),
     )
-
-
-def _overrides_are_readable(environment: Checked[EnvironmentSpec]) -> bool:
-    """Return False where overrides are missing that would remove other faults."""
-    return {"models", "endpoints"} <= environment.sections
 
 
 def _only_overridden(files: SpecFiles, view: EnvironmentView) -> EnvironmentView:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from onboarding.document import Place
 from onboarding.fault import Fault
 from onboarding.nearest import comma_list, did_you_mean
 from onboarding.platform import InstanceType, host_images, instance_types
@@ -23,7 +22,7 @@ def generator_types_are_known(case: GenerationPlacementCase) -> Iterator[Fault]:
     """A type has a row, a GPU, and the region."""
     known = tuple(name for name, row in instance_types().items() if row.is_gpu)
     for index, name in enumerate(case.model.spec.endpoint.instance_types):
-        place = _type_place(case, index)
+        place = case.model.document.at("endpoint", "instance_types", index)
         row = instance_types().get(name)
         if row is None:
             yield place.fault(
@@ -231,7 +230,3 @@ def placement_request(case: GenerationPlacementCase) -> Request | None:
         engine_version=case.model.engine_version,
         price=hourly,
     )
-
-
-def _type_place(case: GenerationPlacementCase, index: int) -> Place:
-    return case.model.document.at("endpoint", "instance_types", index)
