@@ -11,7 +11,6 @@ import yaml
 from pydantic import BaseModel
 
 from onboarding.keys import (
-    KEY_LENGTH,
     chosen_network,
     engine_key,
     network_key,
@@ -334,13 +333,6 @@ def test_networks_are_those_an_engine_may_need(precision, calibrated, instance, 
     assert network_precisions(spec, row, "explicit") == networks
     by_cache = network_precisions(spec, row, "calibration-cache")
     assert by_cache == tuple(name for name in networks if name != "fp8")
-
-
-def test_keys_are_short_and_lower_case_hex():
-    assert all(
-        len(key) == KEY_LENGTH and set(key) <= set("0123456789abcdef")
-        for key in keys(MODEL).values()
-    )
 
 
 def test_int8_network_of_engines_tuned_for_one_sample_has_a_key_of_its_own():
