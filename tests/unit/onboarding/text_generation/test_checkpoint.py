@@ -13,8 +13,6 @@ from onboarding.starter_texts import evaluation_path
 from onboarding.text_generation.adapter import adapter_problem, read_adapter
 from onboarding.text_generation.checkpoint import (
     CheckpointError,
-    index_shards,
-    parse_header,
     read_folder,
     read_headers_file,
 )
@@ -90,25 +88,6 @@ def test_refuses_a_file_that_holds_no_headers(text, tmp_path):
         read_headers_file(tmp_path / "h.json")
 
 
-def test_refuses_a_type_that_is_not_known():
-    with pytest.raises(CheckpointError, match="type F2"):
-        parse_header("m", safetensors({"a": ("F2", [1])}))
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"\x00" * 8, b"\xff" * 8, b"\x05" + b"\x00" * 7 + b"{..}"]
-)
-def test_refuses_a_beginning_that_is_no_header(content):
-    with pytest.raises(CheckpointError):
-        parse_header("m", content)
-
-
-@pytest.mark.parametrize("content", [b"", b"{}", b'{"weight_map": {"a": "../b"}}'])
-def test_refuses_an_index_that_is_none(content):
-    with pytest.raises(CheckpointError, match="index"):
-        index_shards(content)
-
-
 def messages_of(tmp_path: Path, break_it, source: str = "") -> list[str]:
     text = BASE.replace(
         "  huggingface: acme/chat@0123456789abcdef0123456789abcdef01234567\n"
@@ -141,6 +120,13 @@ def _write_config(folder: Path, **changes: int) -> None:
         (lambda f: (f / "model-00002-of-00002.safetensors").write_bytes(
             safetensors({"other": ("BF16", [1])})), "has no tensor"),
         (lambda f: (f / "model-00002-of-00002.safetensors").write_bytes(b"torch"), "begin as"),
+        (lambda f: (f / "model-00002-of-00002.safetensors").write_bytes(
+            b"\x05" + bytes(7) + b"{..}"), "has no header of safetensors"),
+        (lambda f: (f / "model-00002-of-00002.safetensors").write_bytes(
+            safetensors({"model.layers.0.mlp.up_proj.weight": ("F2", [8, 4])})), "of type F2"),
+        (lambda f: (f / "model.safetensors.index.json").write_text("{}"), "is no index"),
+        (lambda f: (f / "model.safetensors.index.json").write_text(
+            '{"weight_map": {"a": "../b"}}'), "is no index"),
         (lambda f: (f / "config.json").unlink(), "has no config.json"),
         (lambda f: (f / "config.json").write_text("{"), "config.json is no JSON"),
         (lambda f: (f / "config.json").write_text("[]"), "no JSON object"),
@@ -149,8 +135,6 @@ def _write_config(folder: Path, **changes: int) -> None:
         (lambda f: (f / "notes.txt").write_text("x"), "is not the checkpoint's digest"),
         (lambda f: _write_config(f, num_attention_heads=0), "KV cache cannot be counted"),
     ],
-    ids=["shard", "tensor", "torch", "config", "json", "object", "hidden", "layers", "digest",
-         "heads"],
 )  # fmt: skip
 def test_refuses_a_checkpoint_that_is_not_whole(break_it, says, tmp_path):
     assert any(says in message for message in messages_of(tmp_path, break_it))
