@@ -81,8 +81,6 @@ def file_faults(files: SpecFiles, datasets: Datasets, root: Path) -> Iterator[Fa
     yield from name_rules.file_names(files.every_model)
     yield from name_rules.file_names(files.endpoints)
     yield from name_rules.file_names(files.environments)
-    yield from name_rules.sagemaker_names(files.every_model)
-    yield from name_rules.sagemaker_names(files.endpoints)
     yield from name_rules.no_model_is_called_like_a_key(files)
     yield from environment_rules.environments_do_not_meet(files)
     yield from environment_rules.lock_folders_are_distinct(files)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Discriminator, Field, Tag
 
-from onboarding.aws_limits import ASYNCHRONOUS_SECONDS, INSTANCE_POOL_COUNT
+from onboarding.aws_limits import ASYNCHRONOUS_SECONDS, INSTANCE_POOL_COUNT, NAME_PATTERN
 from onboarding.hosting_spec import (
     AsynchronousSpec,
     DataCaptureSpec,
@@ -251,7 +251,7 @@ _Endpoint = Annotated[
 class ModelSpec(Value):
     """One model file, whole."""
 
-    name: str = Field(
+    name: Annotated[str, Field(pattern=NAME_PATTERN)] = Field(
         description="The file's name without .yaml: letters, digits and single hyphens"
     )
     labels: dict[str, str] = Field(
@@ -276,7 +276,7 @@ class ModelSpec(Value):
 class SharedEndpointSpec(EndpointSpec):
     """One multi-model endpoint, `endpoints/<name>.yaml`; models join it by naming it."""
 
-    name: str = Field(
+    name: Annotated[str, Field(pattern=NAME_PATTERN)] = Field(
         description="The file's name without .yaml: letters, digits and single hyphens"
     )
     server: Server = Field(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Literal, TypeVar
 
@@ -27,8 +26,6 @@ from onboarding.rules.rule import JoinCase, rule
 from onboarding.serving_spec import ServingSpec, server_beside
 from onboarding.validation import Checked
 from onboarding.values import Server, Value
-
-_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9])*")
 
 SpecT = TypeVar("SpecT", bound=Value)
 
@@ -56,19 +53,6 @@ def file_names(specs: Mapping[str, Checked[SpecT]]) -> Iterator[Fault]:
                 way_out=f"write `name: {stem}`, or rename the file",
             )
         first_files.setdefault(name.lower(), file.document.file)
-
-
-def sagemaker_names(specs: Mapping[str, Checked[SpecT]]) -> Iterator[Fault]:
-    """Letters, digits and single hyphens, whatever the environment."""
-    for file in specs.values():
-        name = _name(file)
-        if name is not None and not _NAME.fullmatch(name):
-            yield file.document.at("name").fault(
-                "'name' is no SageMaker name",
-                value=name,
-                allowed="letters, digits, hyphens between them",
-                way_out="rename it and its file",
-            )
 
 
 def name_lengths(specs: Mapping[str, Checked[SpecT]], environment: str) -> Iterator[Fault]:

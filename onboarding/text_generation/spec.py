@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from onboarding.aws_limits import START_UP_SECONDS
+from onboarding.aws_limits import NAME_PATTERN, START_UP_SECONDS
 from onboarding.values import Value
 
 TASK: Literal["text-generation"] = "text-generation"
@@ -251,7 +251,7 @@ class GenerationEndpointSpec(Value):
 class TextGenerationSpec(Value):
     """One model file with `task: text-generation`."""
 
-    name: str = Field(
+    name: Annotated[str, Field(pattern=NAME_PATTERN)] = Field(
         description="The file's name without .yaml: letters, digits and single hyphens"
     )
     labels: dict[str, str] = Field(
