@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import time
 
 import pytest
-import yaml
 
 from onboarding.generation_findings import generation_plans
 from onboarding.tree import read_tree
 from tests.unit.onboarding.text_generation.plans import PLANS, plan_text
-from tests.unit.onboarding.text_generation.shapes import FIXTURES, generator_tree
+from tests.unit.onboarding.text_generation.shapes import generator_tree
 
 SECONDS = 2.0
 
@@ -55,28 +53,3 @@ def test_accepts(name, tmp_path):
     assert not tree.faults, list(map(str, tree.faults))
     (plan,) = generation_plans(tree, "cloud")
     assert plan.chosen is not None and plan.chosen.holds
-
-
-REFUSALS = FIXTURES / "vllm_refusals"
-ORACLE = json.loads((REFUSALS / "answers.json").read_text())["plans"]
-REASONS = yaml.safe_load((REFUSALS / "reasons.yaml").read_text())
-
-
-def test_every_plan_has_vllms_answer():
-    assert ORACLE.keys() == PLANS["bad"].keys() | PLANS["good"].keys()
-
-
-@pytest.mark.parametrize("name", PLANS["bad"])
-def test_vllm_refuses_a_bad_plan_too_or_cannot_judge_it(name):
-    answer = ORACLE[name]
-    reasons = [reason for reason, names in REASONS["differs"].items() if name in names]
-    if name in REASONS["agrees"]:
-        assert REASONS["agrees"][name] in answer["refused"] and not reasons
-    else:
-        assert "refused" not in answer, answer["refused"]
-        assert len(reasons) == 1, "say why vLLM does not refuse it"
-
-
-@pytest.mark.parametrize("name", PLANS["good"])
-def test_vllm_accepts_a_good_plan(name):
-    assert ORACLE[name] == {"accepted": True}
