@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from onboarding.checkpoint import CONFIGURATION, checkpoint_sha256
 from onboarding.dataset import is_inside
-from onboarding.document import Document, Place
+from onboarding.document import Document, KeyPath, Place
 from onboarding.fault import Fault
 from onboarding.names import ONNX_PREFIX, artifact_bucket
 from onboarding.onnx_header import OnnxHeader
@@ -196,8 +196,8 @@ def kind_faults(
     given = [kind for kind in kinds if getattr(source, kind) is not None]
     if len(given) != 1:
         named = f"names {len(given)} sources: {', '.join(given)}" if given else "names no source"
-        places = [("source", kind) for kind in reversed(given)] or [("source",)]
-        yield document.at_change(*places).fault(
+        places: list[KeyPath] = [("source", kind) for kind in reversed(given)]
+        yield document.at_change(*(places or [("source",)])).fault(
             f"'source' {named}",
             allowed=f"exactly one of {', '.join(kinds)}",
             way_out="keep exactly one",
