@@ -33,6 +33,7 @@ class Bounds(NamedTuple):
 
 
 NAME_LENGTH: Final = 63  # EndpointName, EndpointConfigName, ModelName, VariantName
+NAME_PATTERN: Final = r"^[a-zA-Z0-9](-*[a-zA-Z0-9])*$"  # of the same
 VARIANT_COUNT: Final = 10  # ProductionVariantList
 INSTANCE_POOL_COUNT: Final = 5  # InstancePoolList
 LEAST_WEIGHT: Final = 0.001  # VariantWeight is a 32-bit float: 1.0e-50 is 0 there

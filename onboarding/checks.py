@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from onboarding.dataset import Datasets, is_inside
+from onboarding.document import KeyPath
 from onboarding.ensemble_spec import EnsembleSpec
 from onboarding.environment_view import (
     EnvironmentView,
@@ -13,45 +14,31 @@ from onboarding.environment_view import (
     model_server,
     own_endpoint,
     serving_server,
+    shared_endpoint_name,
 )
 from onboarding.fault import Fault
 from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec
-from onboarding.placed_types import (
-    Placed,
-    endpoint_types,
-    host_driver,
-    joined_type,
-    own_type,
-    serving_types,
-)
 from onboarding.platform import (
+    InstanceType,
     ServingPlatform,
+    host_images,
+    instance_types,
     serving_platforms,
 )
 from onboarding.repository_spec import RepositorySpec
 from onboarding.rules import (
-    between_environments,
     dataset_rules,
     endpoint_rules,
     ensemble_rules,
     environment_rules,
-    join_rules,
     name_rules,
     placement_rules,
-    plugin_rules,
     precision_rules,
-    processing_rules,
-    profile_rules,
-    quantized_rules,
     repository_rules,
     runtime_rules,
-    scaling_rules,
-    source_access_rules,
     source_rules,
     task_rules,
-    tensor_rules,
-    variant_rules,
-    view_rules,
+    user_code_rules,
 )
 from onboarding.rules.rule import (
     EndpointCase,
@@ -64,25 +51,29 @@ from onboarding.rules.rule import (
     ScalingCase,
     VariantsCase,
     apply_rules,
+    rules_of,
 )
 from onboarding.validation import Checked
 from onboarding.values import Server
 
-MODEL_RULES = (
-    source_rules.RULES
-    + profile_rules.RULES
-    + precision_rules.RULES
-    + quantized_rules.RULES
-    + plugin_rules.RULES
-    + runtime_rules.RULES
-    + dataset_rules.RULES
-    + task_rules.RULES
-    + tensor_rules.RULES
-    + processing_rules.RULES
+MODEL_RULES = rules_of(
+    ModelCase,
+    source_rules,
+    task_rules,
+    precision_rules,
+    user_code_rules,
+    runtime_rules,
+    dataset_rules,
 )
-ENDPOINT_RULES = endpoint_rules.RULES
-ENGINE_RULES = precision_rules.ENGINE_RULES + plugin_rules.ENGINE_RULES + runtime_rules.ENGINE_RULES
-ENVIRONMENT_RULES = environment_rules.RULES + source_access_rules.RULES
+ENSEMBLE_RULES = rules_of(ModelCase, ensemble_rules)
+REPOSITORY_RULES = rules_of(ModelCase, repository_rules)
+ENDPOINT_RULES = rules_of(EndpointCase, endpoint_rules)
+SCALING_RULES = rules_of(ScalingCase, endpoint_rules)
+VARIANT_RULES = rules_of(VariantsCase, endpoint_rules)
+JOIN_RULES = rules_of(JoinCase, name_rules)
+PLACEMENT_RULES = rules_of(PlacementCase, placement_rules)
+ENGINE_RULES = rules_of(EngineCase, precision_rules, user_code_rules, runtime_rules)
+ENVIRONMENT_RULES = rules_of(EnvironmentCase, environment_rules, source_rules)
 
 
 def file_faults(files: SpecFiles, datasets: Datasets, root: Path) -> Iterator[Fault]:
@@ -90,13 +81,11 @@ def file_faults(files: SpecFiles, datasets: Datasets, root: Path) -> Iterator[Fa
     yield from name_rules.file_names(files.every_model)
     yield from name_rules.file_names(files.endpoints)
     yield from name_rules.file_names(files.environments)
-    yield from name_rules.sagemaker_names(files.every_model)
-    yield from name_rules.sagemaker_names(files.endpoints)
     yield from name_rules.no_model_is_called_like_a_key(files)
-    yield from between_environments.environments_do_not_meet(files)
-    yield from between_environments.lock_folders_are_distinct(files)
-    yield from between_environments.promotions_have_a_source(files)
-    yield from between_environments.accounts_have_one_oidc_provider(files)
+    yield from environment_rules.environments_do_not_meet(files)
+    yield from environment_rules.lock_folders_are_distinct(files)
+    yield from environment_rules.promotions_have_a_source(files)
+    yield from environment_rules.accounts_have_one_oidc_provider(files)
     yield from _spec_faults(files, datasets)
     yield from ensemble_rules.endpoints_are_left_out_for_ensembles_alone(files)
     for environment in files.environments.values():
@@ -125,24 +114,24 @@ def environment_faults(view: EnvironmentView, datasets: Datasets) -> Iterator[Fa
     yield from name_rules.shared_endpoints_are_there(view)
     yield from name_rules.endpoints_do_not_collide(view)
     yield from name_rules.adapters_do_not_collide(view)
-    yield from view_rules.sources_in_s3_are_readable(view)
-    yield from view_rules.packages_of_an_index_are_pinned_by_digest(view)
-    yield from view_rules.queue_delays_are_within_the_slo(view)
-    yield from view_rules.python_server_honours_the_serving_keys(view)
-    yield from view_rules.cpu_targets_are_of_cpus_that_answer_at_once(view)
-    yield from view_rules.endpoints_with_other_images_are_there(view)
+    yield from placement_rules.sources_in_s3_are_readable(view)
+    yield from placement_rules.packages_of_an_index_are_pinned_by_digest(view)
+    yield from placement_rules.queue_delays_are_within_the_slo(view)
+    yield from placement_rules.python_server_honours_the_serving_keys(view)
+    yield from placement_rules.cpu_targets_are_of_cpus_that_answer_at_once(view)
+    yield from placement_rules.endpoints_with_other_images_are_there(view)
     yield from ensemble_rules.servers_play_ensembles(view)
     yield from ensemble_rules.models_of_ensembles(view, datasets)
     for model, join in joins(view):
-        yield from apply_rules(join_rules.RULES, join, model.sections)
+        yield from apply_rules(JOIN_RULES, join, model.sections)
     for endpoint, case in variants(view):
-        yield from apply_rules(variant_rules.RULES, case, endpoint.sections)
+        yield from apply_rules(VARIANT_RULES, case, endpoint.sections)
     for placement in placements(view):
-        yield from apply_rules(placement_rules.RULES, placement, view.environment.sections)
+        yield from apply_rules(PLACEMENT_RULES, placement, view.environment.sections)
     for model, engine in engine_cases(view, datasets):
         rules = ENGINE_RULES
         if isinstance(model.spec, RepositorySpec):
-            rules = repository_rules.ENGINE_RULES
+            rules = rules_of(EngineCase, repository_rules)
         yield from apply_rules(rules, engine, model.sections)
 
 
@@ -158,11 +147,11 @@ def _spec_faults(specs: SpecFiles | EnvironmentView, datasets: Datasets) -> Iter
 def _model_faults(model: Checked[ModelSpec], datasets: Datasets) -> Iterator[Fault]:
     case = ModelCase(spec=model.spec, document=model.document, datasets=datasets)
     if isinstance(model.spec, RepositorySpec):
-        yield from apply_rules(repository_rules.MODEL_RULES, case, model.sections)
+        yield from apply_rules(REPOSITORY_RULES, case, model.sections)
     else:
         yield from apply_rules(MODEL_RULES, case, model.sections)
     if isinstance(model.spec, EnsembleSpec):
-        yield from apply_rules(ensemble_rules.MODEL_RULES, case, model.sections)
+        yield from apply_rules(ENSEMBLE_RULES, case, model.sections)
     own = own_endpoint(model)
     if own is not None:
         yield from _endpoint_faults(own)
@@ -196,7 +185,7 @@ def _endpoint_faults(
 
 
 def _scaling_faults(case: ScalingCase) -> Iterator[Fault]:
-    yield from apply_rules(scaling_rules.RULES, case, frozenset({"scaling"}))
+    yield from apply_rules(SCALING_RULES, case, frozenset({"scaling"}))
 
 
 def placements(view: EnvironmentView) -> Iterator[PlacementCase]:
@@ -209,11 +198,12 @@ def placements(view: EnvironmentView) -> Iterator[PlacementCase]:
             model_server(view.models[name]),
         )
     for name, model in view.models.items():
+        joined = view.joins[name].joins if name in view.joins else name
         yield from _placements(
             view,
             model,
             joined_type(view, name),
-            model_server(view.models.get(_joins(view, name), model)),
+            model_server(view.models.get(joined, model)),
         )
     for shared in view.endpoints.values():
         server: Server = shared.spec.server if "server" in shared.sections else "triton"
@@ -314,13 +304,62 @@ def _placements(
         )
 
 
-def _joins(view: EnvironmentView, name: str) -> str:
-    return view.joins[name].joins if name in view.joins else name
-
-
 def _platform(view: EnvironmentView) -> ServingPlatform | None:
     return (
         serving_platforms().get(view.environment.spec.platform)
         if "platform" in view.environment.sections
         else None
     )
+
+
+Placed = tuple[KeyPath, InstanceType]
+
+
+def serving_types(view: EnvironmentView, name: str) -> tuple[Placed, ...]:
+    """Every instance type that serves a model, and where its file says so."""
+    if name in view.own_endpoints:
+        return endpoint_types(view.own_endpoints[name], ("endpoint",))
+    if name in view.joins:
+        if view.joins[name].instance_type is not None:
+            return joined_type(view, name)
+        inherited: Checked[EndpointSpec] | None = view.own_endpoints.get(view.joins[name].joins)
+    else:
+        inherited = view.endpoints.get(shared_endpoint_name(view.models[name]) or "")
+    return () if inherited is None else own_type(inherited, ("endpoint",))
+
+
+def endpoint_types(endpoint: Checked[EndpointSpec], inside: KeyPath) -> tuple[Placed, ...]:
+    """The instance types of an endpoint that have a row: its own, then its pools'."""
+    pools = endpoint.spec.instance_pools if "instance_pools" in endpoint.sections else ()
+    named = (
+        ((*inside, "instance_pools", index, "instance_type"), pool.instance_type)
+        for index, pool in enumerate(pools)
+    )
+    known = ((path, instance_types()[name]) for path, name in named if name in instance_types())
+    return (*own_type(endpoint, inside), *known)
+
+
+def own_type(endpoint: Checked[EndpointSpec], inside: KeyPath) -> tuple[Placed, ...]:
+    """The instance type that an endpoint names, where it has a row."""
+    known = (
+        instance_types().get(endpoint.spec.instance_type)
+        if "instance_type" in endpoint.sections
+        else None
+    )
+    return () if known is None else (((*inside, "instance_type"), known),)
+
+
+def joined_type(view: EnvironmentView, name: str) -> tuple[Placed, ...]:
+    """The instance type that a model names which joins another."""
+    named = view.joins[name].instance_type if name in view.joins else None
+    known = None if named is None else instance_types().get(named)
+    return () if known is None else ((("endpoint", "instance_type"), known),)
+
+
+def host_driver(view: EnvironmentView, platform: ServingPlatform) -> int | None:
+    """The NVIDIA driver of the environment's host image."""
+    named = None
+    if "inference_ami_version" in view.environment.sections:
+        named = view.environment.spec.inference_ami_version
+    image = host_images().get(platform.inference_ami_version or "" if named is None else named)
+    return None if image is None else image.driver

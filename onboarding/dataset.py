@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import io
+import tokenize
+import zipfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import TypeVar
 
-from onboarding.arrays import ArrayHeader, array_headers
-from onboarding.checkpoint import file_sums
-from onboarding.image_files import FOLDER, image_labels, image_names
+from onboarding.checkpoint import checkpoint_files, file_sums
 from onboarding.onnx_header import OnnxHeader, read_onnx_header
 from onboarding.shared_library import SharedLibrary, read_shared_library
+
+FactsT = TypeVar("FactsT", OnnxHeader, SharedLibrary)
 
 TEXTS, LABELLED, ARRAYS = ".txt", ".tsv", ".npz"
 KINDS = (TEXTS, LABELLED, ARRAYS)
@@ -54,29 +59,25 @@ class Datasets:
 
     def onnx_header(self, path: str) -> OnnxHeader | str | None:
         """Return an ONNX file's header, or what is wrong with it; None where there is no file."""
-        if path not in self._headers:
-            if not is_inside(self.root, path) or not (self.root / path).is_file():
-                return None
-            try:
-                self._headers[path] = read_onnx_header(self.root / path)
-            except ValueError as error:
-                self._headers[path] = str(error)
-            except OSError as error:
-                self._headers[path] = f"cannot be read: {error.strerror}"
-        return self._headers[path]
+        return self._once(self._headers, path, read_onnx_header)
 
     def shared_library(self, path: str) -> SharedLibrary | str | None:
         """Return a library's facts, or what is wrong with it; None where there is no file."""
-        if path not in self._libraries:
+        return self._once(self._libraries, path, read_shared_library)
+
+    def _once(
+        self, known: dict[str, FactsT | str], path: str, read: Callable[[Path], FactsT]
+    ) -> FactsT | str | None:
+        if path not in known:
             if not is_inside(self.root, path) or not (self.root / path).is_file():
                 return None
             try:
-                self._libraries[path] = read_shared_library(self.root / path)
+                known[path] = read(self.root / path)
             except ValueError as error:
-                self._libraries[path] = str(error)
+                known[path] = str(error)
             except OSError as error:
-                self._libraries[path] = f"cannot be read: {error.strerror}"
-        return self._libraries[path]
+                known[path] = f"cannot be read: {error.strerror}"
+        return known[path]
 
     def digests(self) -> dict[str, str]:
         """Path to sha256 of the bytes of every dataset asked for so far that can be used."""
@@ -191,3 +192,77 @@ def _arrays(data: bytes) -> Dataset:
         labels=() if LABELS in counts else None,
         sha256=hashlib.sha256(data).hexdigest(),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArrayHeader:
+    """One array of the file."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+def array_headers(data: bytes) -> tuple[ArrayHeader, ...]:
+    """Every array of an .npz file. Raises ValueError with what is wrong."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            return tuple(_header(archive, name) for name in archive.namelist())
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, OSError) as error:
+        raise ValueError("is no .npz file, or a damaged one") from error
+
+
+def _header(archive: zipfile.ZipFile, file_name: str) -> ArrayHeader:
+    from numpy.lib import format as npy
+
+    name = file_name.removesuffix(".npy")
+    with archive.open(file_name) as file:
+        try:
+            version = npy.read_magic(file)
+        except ValueError as error:
+            raise ValueError(f"holds {file_name!r}, which is no numpy array") from error
+        read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        try:
+            shape, _, dtype = read(file)
+        except (ValueError, tokenize.TokenError) as error:
+            raise ValueError(f"holds array {name!r} with a damaged header") from error
+    if dtype.hasobject:
+        raise ValueError(f"holds array {name!r} of Python objects, which are never unpickled")
+    return ArrayHeader(name=name, shape=shape, dtype=dtype.str)
+
+
+MEDIA_TYPES = {".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".png": "image/png"}
+"""By the ending of a file's name."""
+SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")
+LONGEST_SIGNATURE = max(map(len, SIGNATURES))
+FOLDER = "a folder of .jpg and .png files"
+"""A dataset of images in words; the subfolders that they lie in, if any, are their labels."""
+
+
+def is_image(begin: bytes) -> bool:
+    """Return whether a file that begins so is a JPEG or a PNG."""
+    return begin.startswith(SIGNATURES)
+
+
+def image_labels(names: Sequence[str]) -> tuple[str, ...] | None:
+    """Return each image's label, the one subfolder that it lies in; None where some lie in none."""
+    parents = [PurePosixPath(name).parent.parts for name in names]
+    if not all(len(parts) == 1 for parts in parents):
+        return None
+    return tuple(parts[0] for parts in parents)
+
+
+def image_names(folder: Path) -> tuple[str, ...]:
+    """Return the images of a folder, as sorted relative paths; hidden files are none of it.
+
+    Raises ValueError with what is wrong: another file, or none at all.
+    """
+    names = checkpoint_files(folder)
+    for name in names:
+        with (folder / name).open("rb") as file:
+            begin = file.read(LONGEST_SIGNATURE)
+        if PurePosixPath(name).suffix.lower() not in MEDIA_TYPES or not is_image(begin):
+            raise ValueError(f"holds {name}, which is no JPEG or PNG file")
+    if not names:
+        raise ValueError("holds no file")
+    return names

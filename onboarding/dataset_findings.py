@@ -1,10 +1,9 @@
-"""Notes on datasets: narrow calibration sets, caches for text models, profiles of other lengths."""
+"""Notes on models: calibration caches of text models, profiles that no text fits."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from onboarding.coverage import coverage_gaps
 from onboarding.dataset import Datasets
 from onboarding.model_spec import ModelSpec
 from onboarding.tree import Tree
@@ -14,13 +13,6 @@ SPECIAL_TOKENS = 2
 """Those that most tokenizers put around a text."""
 WASTEFUL = 2
 """A profile this many times the longest text pays for padding; less is room for longer ones."""
-
-
-def dataset_notes(tree: Tree) -> tuple[str, ...]:
-    """Return a note for every narrow set of texts; arrays and unusable files have none."""
-    datasets = Datasets(tree.root)
-    notes = (note for spec in tree.models.values() for note in _notes(spec, datasets))
-    return tuple(dict.fromkeys(notes))
 
 
 def implicit_int8_notes(tree: Tree) -> tuple[str, ...]:
@@ -70,20 +62,3 @@ def _profile_notes(name: str, spec: ModelSpec, datasets: Datasets) -> Iterator[s
             "and on a GPU the padding of longer batches, is paid for without use; lower the "
             "profile's sequence unless users send longer texts."
         )
-
-
-def _notes(spec: ModelSpec, datasets: Datasets) -> Iterator[str]:
-    validation = spec.accuracy.dataset
-    for option, purpose in (
-        (spec.engine.calibration, "takes its ranges from"),
-        (spec.engine.sensitivity_search, "chooses its layers on"),
-    ):
-        if option is None:
-            continue
-        texts = datasets[option.dataset].texts[: option.samples]
-        gaps = coverage_gaps(texts, datasets[validation].texts)
-        if gaps:
-            yield (
-                f"{option.dataset}, first {len(texts)} lines, is narrower than {validation}: "
-                f"{'; '.join(gaps)}. INT8 {purpose} the former alone; add such lines to its start."
-            )

@@ -221,15 +221,3 @@ def signature_fault(entry: LockEntry, signers: Sequence[PublicKey]) -> str | Non
     except SignatureFault as fault:
         return str(fault)
     return None
-
-
-def pool_priorities(endpoint: EndpointSpec) -> tuple[tuple[int, str], ...]:
-    """Return (priority, instance type) of the endpoint's own type, always 1, and of each pool.
-
-    A pool without a priority comes after those before it.
-    """
-    found = [(1, endpoint.instance_type)]
-    for pool in endpoint.instance_pools:
-        after = max(priority for priority, _ in found) + 1
-        found.append((after if pool.priority is None else pool.priority, pool.instance_type))
-    return tuple(found)

@@ -5,10 +5,14 @@ Triton passes the tensors of one (`steps`) to the next.
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
+from onboarding.keys import KEY_LENGTH, RECIPE_VERSION
 from onboarding.model_spec import EngineSpec, ModelSpec, OptimizationProfileSpec
 from onboarding.source_spec import SourceSpec
 from onboarding.values import Value
@@ -52,3 +56,33 @@ class EnsembleSpec(ModelSpec):
     def models(self) -> tuple[str, ...]:
         """The models of the archive by name, each once."""
         return tuple(dict.fromkeys(step.model for step in self.steps))
+
+
+_UNMAPPED: dict[str, dict[str, str]] = {"inputs": {}, "outputs": {}}
+"""Stands in every key of a chain, as the absent code does: keys of before stay as they are."""
+
+
+def ensemble_key(
+    spec: EnsembleSpec, step_keys: Mapping[str, str], dataset_digests: Mapping[str, str]
+) -> str:
+    """Return the key of an ensemble whose steps have these engine keys in an environment.
+
+    Those hold runtime, compute capability and GPU. Endpoint, scaling and rollout change nothing.
+    """
+    inputs = {
+        "recipe": RECIPE_VERSION,
+        "name": spec.name,
+        "engines": dict(step_keys),
+        "steps": [{"model": step.model, **_UNMAPPED} for step in spec.steps],
+        "outputs": list(spec.outputs),
+        "example": spec.example,
+        "bls": None,
+        "accuracy": {
+            **spec.accuracy.model_dump(mode="json", exclude={"dataset"}),
+            "dataset": dataset_digests[spec.accuracy.dataset],
+        },
+        "max_batch_size": spec.serving.dynamic_batching.max_batch_size,
+        "instances": spec.serving.instances_per_gpu,
+    }
+    text = json.dumps(inputs, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:KEY_LENGTH]

@@ -23,23 +23,32 @@ from onboarding.source_access import (
 )
 from onboarding.values import Value
 
+_DIGITS = "([0-9a-f]{8}|[0-9a-f]{17})"
+_ID = "8 or 17 hexadecimal digits"
+
 
 class NetworkSpec(Value):
     """The VPC that endpoints and builds run in."""
 
-    vpc_id: str = Field(description="VPC, such as vpc-0123456789abcdef0")
-    subnet_ids: tuple[str, ...] = Field(
+    vpc_id: Annotated[str, Field(pattern=rf"^vpc-{_DIGITS}$")] = Field(
+        description=f"VPC, such as vpc-0123456789abcdef0: vpc- and {_ID}"
+    )
+    subnet_ids: tuple[Annotated[str, Field(pattern=rf"^subnet-{_DIGITS}$")], ...] = Field(
         min_length=1,
         max_length=SUBNET_COUNT,
-        description=f"Private subnets; SageMaker takes {SUBNET_COUNT} at most",
+        description=f"Private subnets, each subnet- and {_ID}; SageMaker takes {SUBNET_COUNT} at "
+        "most",
     )
-    security_group_ids: tuple[str, ...] = Field(
+    security_group_ids: tuple[Annotated[str, Field(pattern=rf"^sg-{_DIGITS}$")], ...] = Field(
         min_length=1,
         max_length=SECURITY_GROUP_COUNT,
-        description=f"Security groups; SageMaker takes {SECURITY_GROUP_COUNT} at most",
+        description=f"Security groups, each sg- and {_ID}; SageMaker takes {SECURITY_GROUP_COUNT} "
+        "at most",
     )
-    route_table_ids: tuple[str, ...] = Field(
-        (), description="Route tables of the subnets, which the S3 endpoint is entered into"
+    route_table_ids: tuple[Annotated[str, Field(pattern=rf"^rtb-{_DIGITS}$")], ...] = Field(
+        (),
+        description=f"Route tables of the subnets, each rtb- and {_ID}, which the S3 endpoint is "
+        "entered into",
     )
     vpc_endpoints: bool = Field(
         False,
@@ -223,11 +232,16 @@ class EnvironmentSpec(Value):
     permissions_boundary_arn: str | None = Field(
         None, description="Permissions boundary of every role"
     )
-    alarm_email: str | None = Field(None, description="Address that alarms are sent to")
-    alarm_https: tuple[str, ...] = Field(
+    alarm_email: Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+\.[^@\s.]+$")] | None = Field(
+        None, description="Address that alarms are sent to, such as name@example.com"
+    )
+    alarm_https: tuple[
+        Annotated[str, Field(pattern=r"^https://[A-Za-z0-9.-]+(:[0-9]+)?(/[^\s@]*)?$")], ...
+    ] = Field(
         (),
         max_length=5,
-        description="HTTPS addresses that alarms are sent to, such as PagerDuty's integration URL",
+        description="HTTPS addresses that alarms are sent to, such as PagerDuty's integration URL: "
+        "https://HOST/PATH without a user and a password",
     )
     alarm_slack: SlackSpec | None = Field(
         None, description="Slack channel that alarms are sent to; default: none"

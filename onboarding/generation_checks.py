@@ -10,16 +10,12 @@ from onboarding.environment_view import EnvironmentView
 from onboarding.fault import Fault
 from onboarding.promotion import PROMOTED
 from onboarding.rules import (
-    generation_adapter_rules,
-    generation_argument_rules,
-    generation_endpoint_rules,
     generation_placement_rules,
-    generation_quantization_rules,
     generation_serving_rules,
     generation_source_rules,
 )
 from onboarding.rules.generation_case import GenerationCase, GenerationPlacementCase
-from onboarding.rules.rule import apply_rules
+from onboarding.rules.rule import apply_rules, rules_of
 from onboarding.text_generation.checkpoint import (
     CONFIGURATION,
     Checkpoint,
@@ -29,19 +25,12 @@ from onboarding.text_generation.checkpoint import (
 )
 from onboarding.text_generation.spec import (
     GenerationSourceSpec,
-    SpeculativeSpec,
     TextGenerationSpec,
 )
 from onboarding.validation import Checked
 
-RULES = (
-    generation_source_rules.RULES
-    + generation_quantization_rules.RULES
-    + generation_serving_rules.RULES
-    + generation_argument_rules.RULES
-    + generation_adapter_rules.RULES
-    + generation_endpoint_rules.RULES
-)
+RULES = rules_of(GenerationCase, generation_source_rules, generation_serving_rules)
+PLACEMENT_RULES = rules_of(GenerationPlacementCase, generation_placement_rules)
 
 
 def generator_faults(
@@ -63,7 +52,7 @@ def generator_placement_faults(view: EnvironmentView, root: Path) -> Iterator[Fa
         return
     for case in placement_cases(view, root):
         sections = view.generators[Path(case.model.document.file).stem].sections
-        yield from apply_rules(generation_placement_rules.RULES, case, sections)
+        yield from apply_rules(PLACEMENT_RULES, case, sections)
 
 
 def placement_cases(view: EnvironmentView, root: Path) -> Iterator[GenerationPlacementCase]:
@@ -81,15 +70,7 @@ def generation_case(file: Checked[TextGenerationSpec], root: Path) -> Generation
         document=file.document,
         root=root,
         checkpoint=read_checkpoint(file.spec.source, root) if "source" in file.sections else None,
-        draft=_draft(file.spec.serving.speculative, root) if "serving" in file.sections else None,
     )
-
-
-def _draft(guess: SpeculativeSpec | None, root: Path) -> Checkpoint | CheckpointError | None:
-    """Return a draft model's headers, or what is wrong with them; None: it names none."""
-    if guess is None or guess.headers is None:
-        return None
-    return read_checkpoint(GenerationSourceSpec(headers=guess.headers), root)
 
 
 def read_checkpoint(

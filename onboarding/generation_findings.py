@@ -101,13 +101,6 @@ def _notes(
         )
     if serving.speculative is not None:
         yield "What speculative decoding saves or costs of the time is not counted."
-        if serving.speculative.model is not None:
-            yield "A draft model is planned and not deployed: the container has no network."
-            if case.model.draft is None:
-                yield (
-                    "The draft model's memory is not counted: 'serving.speculative.headers' names "
-                    "no file of its headers; `roundhouse check --fetch-headers` writes one."
-                )
     if serving.adapters:
         yield (
             "The adapters' weights are counted; the time that they take, and the CUDA graphs that "

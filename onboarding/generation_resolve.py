@@ -10,7 +10,6 @@ from onboarding.checkpoint import checkpoint_sha256
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.fault import Fault, FaultsError
 from onboarding.generation_checks import placement_cases
-from onboarding.lock import LockError, lock_path
 from onboarding.promotion import PromotedCheckpoint, promoted_checkpoints, promotion_path
 from onboarding.rules.generation_case import GenerationPlacementCase
 from onboarding.rules.generation_placement_rules import placement_request
@@ -24,7 +23,7 @@ from onboarding.text_generation.generation_deployment import GenerationDeploymen
 from onboarding.text_generation.plan import Candidate
 from onboarding.text_generation.planner import Request, choose
 from onboarding.text_generation.spec import TextGenerationSpec
-from onboarding.tree import Tree, promotion_sources
+from onboarding.tree import Tree, held_entries
 
 
 def generation_deployments(
@@ -170,45 +169,26 @@ def _plan(request: Request, case: GenerationPlacementCase, schemes: tuple[str, .
     return choose(request.with_schemes(schemes), tuple(case.candidates()))[0]
 
 
-Held = tuple[CheckpointEntry, str | None]
-"""A checkpoint and, where it is another environment's, that environment."""
-
-
-def _entries(tree: Tree, own: EnvironmentSpec, name: str, keys: Collection[str]) -> dict[str, Held]:
+def _entries(
+    tree: Tree, own: EnvironmentSpec, name: str, keys: Collection[str]
+) -> dict[str, tuple[CheckpointEntry, str | None]]:
     """Return the checkpoints of these keys: the environment's own, then those it may receive."""
-    entries, faults = dict[str, Held](), list[Fault]()
-    for environment in (own, *promotion_sources(tree, own)):
-        held_by = None if environment is own else environment.name
-        try:
-            lock = read_generation_lock(tree.root / environment.locks, name)
-        except LockError as error:
-            file = lock_path(Path(environment.locks), name).as_posix()
-            faults.append(Fault(file=file, what=error.what, way_out=error.way_out))
-            continue
-        for key in keys:
-            entry = lock.checkpoints.get(key)
-            if entry is None:
-                continue
-            held, holder = entries.setdefault(key, (entry, held_by))
-            if held.files_sha256 != entry.files_sha256:
-                faults.append(_two_builds(environment, entry, holder or own.name, held))
+
+    def wanted(folder: Path, model: str) -> Mapping[str, CheckpointEntry]:
+        lock = read_generation_lock(folder, model)
+        return {key: lock.checkpoints[key] for key in keys if key in lock.checkpoints}
+
+    entries, faults = held_entries(
+        tree,
+        own,
+        name,
+        read=wanted,
+        digest=lambda entry: entry.files_sha256,
+        words=("checkpoint", "files of", "files"),
+    )
     if faults:
         raise FaultsError(faults)
     return entries
-
-
-def _two_builds(
-    environment: EnvironmentSpec, entry: CheckpointEntry, other: str, held: CheckpointEntry
-) -> Fault:
-    """Return the fault of a key that two environments hold, each with files of its own."""
-    return Fault(
-        file=lock_path(Path(environment.locks), entry.model).as_posix(),
-        what=f"checkpoint {entry.checkpoint_key} has files of {entry.files_sha256[:12]}…, and the "
-        f"lock of {other} says {held.files_sha256[:12]}…, so {environment.name} and {other} claim "
-        "one key",
-        way_out=f"take the entry out of the lock of the one that is to receive it; `roundhouse "
-        f"promote --from {environment.name} --to {other}` copies the other's files",
-    )
 
 
 def _not_planned(case: GenerationPlacementCase, request: Request | None) -> Fault:

@@ -59,9 +59,6 @@ class InstancePoolSpec(Value):
     """A further instance type, with an engine of its own, taken when the first has no capacity."""
 
     instance_type: str = Field(description="A row of onboarding/data/instance_types.yaml")
-    priority: Annotated[int, Field(ge=1, le=5)] | None = Field(
-        None, description="1 is tried first; default: after those written before it"
-    )
 
 
 class DataCaptureSpec(Value):

@@ -29,6 +29,7 @@ RESTORE = "restore it from git, or delete it and run `roundhouse build` again"
 
 
 LockT = TypeVar("LockT", bound=Value)
+EntryT = TypeVar("EntryT", bound=Value)
 
 
 class LockError(Exception):
@@ -149,17 +150,13 @@ def write_lock_entry(folder: Path, model: str, entry: LockEntry) -> Path:
             f"build the engine of {model}",
         )
 
-    def with_entry(lock: Lock) -> LockEntry:
-        before = lock.engines.get(entry.manifest.engine_key)
+    def with_entry(before: LockEntry | None) -> LockEntry:
         is_same = before is not None and before.archive.sha256 == entry.archive.sha256
-        kept = (
-            before.capacity
-            if before is not None and is_same and entry.capacity is None
-            else entry.capacity
-        )
-        return entry.model_copy(update={"capacity": kept})
+        if before is None or not is_same or entry.capacity is not None:
+            return entry
+        return entry.model_copy(update={"capacity": before.capacity})
 
-    return _change_entry(folder, model, with_entry)
+    return change_entry(folder, model, entry.manifest.engine_key, read_lock, "engines", with_entry)
 
 
 def record_capacity(folder: Path, model: str, engine_key: str, capacity: ServedCapacity) -> Path:
@@ -168,46 +165,36 @@ def record_capacity(folder: Path, model: str, engine_key: str, capacity: ServedC
     Raises LockError, and leaves the file as it was, when the lock has no such engine.
     """
 
-    def with_capacity(lock: Lock) -> LockEntry:
-        entry = _entry(lock, folder, engine_key)
-        before = {} if entry.capacity is None else entry.capacity
-        return entry.model_copy(update={"capacity": {**before, capacity.instance_type: capacity}})
+    def with_capacity(before: LockEntry | None) -> LockEntry:
+        if before is None:
+            what, way_out = f"has no engine {engine_key}", "build it, then measure it"
+            raise LockError(lock_path(folder, model), what, way_out)
+        known = {} if before.capacity is None else before.capacity
+        return before.model_copy(update={"capacity": {**known, capacity.instance_type: capacity}})
 
-    return _change_entry(folder, model, with_capacity)
-
-
-def _entry(lock: Lock, folder: Path, engine_key: str) -> LockEntry:
-    entry = lock.engines.get(engine_key)
-    if entry is None:
-        raise LockError(
-            lock_path(folder, lock.model),
-            f"has no engine {engine_key}",
-            "build it, then measure it",
-        )
-    return entry
+    return change_entry(folder, model, engine_key, read_lock, "engines", with_capacity)
 
 
-def _change_entry(folder: Path, model: str, change: Callable[[Lock], LockEntry]) -> Path:
-    """Write the lock with one entry new or changed."""
+def change_entry(
+    folder: Path,
+    model: str,
+    key: str,
+    read: Callable[[Path, str], Value],
+    field: str,
+    change: Callable[[EntryT | None], EntryT],
+) -> Path:
+    """Write the lock of a model with what `change` makes of the entry of a key in `field`.
 
-    def with_entry() -> Lock:
-        lock = read_lock(folder, model)
-        entry = change(lock)
-        return lock.model_copy(
-            update={"engines": {**lock.engines, entry.manifest.engine_key: entry}}
-        )
-
-    return replace_lock(lock_path(folder, model), with_entry)
-
-
-def replace_lock(path: Path, change: Callable[[], Value]) -> Path:
-    """Write what `change` returns, by an atomic rename, while no other writer is in the folder.
-
-    Raises LockError and leaves the file as it was.
+    By an atomic rename, while no other writer is in the folder. Raises LockError and leaves the
+    file as it was.
     """
+    path = lock_path(folder, model)
     try:
         with _only_writer(path.parent):
-            replace_text(path, lock_text(change()))
+            lock = read(folder, model)
+            entries = getattr(lock, field)
+            changed = {field: {**entries, key: change(entries.get(key))}}
+            replace_text(path, lock_text(lock.model_copy(update=changed)))
     except OSError as error:
         raise LockError(
             path,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Discriminator, Field, Tag
 
-from onboarding.aws_limits import ASYNCHRONOUS_SECONDS
+from onboarding.aws_limits import ASYNCHRONOUS_SECONDS, INSTANCE_POOL_COUNT, NAME_PATTERN
 from onboarding.hosting_spec import (
     AsynchronousSpec,
     DataCaptureSpec,
@@ -195,7 +195,9 @@ class EndpointSpec(Value):
     rollout: Rollout = Field("canary", description="How a new version takes over the traffic")
     weight: Weight = Field(1.0, description="Share of the traffic, beside the models that join")
     instance_pools: tuple[InstancePoolSpec, ...] = Field(
-        (), max_length=4, description="Further instance types, tried when the first has no capacity"
+        (),
+        max_length=INSTANCE_POOL_COUNT - 1,
+        description="Further instance types, tried when the first has no capacity",
     )
     data_capture: DataCaptureSpec | None = Field(
         None, description="Keep a share of requests and answers; default: none"
@@ -249,7 +251,7 @@ _Endpoint = Annotated[
 class ModelSpec(Value):
     """One model file, whole."""
 
-    name: str = Field(
+    name: Annotated[str, Field(pattern=NAME_PATTERN)] = Field(
         description="The file's name without .yaml: letters, digits and single hyphens"
     )
     labels: dict[str, str] = Field(
@@ -274,7 +276,7 @@ class ModelSpec(Value):
 class SharedEndpointSpec(EndpointSpec):
     """One multi-model endpoint, `endpoints/<name>.yaml`; models join it by naming it."""
 
-    name: str = Field(
+    name: Annotated[str, Field(pattern=NAME_PATTERN)] = Field(
         description="The file's name without .yaml: letters, digits and single hyphens"
     )
     server: Server = Field(

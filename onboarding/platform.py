@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from importlib import resources
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from onboarding.values import PYTORCH_RUNTIMES, QuantizationMode, Runtime, Value
-from onboarding.yaml_text import load_yaml
+from onboarding.yaml_text import load_data
 
 BuildRoute = Literal["cpu", "gpu", "fleet", "training-job"]
 
@@ -98,19 +97,14 @@ class HostImage(Value):
     cuda: str
 
 
-def _content(file_name: str) -> Any:
-    text = resources.files("onboarding.data").joinpath(file_name).read_text(encoding="utf-8")
-    return load_yaml(text)
-
-
 def _rows(file_name: str) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = _content(file_name)["rows"]
+    rows: list[dict[str, object]] = load_data(file_name)["rows"]
     return rows
 
 
 @cache
 def _instance_regions() -> Any:
-    return _content("instance_regions.yaml")
+    return load_data("instance_regions.yaml")
 
 
 @cache
@@ -137,7 +131,7 @@ def host_images() -> dict[str, HostImage]:
 @cache
 def triton_registries() -> dict[str, str]:
     """The account whose registry holds AWS's Triton image, by region."""
-    registries: dict[str, str] = _content("triton_registries.yaml")["rows"]
+    registries: dict[str, str] = load_data("triton_registries.yaml")["rows"]
     return registries
 
 

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from onboarding.deployment import VARIANT, Deployment, Pool, Target, Variant, pool_priorities
-from onboarding.ensemble_keys import ensemble_key
-from onboarding.ensemble_spec import EnsembleSpec
+from onboarding.deployment import VARIANT, Deployment, Pool, Target, Variant
+from onboarding.ensemble_spec import EnsembleSpec, ensemble_key
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.environment_view import EnvironmentView
 from onboarding.fault import Fault, FaultsError
 from onboarding.keys import engine_key, network_key, network_precisions, plan_key, runtime_name
-from onboarding.lock import LockEntry, LockError, lock_path, read_lock
+from onboarding.lock import LockEntry, read_lock
 from onboarding.manifest import RuntimeIdentity
 from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec, SharedEndpointSpec
 from onboarding.nearest import comma_list, did_you_mean
 from onboarding.platform import InstanceType, ServingPlatform, instance_types, serving_platforms
 from onboarding.repository_spec import RepositorySpec, repository_key
 from onboarding.serving_spec import server_beside
-from onboarding.tree import Tree, promotion_sources
+from onboarding.tree import Tree, held_entries
 from onboarding.values import QuantizationMode, Server
 
 
@@ -178,38 +176,19 @@ def _lock_entries(
     """Return the engines of each model by key: the environment's own, then those it may receive."""
     entries: dict[str, dict[str, Held]] = {}
     faults: list[Fault] = []
-    own = view.environment.spec
     for name in models:
-        entries[name] = {}
-        for environment in (own, *promotion_sources(tree, own)):
-            held_by = None if environment is own else environment.name
-            try:
-                lock = read_lock(tree.root / environment.locks, name)
-            except LockError as error:
-                file = lock_path(Path(environment.locks), name).as_posix()
-                faults.append(Fault(file=file, what=error.what, way_out=error.way_out))
-                continue
-            for key, entry in lock.engines.items():
-                held, holder = entries[name].setdefault(key, (entry, held_by))
-                if held.archive.sha256 != entry.archive.sha256:
-                    faults.append(_two_archives(environment, entry, holder or own.name, held))
+        entries[name], wrong = held_entries(
+            tree,
+            view.environment.spec,
+            name,
+            read=lambda folder, model: read_lock(folder, model).engines,
+            digest=lambda entry: entry.archive.sha256,
+            words=("engine", "sha256", "archive"),
+        )
+        faults += wrong
     if faults:
         raise FaultsError(faults)
     return entries
-
-
-def _two_archives(
-    environment: EnvironmentSpec, entry: LockEntry, other: str, held: LockEntry
-) -> Fault:
-    """Return the fault of a key that two environments hold, each with an archive of its own."""
-    key, model = entry.manifest.engine_key, entry.manifest.model
-    return Fault(
-        file=lock_path(Path(environment.locks), model).as_posix(),
-        what=f"engine {key} has sha256 {entry.archive.sha256[:12]}…, and the lock of {other} says "
-        f"{held.archive.sha256[:12]}…, so {environment.name} and {other} claim one key",
-        way_out=f"take the entry out of the lock of the one that is to receive it; `roundhouse "
-        f"promote --from {environment.name} --to {other}` copies the other's archive",
-    )
 
 
 def _endpoint_deployment(
@@ -257,10 +236,8 @@ class _Resolver:
 
     def own_variant(self, endpoint: EndpointSpec, models: tuple[ModelSpec, ...]) -> Variant:
         """The variant that every endpoint has, with a pool for each instance type."""
-        pools = [
-            self._pool(priority, name, models)
-            for priority, name in sorted(pool_priorities(endpoint))
-        ]
+        names = (endpoint.instance_type, *(pool.instance_type for pool in endpoint.instance_pools))
+        pools = [self._pool(priority, name, models) for priority, name in enumerate(names, 1)]
         return Variant(
             name=VARIANT,
             role="variant",

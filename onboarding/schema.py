@@ -39,18 +39,6 @@ def schemas() -> dict[str, str]:
     }
 
 
-def outdated_schemas(folder: Path) -> tuple[str, ...]:
-    """Names of the schema files that are missing or not what the code generates."""
-    return tuple(name for name, text in schemas().items() if _text(folder / name) != text)
-
-
-def write_schemas(folder: Path) -> None:
-    """Write every schema file."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in schemas().items():
-        (folder / name).write_text(text, encoding="utf-8")
-
-
 def main(arguments: Sequence[str] | None = None, folder: Path = FOLDER) -> int:
     """Write the schema files, or say in one sentence which of them drifted; 1 when some did."""
     parser = argparse.ArgumentParser(prog="python -m onboarding.schema", description=__doc__)
@@ -61,18 +49,24 @@ def main(arguments: Sequence[str] | None = None, folder: Path = FOLDER) -> int:
         action="store_true",
         help="exit with 1 when a schema file is not what the code generates",
     )
+    files = {folder / name: text for name, text in schemas().items()}
     if parser.parse_args(arguments).write:
-        write_schemas(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, text in files.items():
+            path.write_text(text, encoding="utf-8")
         return 0
-    names = outdated_schemas(folder)
-    if names:
-        listed = ", ".join(f"schemas/{name}" for name in names)
+    drifted = [
+        f"schemas/{path.name}"
+        for path, text in files.items()
+        if not path.is_file() or path.read_text(encoding="utf-8") != text
+    ]
+    if drifted:
         print(
-            f"{listed}: not what onboarding/ generates; run `python -m onboarding.schema "
-            "--write` and commit.",
+            f"{', '.join(drifted)}: not what onboarding/ generates; run `python -m "
+            "onboarding.schema --write` and commit.",
             file=sys.stderr,
         )
-    return 1 if names else 0
+    return 1 if drifted else 0
 
 
 def _model_schema() -> dict[str, Any]:
@@ -206,10 +200,6 @@ def _partial_entry(key: str, inner: Any) -> Any:
     if key == "$ref" and isinstance(inner, str):
         return f"{inner}{OVERRIDE}"
     return inner if key in ("items", "prefixItems") else _with_partial_references(inner)
-
-
-def _text(path: Path) -> str | None:
-    return path.read_text(encoding="utf-8") if path.is_file() else None
 
 
 if __name__ == "__main__":

@@ -159,7 +159,8 @@ def _unfit_value(
     kind: str = error["type"]
     context = error.get("ctx", {})
     if kind == "literal_error":
-        return _unknown_word(document, path, _literal_words(str(context["expected"])))
+        words = str(context["expected"]).replace(" or ", ", ").split(",")
+        return _unknown_word(document, path, tuple(word.strip(" '") for word in words))
     if kind == "too_long" and context["max_length"] == 3:
         return _list_length(document, path)
     if kind == "too_long":
@@ -243,10 +244,6 @@ def _unknown_word(document: Document, path: KeyPath, words: tuple[str, ...]) -> 
         allowed=", ".join(words),
         way_out=way_out,
     )
-
-
-def _literal_words(expected: str) -> tuple[str, ...]:
-    return tuple(word.strip(" '") for word in expected.replace(" or ", ", ").split(","))
 
 
 _BOUNDS = ("greater_than", "greater_than_equal", "less_than", "less_than_equal")

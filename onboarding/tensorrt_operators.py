@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from importlib import resources
 
 from onboarding.values import Value
-from onboarding.yaml_text import load_yaml
+from onboarding.yaml_text import load_data
 
 FILE = "tensorrt_operators.yaml"
 
@@ -27,5 +26,4 @@ class OperatorList(Value):
 @cache
 def operator_list() -> OperatorList:
     """Return the shipped list."""
-    text = resources.files("onboarding.data").joinpath(FILE).read_text(encoding="utf-8")
-    return OperatorList.model_validate_json(json.dumps(load_yaml(text)))
+    return OperatorList.model_validate_json(json.dumps(load_data(FILE)))

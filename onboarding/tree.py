@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -20,6 +20,7 @@ from onboarding.environment_view import (
 from onboarding.fault import Fault, sorted_faults
 from onboarding.generation_checks import generator_faults, generator_placement_faults
 from onboarding.lock import LOCK_SUFFIX as LOCK_SUFFIX
+from onboarding.lock import LockError, lock_path
 from onboarding.model_spec import ModelSpec, SharedEndpointSpec
 from onboarding.source_yaml import read_document
 from onboarding.text_generation.spec import TASK, TextGenerationSpec
@@ -27,6 +28,7 @@ from onboarding.validation import Checked, validate
 from onboarding.values import Value
 
 SpecT = TypeVar("SpecT", bound=Value)
+EntryT = TypeVar("EntryT")
 
 KINDS: dict[str, type[Value]] = {
     "models": ModelSpec,
@@ -53,12 +55,48 @@ class Tree:
     """Models whose task is text-generation; `models` has the others."""
 
 
-def promotion_sources(tree: Tree, environment: EnvironmentSpec) -> Iterator[EnvironmentSpec]:
-    """Yield the environment that one promotes from, and those that this one promotes from."""
-    source = environment.promotes_from
-    while source is not None:
-        yield tree.environments[source]
-        source = tree.environments[source].promotes_from
+def held_entries(
+    tree: Tree,
+    own: EnvironmentSpec,
+    model: str,
+    *,
+    read: Callable[[Path, str], Mapping[str, EntryT]],
+    digest: Callable[[EntryT], str],
+    words: tuple[str, str, str],
+) -> tuple[dict[str, tuple[EntryT, str | None]], list[Fault]]:
+    """Return the entries of a model's locks by key, the environment's own before those it receives.
+
+    Beside an entry stands the environment that holds it, None for its own; then the faults: locks
+    that `read` cannot read, and keys of two entries of another `digest`. `words` are the noun of an
+    entry, of its digest, and of what a promotion copies.
+    """
+    entries: dict[str, tuple[EntryT, str | None]] = {}
+    faults: list[Fault] = []
+    noun, sum_noun, copied = words
+    sources = [own]
+    while sources[-1].promotes_from is not None:
+        sources.append(tree.environments[sources[-1].promotes_from])
+    for environment in sources:
+        name = environment.name
+        file = lock_path(Path(environment.locks), model).as_posix()
+        try:
+            found = read(tree.root / environment.locks, model)
+        except LockError as error:
+            faults.append(Fault(file=file, what=error.what, way_out=error.way_out))
+            continue
+        for key, entry in found.items():
+            held, holder = entries.setdefault(key, (entry, None if environment is own else name))
+            if digest(held) != digest(entry):
+                other = holder or own.name
+                fault = Fault(
+                    file=file,
+                    what=f"{noun} {key} has {sum_noun} {digest(entry)[:12]}…, and the lock of "
+                    f"{other} says {digest(held)[:12]}…, so {name} and {other} claim one key",
+                    way_out="take the entry out of the lock of the one that is to receive it; "
+                    f"`roundhouse promote --from {name} --to {other}` copies the other's {copied}",
+                )
+                faults.append(fault)
+    return entries, faults
 
 
 def read_tree(root: Path) -> Tree:
@@ -82,7 +120,8 @@ def read_tree(root: Path) -> Tree:
     views = {
         name: environment_view(files, name)
         for name, file in environments.items()
-        if _overrides_are_readable(file)
+        # Without its overrides, faults would come that these remove.
+        if {"models", "endpoints"} <= file.sections
     }
     datasets = Datasets(root)
     yaml_faults = [*model_files.faults, *endpoint_files.faults, *environment_files.faults]
@@ -102,11 +141,6 @@ def read_tree(root: Path) -> Tree:
         views=views,
         generators=_valid(generators),
     )
-
-
-def _overrides_are_readable(environment: Checked[EnvironmentSpec]) -> bool:
-    """Return False where overrides are missing that would remove other faults."""
-    return {"models", "endpoints"} <= environment.sections
 
 
 def _only_overridden(files: SpecFiles, view: EnvironmentView) -> EnvironmentView:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import resources
 from typing import Any
 
 import yaml
@@ -64,3 +65,8 @@ def _line_depth(text: str) -> int:
     if text.count("- ") + text.count("? ") <= LARGEST_DEPTH:
         return 0
     return max(line.count("- ") + line.count("? ") for line in text.splitlines())
+
+
+def load_data(name: str) -> Any:
+    """Return the content of a file of onboarding/data."""
+    return load_yaml(resources.files("onboarding.data").joinpath(name).read_text(encoding="utf-8"))

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from onboarding.image_files import FOLDER, MEDIA_TYPES, image_names
+
 from onboarding.dataset import LABELLED, TEXTS, Datasets
 from onboarding.deployment import Target
 from onboarding.ensemble_spec import EnsembleSpec
-from onboarding.image_files import FOLDER, MEDIA_TYPES, image_names
 from onboarding.repository_spec import RepositorySpec
 from onboarding.values import IMAGES
 from roundhouse.errors import RoundhouseError, UsageError

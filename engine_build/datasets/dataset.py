@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from engine_build.errors import InputRefused
-from onboarding.image_files import FOLDER, image_labels, image_names
+from onboarding.dataset import FOLDER, image_labels, image_names
 
 Array = np.ndarray[Any, Any]
 Feed = dict[str, Array]

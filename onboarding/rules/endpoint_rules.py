@@ -1,16 +1,20 @@
-"""Endpoints: known instance types, pools in one order, features that SageMaker has together."""
+"""Rules of endpoints: instance types and pools, scaling and its schedules, variants and weights."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from onboarding.aws_limits import INSTANCE_POOL_COUNT, REAL_TIME_SECONDS
-from onboarding.deployment import pool_priorities
+from onboarding.aws_limits import (
+    LEAST_WEIGHT,
+    REAL_TIME_SECONDS,
+    VARIANT_COUNT,
+)
 from onboarding.document import KeyPath, Place
 from onboarding.fault import Fault
 from onboarding.nearest import comma_list, did_you_mean
 from onboarding.platform import InstanceType, instance_types
-from onboarding.rules.rule import EndpointCase, rule, rules_of
+from onboarding.rules.rule import EndpointCase, JoiningModel, ScalingCase, VariantsCase, rule
+from onboarding.schedule import EXAMPLES, nearest_time_zone, schedule_fault, time_zones
 
 
 @rule("instance_type")
@@ -44,30 +48,6 @@ def instance_pool_types_are_distinct(case: EndpointCase) -> Iterator[Fault]:
                 way_out="remove the pool, or choose another type",
             )
         seen.add(pool.instance_type)
-
-
-@rule("instance_type", "instance_pools")
-def instance_pool_priorities_are_distinct(case: EndpointCase) -> Iterator[Fault]:
-    """Two types of one priority have no order; the endpoint's own type is always 1."""
-    (own, _), *pools = pool_priorities(case.spec)
-    seen = {own: "the endpoint's own instance type"}
-    for index, (priority, name) in enumerate(pools):
-        place = case.document.at("instance_pools", index, "priority")
-        if priority > INSTANCE_POOL_COUNT:
-            yield place.fault(
-                f"'instance_pools[{index}]' comes after a pool of priority "
-                f"{INSTANCE_POOL_COUNT}, the last there is",
-                allowed=f"2 to {INSTANCE_POOL_COUNT}",
-                way_out="lower the priority of the pools before it",
-            )
-        elif priority in seen:
-            yield place.fault(
-                f"'instance_pools[{index}].priority' is that of {seen[priority]}",
-                value=priority,
-                allowed=f"2 to {INSTANCE_POOL_COUNT}, each once",
-                way_out="choose another, or leave every priority out: the order as written holds",
-            )
-        seen.setdefault(priority, name)
 
 
 @rule("instance_type", "instance_pools")
@@ -167,4 +147,218 @@ def _kind(instance: InstanceType) -> str:
     return "a GPU" if instance.is_gpu else "a CPU"
 
 
-RULES = rules_of(globals())
+_RAISE = "raise it to 1"
+_ASYNCHRONOUS = "add `asynchronous: {}`, whose queue holds the requests meanwhile, or raise it to 1"
+
+
+@rule("scaling")
+def scaling_is_ordered(case: ScalingCase) -> Iterator[Fault]:
+    """Bounds are ordered: min <= max."""
+    scaling = case.scaling
+    if scaling.min > scaling.max:
+        yield case.document.at_change(("scaling", "min"), ("scaling", "max"), ("scaling",)).fault(
+            "'scaling.min' is above 'scaling.max'",
+            value=scaling.min,
+            allowed=f"at most {scaling.max}",
+            way_out="lower min, or raise max",
+        )
+
+
+@rule("scaling")
+def zero_instances_need_a_queue(case: ScalingCase) -> Iterator[Fault]:
+    """Only an asynchronous endpoint keeps requests while there is no instance."""
+    way_out = _ASYNCHRONOUS if case.may_be_asynchronous else _RAISE
+    if case.scaling.min == 0 and not case.asynchronous:
+        yield case.document.at("scaling", "min").fault(
+            "'scaling.min' is 0, and only an asynchronous endpoint scales to none",
+            allowed="1 or more",
+            way_out=way_out,
+        )
+    for index, floor in enumerate(case.scaling.schedule):
+        if floor.min == 0 and not case.asynchronous:
+            yield case.document.at("scaling", "schedule", index, "min").fault(
+                f"'scaling.schedule[{index}].min' is 0, and only an asynchronous endpoint "
+                "scales to none",
+                allowed="1 or more",
+                way_out=way_out,
+            )
+
+
+@rule("scaling")
+def schedule_is_an_expression(case: ScalingCase) -> Iterator[Fault]:
+    """Application Auto Scaling refuses another one when the stack is deployed."""
+    for index, floor in enumerate(case.scaling.schedule):
+        wrong = schedule_fault(floor.schedule)
+        if wrong is not None:
+            yield case.document.at("scaling", "schedule", index, "schedule").fault(
+                f"'scaling.schedule[{index}].schedule' {wrong}",
+                value=floor.schedule,
+                allowed=f"cron(…), rate(…) or at(…), such as {EXAMPLES}",
+                way_out="correct it",
+            )
+
+
+@rule("scaling")
+def schedule_bounds_are_ordered(case: ScalingCase) -> Iterator[Fault]:
+    """A floor above the ceiling that holds at that time."""
+    for index, floor in enumerate(case.scaling.schedule):
+        most = case.scaling.max if floor.max is None else floor.max
+        if floor.min > most:
+            named = "'scaling.max'" if floor.max is None else "its own max"
+            path = ("scaling", "schedule", index, "min")
+            yield case.document.at_change(path, ("scaling", "max")).fault(
+                f"'scaling.schedule[{index}].min' is above {named}",
+                value=floor.min,
+                allowed=f"at most {most}",
+                way_out="lower min, or give the schedule a `max:` of its own",
+            )
+
+
+@rule("scaling")
+def schedules_differ(case: ScalingCase) -> Iterator[Fault]:
+    """The order of two scheduled actions at one time is undefined."""
+    first: dict[tuple[str, str], int] = {}
+    for index, floor in enumerate(case.scaling.schedule):
+        at = (floor.schedule, "UTC" if floor.timezone is None else floor.timezone)
+        if first.setdefault(at, index) != index:
+            yield case.document.at("scaling", "schedule", index, "schedule").fault(
+                f"'scaling.schedule[{index}].schedule' is that of "
+                f"scaling.schedule[{first[at]}], and either may come last",
+                value=floor.schedule,
+                way_out="keep one of the two, or give one another time",
+            )
+
+
+@rule("scaling")
+def time_zone_is_known(case: ScalingCase) -> Iterator[Fault]:
+    """A name of the IANA data base; unchecked where this machine has no such data."""
+    for index, floor in enumerate(case.scaling.schedule):
+        if floor.timezone is not None and time_zones() and floor.timezone not in time_zones():
+            yield case.document.at("scaling", "schedule", index, "timezone").fault(
+                f"'scaling.schedule[{index}].timezone' is no IANA time zone",
+                value=floor.timezone,
+                allowed="names such as UTC, Europe/Berlin, America/New_York",
+                way_out=_time_zone_way_out(floor.timezone),
+            )
+
+
+def _time_zone_way_out(given: str) -> str:
+    meant = nearest_time_zone(given)
+    return (
+        "choose one of the IANA data base, or leave it out for UTC"
+        if meant is None
+        else f"did you mean '{meant}'?"
+    )
+
+
+@rule()
+def variants_are_at_most_ten(case: VariantsCase) -> Iterator[Fault]:
+    """SageMaker's limit of an endpoint config."""
+    for model in case.sharing[VARIANT_COUNT - 1 :]:
+        yield model.document.at("endpoint", "joins").fault(
+            f"'endpoint.joins' makes more than {VARIANT_COUNT} variants behind endpoint "
+            f"{case.name}",
+            value=case.name,
+            allowed=f"{VARIANT_COUNT - 1} models that join, since the endpoint's own counts",
+            way_out="describe an endpoint of the model's own, or take another model out",
+        )
+
+
+@rule()
+def shadow_is_alone(case: VariantsCase) -> Iterator[Fault]:
+    """SageMaker takes one shadow, beside one production variant."""
+    for model in case.shadows[1:]:
+        yield _role(model).fault(
+            f"a second shadow of endpoint {case.name}, beside {case.shadows[0].name}",
+            value="role: shadow",
+            allowed="one shadow",
+            way_out="take one of the two out",
+        )
+    if case.shadows and case.sharing:
+        beside = comma_list(model.name for model in case.sharing)
+        yield _role(case.shadows[0]).fault(
+            f"a shadow of endpoint {case.name}, where {beside} takes a share of the traffic",
+            value="role: shadow",
+            allowed="a shadow beside the endpoint's own model alone",
+            way_out="take either the shadow or the other variants out",
+        )
+
+
+@rule("rollout")
+def rolling_has_one_variant(case: VariantsCase) -> Iterator[Fault]:
+    """SageMaker's rolling deployments exclude endpoints of several variants."""
+    if case.spec.rollout == "rolling" and case.joined:
+        yield case.document.at("rollout").fault(
+            "'endpoint.rollout' rolling takes one variant, and "
+            f"{comma_list(model.name for model in case.joined)} joins",
+            value="rolling",
+            allowed="canary, linear, all-at-once",
+            way_out="choose one of these, or give the other models endpoints of their own",
+        )
+
+
+@rule("weight")
+def some_variant_has_weight(case: VariantsCase) -> Iterator[Fault]:
+    """Some variant has a weight above 0."""
+    if case.spec.weight == 0 and all(model.spec.weight == 0 for model in case.sharing):
+        variants = (
+            "variant"
+            if not case.sharing
+            else f"variants, {comma_list(model.name for model in case.sharing)} included,"
+        )
+        yield case.document.at("weight").fault(
+            f"every weight of endpoint {case.name}'s {variants} is 0, so nothing answers",
+            allowed="a weight above 0 for at least one",
+            way_out="raise one of the weights",
+        )
+
+
+@rule("weight")
+def weights_are_not_next_to_nothing(case: VariantsCase) -> Iterator[Fault]:
+    """SageMaker takes 32 bits of a weight: 1.0e-50 is 0 there."""
+    places = [(case.spec.weight, case.document.at("weight"))]
+    places += [
+        (model.spec.weight, model.document.at("endpoint", "weight")) for model in case.joined
+    ]
+    for weight, place in places:
+        if 0 < weight < LEAST_WEIGHT:
+            yield place.fault(
+                f"'endpoint.weight' behind endpoint {case.name} is next to nothing",
+                value=f"{weight:g}",
+                allowed=f"0, or {LEAST_WEIGHT} to 1000",
+                way_out="write 0, or raise every weight in proportion",
+            )
+
+
+@rule("weight")
+def shadow_gets_no_more_than_there_is(case: VariantsCase) -> Iterator[Fault]:
+    """A shadow gets its weight's share of the endpoint's own weight, at most all of it."""
+    for model in case.shadows:
+        if model.spec.weight > case.spec.weight > 0:
+            yield model.document.at_change(("endpoint", "weight"), ("endpoint",)).fault(
+                f"'endpoint.weight' of a shadow is above that of {case.name}, which is all of "
+                "the traffic",
+                value=f"{model.spec.weight:g}",
+                allowed=f"at most {case.spec.weight:g}",
+                way_out="lower it: its share of the other weight is the share of requests that "
+                "is copied",
+            )
+
+
+@rule("asynchronous")
+def asynchronous_has_one_variant(case: VariantsCase) -> Iterator[Fault]:
+    """SageMaker has neither shadow tests nor several variants for asynchronous endpoints."""
+    if case.spec.asynchronous is not None:
+        for model in case.joined:
+            yield model.document.at("endpoint", "joins").fault(
+                f"'endpoint.joins' names {case.name}, whose endpoint is asynchronous and so "
+                "has one variant",
+                value=case.name,
+                allowed="a model whose endpoint answers at once",
+                way_out="describe an endpoint of the model's own, or take `asynchronous` out "
+                f"of {case.name}",
+            )
+
+
+def _role(model: JoiningModel) -> Place:
+    return model.document.at("endpoint", "role")

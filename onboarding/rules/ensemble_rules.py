@@ -15,7 +15,7 @@ from onboarding.nearest import comma_list, did_you_mean
 from onboarding.onnx_header import NetworkTensor, OnnxHeader
 from onboarding.processing_spec import ProcessedTensorSpec
 from onboarding.repository_spec import RepositorySpec
-from onboarding.rules.rule import ModelCase, rule, rules_of
+from onboarding.rules.rule import ModelCase, rule
 from onboarding.serving_spec import ServingSpec
 from onboarding.validation import Checked
 from onboarding.values import TEXT_TASKS, Task
@@ -125,9 +125,6 @@ def ensemble_is_verified_as_a_whole(case: ModelCase) -> Iterator[Fault]:
                 f"'accuracy.{key}' is of one network, and an ensemble has several",
                 way_out="take it out: every output is judged against the models' float networks",
             )
-
-
-MODEL_RULES = rules_of(globals())
 
 
 def models_of_ensembles(specs: EnvironmentView, datasets: Datasets) -> Iterator[Fault]:

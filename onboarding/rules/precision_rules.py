@@ -1,4 +1,4 @@
-"""Rules of precision and quantization: calibration, and what the hardware supports."""
+"""Rules of precision and quantization: calibration, hardware, sources with Q/DQ nodes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import get_args
 from onboarding.fault import Fault
 from onboarding.onnx_header import OnnxHeader
 from onboarding.platform import InstanceType
-from onboarding.rules.rule import EngineCase, ModelCase, rule, rules_of
+from onboarding.rules.rule import EngineCase, ModelCase, rule
+from onboarding.rules.source_rules import file_faults
 from onboarding.values import (
     EXPORT_OPSET,
     LARGEST_EXPORT_OPSET,
@@ -263,9 +264,50 @@ def _hardware(case: EngineCase) -> str:
     )
 
 
-RULES = (
-    eight_bits_are_calibrated,
-    int8_has_an_opset_with_its_axes,
-    search_needs_calibration,
-)
-ENGINE_RULES = tuple(item for item in rules_of(globals()) if item not in RULES)
+FLOAT = ("fp32", "fp16", "bf16")
+
+
+@rule("engine", "source")
+def quantized_source_is_kept(case: ModelCase) -> Iterator[Fault]:
+    """A network that holds Q/DQ nodes is never quantized twice, and is no float network."""
+    header, engine = case.onnx_header, case.spec.engine
+    if not isinstance(header, OnnxHeader) or not header.is_quantized:
+        return
+    holds = "and 'source.onnx' holds QuantizeLinear and DequantizeLinear nodes already"
+    if engine.precision in FLOAT:
+        yield case.document.at("engine", "precision").fault(
+            f"'engine.precision' is {engine.precision}, {holds}",
+            value=engine.precision,
+            allowed="auto, or int8 or fp8 as the nodes are",
+            way_out="choose auto, or name the float network",
+        )
+    for key in ("calibration", "sensitivity_search"):
+        if getattr(engine, key) is not None:
+            yield case.document.at("engine", key).fault(
+                f"'engine.{key}' is for float networks, {holds}",
+                way_out=f"take {key} out, or name the float network",
+            )
+            return
+    if engine.quantization == "calibration-cache":
+        yield case.document.at("engine", "quantization").fault(
+            f"'engine.quantization' is calibration-cache, {holds}",
+            value=engine.quantization,
+            allowed="explicit",
+            way_out="choose explicit, or name the float network",
+        )
+
+
+@rule("accuracy", "source")
+def reference_is_of_an_onnx_source(case: ModelCase) -> Iterator[Fault]:
+    """A checkpoint is its own reference; a file of the tree shows its change in a pull request."""
+    reference = case.spec.accuracy.reference
+    if reference is None:
+        return
+    place = case.document.at("accuracy", "reference")
+    if case.spec.source.onnx is None:
+        yield place.fault(
+            "'accuracy.reference' is for source.onnx: a checkpoint is compared with itself",
+            way_out="take reference out",
+        )
+    else:
+        yield from file_faults(case, place, "'accuracy.reference.onnx'", reference.onnx)

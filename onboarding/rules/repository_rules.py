@@ -9,9 +9,8 @@ from onboarding.dataset import is_inside
 from onboarding.fault import Fault
 from onboarding.repository_spec import RepositorySpec
 from onboarding.rules.ensemble_rules import keys_without_effect
-from onboarding.rules.rule import EngineCase, ModelCase, rule, rules_of
-from onboarding.rules.source_pins import PACKAGE
-from onboarding.rules.source_rules import KINDS
+from onboarding.rules.rule import EngineCase, ModelCase, rule
+from onboarding.rules.source_rules import KINDS, PACKAGE
 from onboarding.triton_repository import Repository, read_repository
 
 _PLACE = ("source", "triton_repository")
@@ -119,9 +118,6 @@ def repository_has_an_endpoint_of_its_own(case: ModelCase) -> Iterator[Fault]:
         )
 
 
-MODEL_RULES = rules_of(globals())
-
-
 @rule("source", "name")
 def repository_fits_the_image_and_the_gpu(case: EngineCase) -> Iterator[Fault]:
     """Backends that the image has; TensorRT plans of this very GPU and build, in a package too."""
@@ -149,9 +145,6 @@ def repository_fits_the_image_and_the_gpu(case: EngineCase) -> Iterator[Fault]:
                 allowed=needed or "no TensorRT plans there",
                 way_out="compile the plans for it, or change the instance type or the platform",
             )
-
-
-ENGINE_RULES = (repository_fits_the_image_and_the_gpu,)
 
 
 def _read(case: ModelCase | EngineCase) -> Repository | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from types import ModuleType
+from typing import Generic, TypeVar
 
 from onboarding.dataset import Datasets
 from onboarding.document import Document, KeyPath
@@ -157,28 +158,31 @@ class EngineCase:
 
 @dataclass(frozen=True)
 class Rule(Generic[CaseT]):
-    """A rule, by name, and the sections that it needs."""
+    """A rule, by name, the sections that it needs, and the name of its kind of case."""
 
     name: str
     needs: frozenset[str]
     faults: Callable[[CaseT], Iterator[Fault]]
+    case: str
 
 
 def rule(*needs: str) -> Callable[[Callable[[CaseT], Iterator[Fault]]], Rule[CaseT]]:
-    """Make a rule of a function that yields faults and reads the sections in `needs`."""
+    """Make a rule of a function that yields faults of its `case` and reads the sections `needs`."""
 
     def decorated(faults: Callable[[CaseT], Iterator[Fault]]) -> Rule[CaseT]:
-        return Rule(faults.__name__, frozenset(needs), faults)
+        return Rule(faults.__name__, frozenset(needs), faults, faults.__annotations__["case"])
 
     return decorated
 
 
-def rules_of(module: Mapping[str, object]) -> tuple[Rule[Any], ...]:
-    """Return the rules that a module defines, in their order.
-
-    Used as `RULES = rules_of(globals())`.
-    """
-    return tuple(value for value in module.values() if isinstance(value, Rule))
+def rules_of(case: type[CaseT], *modules: ModuleType) -> tuple[Rule[CaseT], ...]:
+    """Return the rules over one kind of case that modules define, in their order."""
+    return tuple(
+        value
+        for module in modules
+        for value in vars(module).values()
+        if isinstance(value, Rule) and value.case == case.__name__
+    )
 
 
 def apply_rules(

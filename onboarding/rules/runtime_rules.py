@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from onboarding.fault import Fault
 from onboarding.nearest import comma_list
 from onboarding.platform import InstanceType, host_images, serving_platforms
-from onboarding.rules.rule import EngineCase, ModelCase, rule, rules_of
+from onboarding.rules.rule import EngineCase, ModelCase, rule
 from onboarding.values import BASELINE_RUNTIMES, PYTORCH_RUNTIMES, RequestedPrecision, Runtime
 
 RUNTIME = ("serving", "runtime")
@@ -206,12 +206,3 @@ def _names_triton(case: EngineCase) -> bool:
     """True where a model that joins, whose server is python then, asks for triton in words."""
     serving = case.spec.serving
     return "server" in serving.model_fields_set and serving.server == "triton"
-
-
-ENGINE_RULES = (
-    runtime_runs_on_the_instance_type,
-    baseline_is_served_by_the_python_server,
-    platform_has_the_runtime,
-    driver_runs_the_baseline,
-)
-RULES = tuple(item for item in rules_of(globals()) if item not in ENGINE_RULES)

@@ -1,89 +1,47 @@
-"""A source is named once, and pinned: the same file always builds the same network."""
+"""Rules of sources: exactly one, pinned, with what its kind needs, where builds may read it."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from urllib.parse import urlsplit
 
 from onboarding.checkpoint import CONFIGURATION, checkpoint_sha256
 from onboarding.dataset import is_inside
+from onboarding.document import Document, KeyPath, Place
 from onboarding.fault import Fault
+from onboarding.names import ONNX_PREFIX, artifact_bucket
 from onboarding.onnx_header import OnnxHeader
-from onboarding.rules.rule import ModelCase, rule, rules_of
-from onboarding.rules.source_pins import package_faults, path_faults, repository_faults
+from onboarding.platform import aws_partition
+from onboarding.rules.rule import EnvironmentCase, ModelCase, rule
+from onboarding.source_spec import SourceSpec
+from onboarding.text_generation.spec import GenerationSourceSpec
 
 KINDS = ("python_package", "huggingface", "checkpoint", "onnx")
 
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @rule("source")
 def source_is_named_once(case: ModelCase) -> Iterator[Fault]:
-    """Exactly one of the three kinds of source."""
-    given = [kind for kind in KINDS if getattr(case.spec.source, kind) is not None]
-    if len(given) != 1:
-        named = (
-            "names no source" if not given else f"names {len(given)} sources: {', '.join(given)}"
-        )
-        place = (
-            case.document.at("source")
-            if len(given) < 2
-            else case.document.at_change(*(("source", kind) for kind in reversed(given)))
-        )
-        yield place.fault(
-            f"'source' {named}",
-            allowed=f"exactly one of {', '.join(KINDS)}",
-            way_out="keep exactly one",
-        )
+    """Exactly one of the kinds of source."""
+    yield from kind_faults(case.document, case.spec.source, KINDS)
 
 
 @rule("source")
-def package_has_an_exact_version(case: ModelCase) -> Iterator[Fault]:
-    """A version range would build something else tomorrow."""
-    yield from package_faults(case.document, case.spec.source.python_package)
-
-
-@rule("source")
-def huggingface_has_a_full_commit(case: ModelCase) -> Iterator[Fault]:
-    """A branch or tag may move."""
-    yield from repository_faults(case.document, case.spec.source.huggingface)
-
-
-@rule("source")
-def path_stays_in_the_source(case: ModelCase) -> Iterator[Fault]:
-    """The path lies inside the source, so that its digest covers it."""
-    yield from path_faults(case.document, case.spec.source.path)
-
-
-@rule("source")
-def onnx_is_in_s3_or_in_the_tree(case: ModelCase) -> Iterator[Fault]:
-    """A build reads no other place."""
-    onnx = case.spec.source.onnx
-    if onnx is None or re.fullmatch(r"s3://[^/]+/.+", onnx):
-        return
-    if "://" in onnx or not is_inside(case.datasets.root, onnx):
-        yield case.document.at("source", "onnx").fault(
-            "'source.onnx' is neither in S3 nor under the onboarding root",
-            value=onnx,
-            allowed="s3://BUCKET/KEY, or a path relative to the onboarding root",
-            way_out="copy the file to one of these",
-        )
+def source_is_pinned(case: ModelCase) -> Iterator[Fault]:
+    """A version range, a branch or a tag would build something else tomorrow."""
+    yield from pin_faults(case.document, case.spec.source)
 
 
 @rule("source")
 def onnx_file_is_there(case: ModelCase) -> Iterator[Fault]:
-    """A file of the onboarding tree, so that a pull request shows its change."""
-    onnx, root = case.spec.source.onnx, case.datasets.root
-    if onnx is None or "://" in onnx or not is_inside(root, onnx):
-        return
-    if not (root / onnx).is_file():
-        yield case.document.at("source", "onnx").fault(
-            "'source.onnx' is no file under the onboarding root",
-            value=onnx,
-            way_out="add the file, or correct the path",
-        )
+    """In S3, or in the tree, so that a pull request shows its change; a build reads no other."""
+    onnx, place = case.spec.source.onnx, case.document.at("source", "onnx")
+    if onnx is not None:
+        yield from file_faults(case, place, "'source.onnx'", onnx)
 
 
 @rule("source")
@@ -148,19 +106,6 @@ def onnx_has_a_digest(case: ModelCase) -> Iterator[Fault]:
             way_out="add the line below" if known else "add `sha256:`, as `sha256sum` prints it",
         )
         yield _with_digest(fault, _file_sha256(root / onnx) if known else None)
-
-
-@rule("source")
-def digest_is_a_sha256(case: ModelCase) -> Iterator[Fault]:
-    """Sixty-four lower-case hex digits."""
-    sha256 = case.spec.source.sha256
-    if sha256 is not None and not _SHA256.fullmatch(sha256):
-        yield case.document.at("source", "sha256").fault(
-            "'source.sha256' is no SHA-256 digest",
-            value=sha256,
-            allowed="64 lower-case hex digits",
-            way_out="copy what `sha256sum` prints",
-        )
 
 
 @rule("engine", "source")
@@ -240,4 +185,186 @@ def _file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-RULES = rules_of(globals())
+PACKAGE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?==[0-9][A-Za-z0-9.!+_-]*")
+REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+@[0-9a-f]{40}", re.ASCII)
+
+
+def kind_faults(
+    document: Document, source: SourceSpec | GenerationSourceSpec, kinds: Sequence[str]
+) -> Iterator[Fault]:
+    """Yield the fault of a source of no kind, or of several."""
+    given = [kind for kind in kinds if getattr(source, kind) is not None]
+    if len(given) != 1:
+        named = f"names {len(given)} sources: {', '.join(given)}" if given else "names no source"
+        places: list[KeyPath] = [("source", kind) for kind in reversed(given)]
+        yield document.at_change(*(places or [("source",)])).fault(
+            f"'source' {named}",
+            allowed=f"exactly one of {', '.join(kinds)}",
+            way_out="keep exactly one",
+        )
+
+
+def pin_faults(document: Document, source: SourceSpec | GenerationSourceSpec) -> Iterator[Fault]:
+    """Yield an open version, a branch, a path that leaves what the digest covers, and no digest."""
+    package, repository, path = source.python_package, source.huggingface, source.path
+    if package is not None and not PACKAGE.fullmatch(package):
+        yield document.at("source", "python_package").fault(
+            "unpinned source: 'source.python_package' has no exact version",
+            value=package,
+            allowed="name==1.2.3",
+            way_out="add ==<version>",
+        )
+    if repository is not None and not REPOSITORY.fullmatch(repository):
+        yield document.at("source", "huggingface").fault(
+            "unpinned source: 'source.huggingface' has no full commit",
+            value=repository,
+            allowed="owner/name@<40 hex digits>",
+            way_out="add @<commit>, as the repository's history shows it",
+        )
+    if path is not None and (
+        PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts
+    ):
+        yield document.at("source", "path").fault(
+            "'source.path' leaves the source",
+            value=path,
+            allowed="a folder inside the package or the repository, such as model",
+            way_out="write it relative to the source's root, without ..",
+        )
+    if source.sha256 is not None and not SHA256.fullmatch(source.sha256):
+        yield document.at("source", "sha256").fault(
+            "'source.sha256' is no SHA-256 digest",
+            value=source.sha256,
+            allowed="64 lower-case hex digits",
+            way_out="copy what `sha256sum` prints",
+        )
+
+
+def file_faults(case: ModelCase, place: Place, what: str, file: str) -> Iterator[Fault]:
+    """Yield what is wrong with the address of a file in S3 or in the tree; not with the file."""
+    root = case.datasets.root
+    if re.fullmatch(r"s3://[^/]+/.+", file):
+        return
+    if "://" in file or not is_inside(root, file):
+        yield place.fault(
+            f"{what} is neither in S3 nor under the onboarding root",
+            value=file,
+            allowed="s3://BUCKET/KEY, or a path relative to the onboarding root",
+            way_out="copy the file to one of these",
+        )
+    elif not (root / file).is_file():
+        yield place.fault(
+            f"{what} is no file under the onboarding root",
+            value=file,
+            way_out="add the file, or correct the path",
+        )
+
+
+@rule("source_buckets", "name", "account", "region")
+def source_buckets_are_distinct(case: EnvironmentCase) -> Iterator[Fault]:
+    """Each is another part of S3, and not the environment's own bucket."""
+    own, seen = artifact_bucket(case.spec), set()
+    for index, bucket in enumerate(case.spec.source_buckets):
+        place = case.document.at("source_buckets", index)
+        if bucket.bucket == own:
+            yield place.fault(
+                "'source_buckets' names the environment's own bucket",
+                value=bucket.address,
+                way_out=f"leave it out: builds read s3://{own}/{ONNX_PREFIX}/ already",
+            )
+        elif bucket.address in seen:
+            yield place.fault(
+                "'source_buckets' names one place twice",
+                value=bucket.address,
+                way_out="leave the second out",
+            )
+        seen.add(bucket.address)
+
+
+@rule("source_buckets", "region")
+def source_keys_are_of_the_region(case: EnvironmentCase) -> Iterator[Fault]:
+    """S3 decrypts in the bucket's region, and roles may use a key through S3 there alone."""
+    for index, bucket in enumerate(case.spec.source_buckets):
+        key = bucket.kms_key_arn
+        if key is not None and key.split(":")[3] != case.spec.region:
+            yield case.document.at("source_buckets", index, "kms_key_arn").fault(
+                "the key of a source bucket is of another region than the environment",
+                value=key,
+                allowed=f"a key of {case.spec.region}",
+                way_out="copy the sources to a bucket of this region",
+            )
+
+
+@rule("source_secrets", "account", "region")
+def secrets_are_whole_arns_of_the_region(case: EnvironmentCase) -> Iterator[Fault]:
+    """Roles name a secret exactly, and builds ask Secrets Manager in their own region."""
+    spec = case.spec
+    form = f"arn:{aws_partition(spec.region)}:secretsmanager:{spec.region}:"
+    for path, secret in spec.source_secrets.secrets.items():
+        place = case.document.at("source_secrets", *path.split("."), "secret_arn")
+        pattern = rf"{re.escape(form)}([0-9]{{12}}):secret:.+-[A-Za-z0-9]{{6}}"
+        found = re.fullmatch(pattern, secret.secret_arn)
+        if found is None:
+            yield place.fault(
+                f"the secret of 'source_secrets.{path}' is no whole ARN of this region",
+                value=secret.secret_arn,
+                allowed=f"{form}ACCOUNT:secret:NAME-XXXXXX",
+                way_out="copy the ARN from the secret's page; a secret of another region can be "
+                "replicated to this one",
+            )
+        elif found[1] != spec.account and secret.kms_key_arn is None:
+            yield place.fault(
+                f"the secret of 'source_secrets.{path}' is of another account, and no key is named",
+                value=secret.secret_arn,
+                allowed="a secret that a customer key encrypts, with its `kms_key_arn`: other "
+                "accounts cannot use aws/secretsmanager",
+                way_out="name the key, or make the secret in the environment's account",
+            )
+
+
+@rule("source_secrets", "region")
+def keys_of_secrets_are_of_the_region(case: EnvironmentCase) -> Iterator[Fault]:
+    """Secrets Manager decrypts in the region of the secret."""
+    for path, secret in case.spec.source_secrets.secrets.items():
+        key = secret.kms_key_arn
+        if key is not None and key.split(":")[3] != case.spec.region:
+            place = case.document.at("source_secrets", *path.split("."), "kms_key_arn")
+            yield place.fault(
+                f"the key of 'source_secrets.{path}' is of another region than the environment",
+                value=key,
+                allowed=f"a key of {case.spec.region}",
+                way_out="name the key that encrypts the secret in this region",
+            )
+
+
+@rule("source_secrets")
+def package_index_is_an_address(case: EnvironmentCase) -> Iterator[Fault]:
+    """An HTTPS address without credentials, which would stand in git and in every log."""
+    index = case.spec.source_secrets.package_index
+    if index is None:
+        return
+    place = case.document.at("source_secrets", "package_index", "url")
+    try:
+        parts = urlsplit(index.url)
+        host, secret = parts.hostname, parts.username is not None or parts.password is not None
+    except ValueError:
+        parts, host, secret = urlsplit(""), None, "@" in index.url
+    if secret:
+        yield place.fault(
+            "'source_secrets.package_index.url' holds a user name or a password, not shown here",
+            allowed="https://HOST/PATH/ without them",
+            way_out="take them out, change the password, and put it into a secret named by "
+            "`credentials`",
+        )
+    elif host is None or not (
+        parts.scheme == "https" or (parts.scheme == "http" and host in LOOPBACK)
+    ):
+        yield place.fault(
+            "'source_secrets.package_index.url' is no HTTPS address",
+            value=index.url,
+            allowed="https://HOST/PATH/; http:// on this machine alone",
+            way_out="give the address of the simple index",
+        )
+
+
+LOOPBACK = ("127.0.0.1", "localhost")
+"""Hosts that no network lies between."""

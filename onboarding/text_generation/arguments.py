@@ -85,9 +85,6 @@ def engine_arguments(spec: TextGenerationSpec, tensor_parallel: int) -> dict[str
             "method": serving.speculative.method.replace("-", "_"),
             "num_speculative_tokens": serving.speculative.tokens,
         }
-        if serving.speculative.model is not None:
-            name, _, commit = serving.speculative.model.partition("@")
-            guess |= {"model": name, "revision": commit}
         found["speculative_config"] = json.dumps(guess, separators=(",", ":"))
     if serving.adapters:
         found |= {

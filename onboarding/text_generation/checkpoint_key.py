@@ -56,12 +56,10 @@ def dataset_paths(spec: TextGenerationSpec) -> tuple[str, ...]:
 
 def generator_paths(spec: TextGenerationSpec) -> tuple[str, ...]:
     """Return every file and folder of the onboarding root that a text generator names."""
-    guess = spec.serving.speculative
     named = (
         *dataset_paths(spec),
         spec.source.checkpoint,
         spec.source.headers,
-        None if guess is None else guess.headers,
         *(adapter.source for adapter in spec.serving.adapters),
     )
     return tuple(dict.fromkeys(path for path in named if path is not None and "://" not in path))

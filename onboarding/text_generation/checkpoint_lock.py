@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
 from typing import Literal
 
 from pydantic import Field
 
-from onboarding.lock import RESTORE, LockError, lock_path, read_lock_file, replace_lock
+from onboarding.lock import RESTORE, LockError, change_entry, lock_path, read_lock_file
 from onboarding.signature import SignedStatement
 from onboarding.text_generation.checkpoint_key import KvCache
 from onboarding.values import Value
@@ -217,7 +217,9 @@ def write_checkpoint_entry(folder: Path, model: str, entry: CheckpointEntry) -> 
             return entry
         return entry.model_copy(update={"knee": before.knee})
 
-    return _change_entry(folder, model, entry.checkpoint_key, with_entry)
+    return change_entry(
+        folder, model, entry.checkpoint_key, read_generation_lock, "checkpoints", with_entry
+    )
 
 
 def record_knee(folder: Path, model: str, key: str, knee: GenerationKnee) -> Path:
@@ -232,18 +234,4 @@ def record_knee(folder: Path, model: str, key: str, knee: GenerationKnee) -> Pat
             raise LockError(lock_path(folder, model), what, way_out)
         return before.model_copy(update={"knee": knee})
 
-    return _change_entry(folder, model, key, with_knee)
-
-
-def _change_entry(
-    folder: Path,
-    model: str,
-    key: str,
-    change: Callable[[CheckpointEntry | None], CheckpointEntry],
-) -> Path:
-    def with_entry() -> GenerationLock:
-        lock = read_generation_lock(folder, model)
-        entry = change(lock.checkpoints.get(key))
-        return lock.model_copy(update={"checkpoints": {**lock.checkpoints, key: entry}})
-
-    return replace_lock(lock_path(folder, model), with_entry)
+    return change_entry(folder, model, key, read_generation_lock, "checkpoints", with_knee)

@@ -1,4 +1,4 @@
-"""What one GPU holds: weights, LoRA adapters, a draft model, and what is left for the cache.
+"""What one GPU holds: weights, LoRA adapters, and what is left for the cache.
 
 Source of the adapters: `create_lora_weights` of vllm/lora/layers and `LoRAModelManager` of vLLM
 0.30.0, read and compared with what it allocates (docs/text-generation.md).
@@ -15,11 +15,10 @@ from typing import Any
 from onboarding.text_generation.adapter import embedding_modules
 from onboarding.text_generation.checkpoint import Checkpoint, TensorHeader
 from onboarding.text_generation.kv_cache import key_value_heads
-from onboarding.text_generation.platforms import Gpu, overhead, schemes
+from onboarding.text_generation.platforms import Gpu, overhead
 from onboarding.text_generation.weights import (
     BYTES_16,
     Weights,
-    count_weights,
     is_key_value,
     is_layer_matrix,
     is_replicated,
@@ -62,7 +61,7 @@ def gpu_memory(
 ) -> GpuMemory | None:
     """Return how one GPU's memory is divided; None where its size is not known.
 
-    cache = total x utilization - weights - adapters and draft model - overhead. The cache may be
+    cache = total x utilization - weights - adapters - overhead. The cache may be
     negative.
     """
     if gpu.memory_gib is None:
@@ -111,11 +110,6 @@ def adapter_bytes(checkpoint: Checkpoint, slots: int, rank: int, tensor_parallel
     words, hidden = config.get("vocab_size") or 0, config.get("hidden_size") or 0
     numbers += len(embedding_modules(config.get("model_type"))) * (words + hidden)
     return slots * rank * numbers * BYTES_16
-
-
-def draft_bytes(draft: Checkpoint, tensor_parallel: int) -> float:
-    """Return the bytes of a draft model's weights on one GPU; it is as parallel as the model."""
-    return count_weights(draft, schemes()["bf16"], tensor_parallel).gpu_bytes
 
 
 def _expert_numbers(

@@ -180,7 +180,7 @@ def cache_size(
     fewest layers of a kind, or the most where these are less than half as many more. A full layer's
     group needs blocks for all tokens of a request; a sliding one's for its window and the tokens
     that are in flight (`step_tokens`), and one more, as the window may begin inside a block. Where
-    all layers are full, a draft model's too, one group holds them, of whatever size their heads.
+    all layers are full, one group holds them, of whatever size their heads.
     """
     widths = [item.token_bytes(tensor_parallel, dtype_bytes) for item in layers]
     if all(item.window is None for item in layers):

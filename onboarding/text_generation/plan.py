@@ -27,8 +27,6 @@ class Candidate(Value):
     weights_gib: float | None = None
     adapters_gib: float | None = None
     """Of all LoRA adapters that are served at once; None: there are none."""
-    draft_gib: float | None = None
-    """Of the draft model's weights; None: there is none, or its headers are not known."""
     overhead_gib: float | None = None
     kv_gib: float | None = None
     kv_tokens: int | None = None

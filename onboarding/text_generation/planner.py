@@ -17,21 +17,29 @@ from onboarding.text_generation.gpu_memory import (
     GIB,
     GpuMemory,
     adapter_bytes,
-    draft_bytes,
     gpu_memory,
 )
 from onboarding.text_generation.kv_cache import (
     CacheLayers,
     CacheSize,
+    bytes_read,
     cache_layers,
     cache_size,
     with_mtp_layers,
 )
 from onboarding.text_generation.plan import Candidate
-from onboarding.text_generation.platforms import KV_FP8, Gpu, gpus, schemes
+from onboarding.text_generation.platforms import (
+    KV_FP8,
+    FormatSpeed,
+    Gpu,
+    SchemeRow,
+    datasheet_shares,
+    format_speed,
+    gpus,
+    schemes,
+)
 from onboarding.text_generation.spec import TextGenerationSpec
-from onboarding.text_generation.speed import Speed
-from onboarding.text_generation.weights import count_weights
+from onboarding.text_generation.weights import Weights, count_weights
 
 CONCURRENT_STEPS = 2
 """vLLM schedules a step while another runs, and holds the tokens of both."""
@@ -52,8 +60,6 @@ class Request:
     checkpoint: Checkpoint
     engine_version: str | None
     price: Price
-    draft: Checkpoint | None = None
-    """The draft model's headers, where they are known."""
 
     @property
     def layers(self) -> tuple[CacheLayers, ...]:
@@ -62,13 +68,11 @@ class Request:
 
     @property
     def cached_layers(self) -> tuple[CacheLayers, ...]:
-        """Layers whose keys and values share the blocks: those that guess too, but Medusa's."""
+        """Layers whose keys and values share the blocks: those that guess tokens too."""
         guess = self.spec.serving.speculative
         if guess is not None and guess.method == "mtp":
             return with_mtp_layers(self.layers, self.checkpoint.text_config)
-        if self.draft is None or guess is None or guess.method == "medusa":
-            return self.layers
-        return (*self.layers, *cache_layers(self.draft.text_config))
+        return self.layers
 
     def adapter_bytes(self, tensor_parallel: int) -> float:
         """Return what the adapters of one copy take on each GPU."""
@@ -77,10 +81,6 @@ class Request:
             return 0.0
         rank = engine_rank(adapter.rank for adapter in adapters)
         return adapter_bytes(self.checkpoint, len(adapters), rank, tensor_parallel)
-
-    def draft_bytes(self, tensor_parallel: int) -> float:
-        """Return what the draft model's weights take on each GPU; 0 where they are not known."""
-        return 0.0 if self.draft is None else draft_bytes(self.draft, tensor_parallel)
 
     def with_schemes(self, schemes: Sequence[str]) -> Request:
         """Return the request with these number formats to choose from."""
@@ -208,9 +208,9 @@ def _sized(
     """Return a candidate with its memory, and where that fits with its times and cost."""
     spec, context = request.spec, request.spec.context
     weights = count_weights(request.checkpoint, schemes()[base.scheme], size)
-    adapters, draft = request.adapter_bytes(size), request.draft_bytes(size)
+    adapters = request.adapter_bytes(size)
     share = spec.serving.gpu_memory_utilization
-    memory = gpu_memory(weights, gpu, request.engine_version, share, adapters + draft)
+    memory = gpu_memory(weights, gpu, request.engine_version, share, adapters)
     assert memory is not None
     kv_bytes = 1 if base.kv_cache == "fp8" else 2
     speed = Speed(
@@ -242,7 +242,6 @@ def _sized(
             "copies_per_instance": per_instance,
             "weights_gib": weights.gpu_bytes / GIB,
             "adapters_gib": adapters / GIB if adapters else None,
-            "draft_gib": draft / GIB if draft else None,
             "overhead_gib": memory.overhead_gib,
             "kv_gib": max(0.0, memory.cache_bytes) / GIB,
             "kv_tokens": longest.tokens,
@@ -279,7 +278,7 @@ def _step_sizes(gpu: Gpu) -> tuple[int, int]:
 def _too_small(item: Candidate, memory: GpuMemory, length: int) -> str:
     extra = memory.extra_bytes / GIB
     usable = memory.cache_bytes / GIB + (item.weights_gib or 0) + extra + memory.overhead_gib
-    beside = f"{extra:.1f} GiB of adapters and draft model, " if extra else ""
+    beside = f"{extra:.1f} GiB of adapters, " if extra else ""
     return (
         f"{item.scheme} weights of {item.weights_gib:.1f} GiB a GPU, {beside}"
         f"{memory.overhead_gib:.1f} GiB of overhead and a KV cache for one request of {length} "
@@ -334,3 +333,72 @@ def _priced(request: Request, item: Candidate, speed: Speed, fitting: int) -> Ca
         )
         changes |= {"holds": False, "reason": reason}
     return item.model_copy(update=changes)
+
+
+FLOPS_A_PARAMETER = 2
+"""Of one token: a multiplication and an addition."""
+EIGHT_BITS, FOUR_BITS = 8.5, 5.0
+"""Most bits of a weight that count as such, scales included."""
+LARGEST_CONCURRENCY = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speed:
+    """One copy on one GPU type; lengths in tokens, times in seconds."""
+
+    gpu: Gpu
+    weights: Weights
+    layers: Sequence[CacheLayers]
+    scheme: SchemeRow
+    kv_bytes: int
+    tensor_parallel: int
+    mean_prompt: int
+    mean_output: int
+
+    @property
+    def is_known(self) -> bool:
+        """True where the GPU's bandwidth and rate are known."""
+        return self.gpu.gigabytes_per_second is not None and self.gpu.bf16_teraflops is not None
+
+    def prompt_seconds(self, tokens: int) -> float:
+        """Return the time to read a prompt, alone on the copy's GPUs."""
+        work = FLOPS_A_PARAMETER * self.weights.active_parameters * tokens
+        rate = (self.gpu.bf16_teraflops or 0.0) * 1e12 * self._format.prefill
+        if not self.gpu.measured:
+            rate *= datasheet_shares().rate
+        return work / (rate * self.tensor_parallel)
+
+    def token_seconds(self, concurrency: int) -> float:
+        """Return the time between two tokens of a request while so many are answered at once."""
+        tokens = self.mean_prompt + self.mean_output / 2
+        caches = concurrency * bytes_read(self.layers, self.tensor_parallel, self.kv_bytes, tokens)
+        bandwidth = (self.gpu.gigabytes_per_second or 0.0) * 1e9
+        if not self.gpu.measured:
+            bandwidth *= datasheet_shares().bandwidth
+        layers = sum(item.count for item in self.layers) * self._format.layer_us * 1e-6
+        prompts = concurrency * self.prompt_seconds(self.mean_prompt) / self.mean_output
+        return (self.weights.gpu_bytes + caches) / bandwidth + layers + prompts
+
+    def first_token_seconds(self, prompt: int, concurrency: int) -> float:
+        """Return the time to the first token of a prompt that finds one other before it."""
+        others = self.prompt_seconds(self.mean_prompt) if concurrency > 1 else 0.0
+        return self.prompt_seconds(prompt) + others + self.token_seconds(concurrency)
+
+    def largest_concurrency(self, token_seconds: float) -> int:
+        """Return how many requests are answered at once within a time between two tokens."""
+        low, high = 0, LARGEST_CONCURRENCY
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (
+                (middle, high) if self.token_seconds(middle) <= token_seconds else (low, middle - 1)
+            )
+        return low
+
+    @property
+    def _format(self) -> FormatSpeed:
+        bits = self.scheme.weight_bits
+        if bits > EIGHT_BITS:
+            return format_speed("sixteen_bit")
+        if bits > FOUR_BITS:
+            return format_speed("eight_bit")
+        return format_speed("four_bit_weight_only" if self.scheme.weight_only else "four_bit")

@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib import resources
 from typing import Any
 
 from pydantic import Field
 
 from onboarding.values import Value
-from onboarding.yaml_text import load_yaml
+from onboarding.yaml_text import load_data
 
 KV_FP8 = "kv-fp8"
 ANY = "*"
@@ -83,21 +82,17 @@ class DatasheetShares(Value):
     rate: float
 
 
-def _content(name: str) -> Any:
-    return load_yaml(resources.files("onboarding.data").joinpath(name).read_text(encoding="utf-8"))
-
-
 @cache
 def generation_platforms() -> dict[str, GenerationPlatform]:
     """Every image known, by name."""
-    rows = _content("generation_platforms.yaml")["rows"]
+    rows = load_data("generation_platforms.yaml")["rows"]
     return {row.name: row for row in map(GenerationPlatform.model_validate, rows)}
 
 
 @cache
 def scale_to_zero_regions() -> tuple[frozenset[str], frozenset[str]]:
     """Regions that took an endpoint without instances, and those that refused it."""
-    regions = _content("generation_platforms.yaml")["scale_to_zero"]
+    regions = load_data("generation_platforms.yaml")["scale_to_zero"]
     return frozenset(regions["accepted"]), frozenset(regions["refused"])
 
 
@@ -113,20 +108,20 @@ class QuantizerRoutes(Value):
 @cache
 def quantizer_tools() -> dict[str, str]:
     """Versions of the libraries that make checkpoints, by package."""
-    tools: dict[str, str] = _content("generation_quantizer.yaml")["tools"]
+    tools: dict[str, str] = load_data("generation_quantizer.yaml")["tools"]
     return tools
 
 
 @cache
 def quantizer_routes() -> QuantizerRoutes:
     """Return what decides between a CPU and a GPU."""
-    return QuantizerRoutes.model_validate(_content("generation_quantizer.yaml")["routes"])
+    return QuantizerRoutes.model_validate(load_data("generation_quantizer.yaml")["routes"])
 
 
 @cache
 def schemes() -> dict[str, SchemeRow]:
     """Every number format, by name; `kv-fp8` is that of the KV cache."""
-    rows = _content("generation_schemes.yaml")["rows"]
+    rows = load_data("generation_schemes.yaml")["rows"]
     return {row.name: row for row in (SchemeRow.model_validate(_numbers(row)) for row in rows)}
 
 
@@ -137,13 +132,13 @@ def _numbers(row: dict[str, Any]) -> dict[str, Any]:
 @cache
 def gpus() -> dict[str, Gpu]:
     """Every GPU, by the name that instance types give it."""
-    rows = _content("generation_gpus.yaml")["gpus"]
+    rows = load_data("generation_gpus.yaml")["gpus"]
     return {row.name: row for row in (Gpu.model_validate(_numbers(row)) for row in rows)}
 
 
 @cache
 def _overheads() -> tuple[Overhead, ...]:
-    return tuple(map(Overhead.model_validate, _content("generation_gpus.yaml")["overheads"]))
+    return tuple(map(Overhead.model_validate, load_data("generation_gpus.yaml")["overheads"]))
 
 
 def overhead(engine_version: str | None, gpu: str) -> Overhead:
@@ -158,19 +153,19 @@ def overhead(engine_version: str | None, gpu: str) -> Overhead:
 @cache
 def format_speed(name: str) -> FormatSpeed:
     """Return the row of a kind of number format."""
-    return FormatSpeed.model_validate(_content("generation_gpus.yaml")["formats"][name])
+    return FormatSpeed.model_validate(load_data("generation_gpus.yaml")["formats"][name])
 
 
 @cache
 def datasheet_shares() -> DatasheetShares:
     """Return what is assumed of GPUs that were not measured."""
-    return DatasheetShares.model_validate(_content("generation_gpus.yaml")["datasheet"])
+    return DatasheetShares.model_validate(load_data("generation_gpus.yaml")["datasheet"])
 
 
 @cache
 def known_arguments(version: str) -> frozenset[str] | None:
     """Return the arguments of a version of vLLM; None for a version that was not read."""
-    content = _content("vllm_arguments.yaml")
+    content = load_data("vllm_arguments.yaml")
     if version not in content["versions"]:
         return None
     own = (row["arguments"] for row in content["only"] if version in row["versions"])
@@ -189,7 +184,7 @@ class ArgumentValues(Value):
 @cache
 def argument_values(version: str | None) -> ArgumentValues:
     """Return what a version takes as values; of one that was not read, nothing is known."""
-    values = _content("vllm_arguments.yaml")["values"].get(version)
+    values = load_data("vllm_arguments.yaml")["values"].get(version)
     if values is None:
         return ArgumentValues()
     return ArgumentValues(
@@ -202,13 +197,13 @@ def argument_values(version: str | None) -> ArgumentValues:
 
 def versions_with_values() -> tuple[str, ...]:
     """Return the versions of vLLM of which it is known what their arguments take as values."""
-    return tuple(_content("vllm_arguments.yaml")["values"])
+    return tuple(load_data("vllm_arguments.yaml")["values"])
 
 
 @cache
 def quantization_methods(version: str | None) -> tuple[str, ...] | None:
     """Return the values of quant_method that a version loads; None where that is not known."""
-    methods = _content("vllm_arguments.yaml")["quantization_methods"].get(version)
+    methods = load_data("vllm_arguments.yaml")["quantization_methods"].get(version)
     return None if methods is None else tuple(methods)
 
 
@@ -223,12 +218,12 @@ class AdapterSupport(Value):
 @cache
 def adapter_support() -> AdapterSupport:
     """Return what vLLM takes LoRA adapters for."""
-    rows = _content("vllm_adapters.yaml")
+    rows = load_data("vllm_adapters.yaml")
     return AdapterSupport(**{key: frozenset(names) for key, names in rows.items()})
 
 
 @cache
 def versions_with(argument: str) -> tuple[str, ...]:
     """Return the versions of vLLM, of those that were read, that know an argument."""
-    versions: list[str] = _content("vllm_arguments.yaml")["versions"]
+    versions: list[str] = load_data("vllm_arguments.yaml")["versions"]
     return tuple(name for name in versions if argument in (known_arguments(name) or ()))

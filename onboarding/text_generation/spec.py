@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from onboarding.aws_limits import START_UP_SECONDS
+from onboarding.aws_limits import NAME_PATTERN, START_UP_SECONDS
 from onboarding.values import Value
 
 TASK: Literal["text-generation"] = "text-generation"
@@ -16,9 +16,9 @@ Scheme = Literal[
 ]
 """Number formats of weights and activations, by the names of onboarding/data/generation_schemes."""
 KvCacheDtype = Literal["auto", "bf16", "fp8"]
-Routing = Literal["least-outstanding", "random", "prefix-aware", "kv-aware"]
+Routing = Literal["least-outstanding", "random", "prefix-aware"]
 EndpointKind = Literal["inference-component", "model"]
-SpeculativeMethod = Literal["ngram", "eagle", "eagle3", "draft-model", "medusa", "mtp"]
+SpeculativeMethod = Literal["ngram", "mtp"]
 
 Tokens = Annotated[int, Field(ge=1, le=10_000_000)]
 Milliseconds = Annotated[float, Field(ge=0.1, le=3_600_000)]
@@ -151,18 +151,16 @@ class QuantizationSpec(Value):
 
 
 class SpeculativeSpec(Value):
-    """Tokens guessed ahead and checked in one step."""
+    """Tokens guessed ahead and checked in one step, without a draft model.
 
-    method: SpeculativeMethod = Field(description="How tokens are drafted, by vLLM's name")
+    The container has no network, so it could fetch none.
+    """
+
+    method: SpeculativeMethod = Field(
+        description="How tokens are drafted, by vLLM's name: ngram from the prompt, mtp by layers "
+        "of the checkpoint"
+    )
     tokens: Annotated[int, Field(ge=1, le=32)] = Field(description="Draft tokens of a step")
-    model: str | None = Field(
-        None, description="Draft model: owner/name@<40 hex digits>; ngram and mtp need none"
-    )
-    headers: str | None = Field(
-        None,
-        description="JSON file under the onboarding root with the draft model's config.json and "
-        "safetensors headers; default: its memory is not counted",
-    )
 
 
 class AdapterSpec(Value):
@@ -222,9 +220,10 @@ class GenerationServingSpec(Value):
 class CopiesSpec(Value):
     """How many copies of the model run."""
 
-    min: Annotated[int, Field(ge=0, le=1000)] = Field(1, description="Fewest copies")
+    min: Annotated[int, Field(ge=0, le=1000)] = Field(
+        1, description="Fewest copies; 0: none when no request comes"
+    )
     max: Annotated[int, Field(ge=1, le=1000)] = Field(1, description="Most copies")
-    zero: bool = Field(False, description="Scale to zero copies when no request comes")
 
 
 class GenerationEndpointSpec(Value):
@@ -252,7 +251,7 @@ class GenerationEndpointSpec(Value):
 class TextGenerationSpec(Value):
     """One model file with `task: text-generation`."""
 
-    name: str = Field(
+    name: Annotated[str, Field(pattern=NAME_PATTERN)] = Field(
         description="The file's name without .yaml: letters, digits and single hyphens"
     )
     labels: dict[str, str] = Field(

@@ -23,8 +23,8 @@ def check(
         str | None,
         typer.Option(
             metavar="MODEL",
-            help="First write the headers file of this text generator, and of its draft model: "
-            "config.json and tensor headers; kilobytes, whatever the size of the weights.",
+            help="First write the headers file of this text generator: config.json and "
+            "tensor headers; kilobytes, whatever the size of the weights.",
         ),
     ] = None,
     root: Root = None,
@@ -34,7 +34,7 @@ def check(
 
     Each with file and line, what is wrong, what is allowed, the way out.
     """
-    from onboarding.dataset_findings import dataset_notes, implicit_int8_notes, profile_notes
+    from onboarding.dataset_findings import implicit_int8_notes, profile_notes
     from onboarding.generation_findings import generation_plans, plan_line
     from onboarding.memory_findings import memory_findings
     from onboarding.tree import read_tree
@@ -63,8 +63,7 @@ def check(
         models = len(tree.models) + len(tree.generators)
         count = models + len(tree.endpoints) + len(tree.environments)
         report.print(f"{quantity(count, 'file')}{elsewhere}, no fault.")
-    of_datasets = (*dataset_notes(tree), *implicit_int8_notes(tree), *profile_notes(tree))
-    for note in (*planning.notes, *of_datasets):
+    for note in (*planning.notes, *implicit_int8_notes(tree), *profile_notes(tree)):
         report.print(f"Note: {note}")
     for environment in tree.views:
         for plan in generation_plans(tree, environment):
@@ -74,15 +73,15 @@ def check(
 
 
 def _fetch_headers(paths: Paths, report: Report, model: str) -> None:
-    """Write a text generator's headers files, and say what its model file lacks."""
+    """Write a text generator's headers file, and say what its model file lacks."""
     from roundhouse.inspection.headers import write_headers
 
-    for written in write_headers(paths, model):
-        found = written.checkpoint
-        size = f"{len(found.tensors)} tensors, {found.bytes / (1 << 30):.1f} GiB of weights"
-        report.print(f"{written.file}: {size}.")
-        if written.line is not None:
-            report.print(f"Add {written.line}.")
+    written = write_headers(paths, model)
+    found = written.checkpoint
+    size = f"{len(found.tensors)} tensors, {found.bytes / (1 << 30):.1f} GiB of weights"
+    report.print(f"{written.file}: {size}.")
+    if written.line is not None:
+        report.print(f"Add {written.line}.")
 
 
 def fault_lines(fault: Fault) -> Iterator[str]:

@@ -8,8 +8,7 @@ from typing import Any
 
 from onboarding.deployment import Deployment, Target, signature_fault
 from onboarding.document import Document, KeyPath
-from onboarding.ensemble_keys import ensemble_key
-from onboarding.ensemble_spec import EnsembleSpec
+from onboarding.ensemble_spec import EnsembleSpec, ensemble_key
 from onboarding.keys import engine_key, runtime_name
 from onboarding.lock import LockEntry
 from onboarding.model_spec import ModelSpec

@@ -370,8 +370,7 @@ def generation_notes(plans: Sequence[TextGenerationPlan]) -> Iterator[str]:
 def _row(plan: TextGenerationPlan, item: Candidate) -> tuple[str, ...]:
     sizes = item.weights_gib, item.kv_gib, item.overhead_gib
     memory = "weights {:.1f} GiB, KV {:.1f}, overhead {:.1f}".format(*sizes)
-    for title, gib in (("adapters", item.adapters_gib), ("draft model", item.draft_gib)):
-        memory += "" if gib is None else f", {title} {gib:.1f}"
+    memory += "" if item.adapters_gib is None else f", adapters {item.adapters_gib:.1f}"
     return (
         plan.model,
         f"{item.instances} x {item.instance_type} ({item.gpu}), {item.scheme}, KV {item.kv_cache}, "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,36 +49,33 @@ class Headers:
     line: str | None
 
 
-def write_headers(paths: Paths, name: str) -> Iterator[Headers]:
-    """Write the headers of a text generator's checkpoint, and of its draft model's.
+def write_headers(paths: Paths, name: str) -> Headers:
+    """Write the headers of a text generator's checkpoint.
 
     Raises UsageError, RoundhouseError; NotReadyError where a source cannot be reached.
     """
     tree = read_tree(paths.tree)
-    for section, file, source in sources_of(tree, name):
-        found = _read_headers(paths, tree, source)
-        place = paths.tree / file
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(found.document(), encoding="utf-8")
-        line = f"`headers: {file}` to `{section}` of models/{name}.yaml"
-        yield Headers(
-            file=file, checkpoint=found, line=None if source.headers is not None else line
-        )
-
-
-def _read_headers(paths: Paths, tree: Tree, source: GenerationSourceSpec) -> Checkpoint:
+    file, source = headers_path(tree, name), source_of(tree, name)
     if source.checkpoint is not None and "://" not in source.checkpoint:
-        return folder_headers(paths.tree / source.checkpoint / (source.path or ""))
-    if source.python_package is not None:
-        return package_headers(source, paths.code, child_environment(inherited()), Processes())
-    region = next((spec.region for spec in tree.environments.values()), "us-east-1")
-    return fetch_headers(open_files(source, aws_clients(region), dict(inherited())))
+        found = folder_headers(paths.tree / source.checkpoint / (source.path or ""))
+    elif source.python_package is not None:
+        found = package_headers(source, paths.code, child_environment(inherited()), Processes())
+    else:
+        region = next((spec.region for spec in tree.environments.values()), "us-east-1")
+        found = fetch_headers(open_files(source, aws_clients(region), dict(inherited())))
+    place = paths.tree / file
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(found.document(), encoding="utf-8")
+    line = None
+    if source.headers is None:
+        line = f"`headers: {file}` to `source` of models/{name}.yaml"
+    return Headers(file=file, checkpoint=found, line=line)
 
 
-def sources_of(tree: Tree, name: str) -> Iterator[tuple[str, Path, GenerationSourceSpec]]:
-    """Yield section, headers file and source of a text generator, and of its draft model.
+def headers_path(tree: Tree, name: str) -> Path:
+    """Return where a model's headers file lies: what the model file says, or models/data/.
 
-    The file is what the model file says, or lies in models/data/. Raises UsageError.
+    Raises UsageError.
     """
     generators = {
         model: file.spec
@@ -92,20 +89,21 @@ def sources_of(tree: Tree, name: str) -> Iterator[tuple[str, Path, GenerationSou
             raise FaultsError(own)
         known = ", ".join(sorted(generators)) or "none"
         raise UsageError(f"{name}: is no text-generation model of the tree; there are: {known}.")
-    spec = generators[name]
-    guess = spec.serving.speculative
-    sources = {"source": (spec.source, f"models/data/{name}.headers.json")}
-    if guess is not None and guess.model is not None:
-        draft = GenerationSourceSpec(huggingface=guess.model, headers=guess.headers)
-        sources["serving.speculative"] = draft, f"models/data/{name}.draft.headers.json"
-    for section, (source, default) in sources.items():
-        path = source.headers or default
-        if not is_inside(tree.root, path):
-            raise UsageError(
-                f"{name}: {section}.headers {path} lies outside the onboarding root; name a file "
-                f"under it, such as {default}."
-            )
-        yield section, Path(path), source
+    default = f"models/data/{name}.headers.json"
+    path = generators[name].source.headers or default
+    if not is_inside(tree.root, path):
+        raise UsageError(
+            f"{name}: source.headers {path} lies outside the onboarding root; name a file under "
+            f"it, such as {default}."
+        )
+    return Path(path)
+
+
+def source_of(tree: Tree, name: str) -> GenerationSourceSpec:
+    """Return a text generator's source, as some environment has it."""
+    return next(
+        view.generators[name].spec.source for view in tree.views.values() if name in view.generators
+    )
 
 
 def open_files(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from yaml import YAMLError
 
-from onboarding.image_files import SIGNATURES
+from onboarding.dataset import SIGNATURES
 from onboarding.onnx_header import NetworkTensor
 from onboarding.rules.task_rules import METRICS
 from onboarding.starter_texts import Kind, starter_texts

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from onboarding.arrays import array_headers
 from onboarding.checkpoint import file_sums
-from onboarding.image_files import FOLDER, image_names
+from onboarding.dataset import FOLDER, array_headers, image_names
 from roundhouse.errors import RoundhouseError
 
 if TYPE_CHECKING:

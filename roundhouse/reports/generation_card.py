@@ -68,8 +68,6 @@ def _memory(deployment: GenerationDeployment) -> Iterator[tuple[str, str]]:
     if item.adapters_gib is not None:
         count = len(deployment.spec.serving.adapters)
         yield "LoRA adapters", f"{_gib(item.adapters_gib)} for {count} at once"
-    if item.draft_gib is not None:
-        yield "draft model's weights", _gib(item.draft_gib)
     yield "KV cache", f"{_gib(item.kv_gib)}, {_number(item.kv_tokens)} tokens ({item.kv_cache})"
     yield "overhead of the engine", _gib(item.overhead_gib)
     memory = None if gpu is None else gpu.memory_gib

@@ -16,7 +16,7 @@ from onboarding.nearest import comma_list
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.text_generation.platforms import versions_with
 from stacks.generation import sizes
-from stacks.generation.properties import ROUTING, environment_variables
+from stacks.generation.properties import environment_variables
 
 GIGABYTE = 10**9
 DISK_SHARE = 0.8
@@ -28,9 +28,7 @@ def generation_faults(deployment: GenerationDeployment) -> tuple[str, ...]:
     if deployment.problem is not None:
         return (deployment.problem,)
     return (
-        *_routing(deployment),
         *_variables(deployment),
-        *_downloads(deployment),
         *_disk(deployment),
     )
 
@@ -49,20 +47,11 @@ def generation_notes(deployment: GenerationDeployment) -> Iterator[str]:
             f"{subject}: vLLM {deployment.engine_version} has no bound of its queue; "
             f"{comma_list(versions_with(sizes.QUEUE_ARGUMENT))} has one."
         )
-    if deployment.spec.endpoint.copies.zero:
+    if deployment.spec.endpoint.copies.min == 0:
         yield (
             f"{subject}: it begins with {sizes.first_copies(deployment)} copies, since a component "
             "cannot be created without one, and the first request after a pause waits for an "
             "instance, the download and the start."
-        )
-
-
-def _routing(deployment: GenerationDeployment) -> Iterator[str]:
-    routing = deployment.spec.endpoint.routing
-    if routing not in ROUTING:
-        yield (
-            f"Endpoint '{deployment.name}' cannot route by {routing}: CloudFormation takes "
-            f"{comma_list(tuple(ROUTING))}; set endpoint.routing to one of them."
         )
 
 
@@ -85,16 +74,6 @@ def _variables(deployment: GenerationDeployment) -> Iterator[str]:
         yield (
             f"{subject} has an environment of {sum(sizes_of.values())} bytes, and SageMaker takes "
             f"{ENVIRONMENT_BYTES}; put long texts into files of the checkpoint."
-        )
-
-
-def _downloads(deployment: GenerationDeployment) -> Iterator[str]:
-    """A container without a network has the checkpoint's files and no others."""
-    serving = deployment.spec.serving
-    if serving.speculative is not None and serving.speculative.model is not None:
-        yield (
-            f"Endpoint '{deployment.name}' would download draft model {serving.speculative.model} "
-            "when it starts, and its container has no network; use ngram or mtp, which need none."
         )
 
 

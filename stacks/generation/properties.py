@@ -29,7 +29,7 @@ ROUTING = {
     "random": "RANDOM",
     "prefix-aware": "PREFIX_AWARE",
 }
-"""CloudFormation's names. It has none for kv-aware."""
+"""CloudFormation's names."""
 
 
 def component_name(deployment: GenerationDeployment) -> str:

@@ -22,7 +22,7 @@ from tests.unit.onboarding.trees import Change, tree_root
 
 BASE = yaml.safe_load((FIXTURES / "text_generation" / "base.yaml").read_text(encoding="utf-8"))
 SCALED = {"endpoint": {"copies": {"min": 1, "max": 4}}}
-ZERO = {"endpoint": {"copies": {"min": 0, "max": 4, "zero": True}}}
+ZERO = {"endpoint": {"copies": {"min": 0, "max": 4}}}
 FIXED = {"endpoint": {"copies": {"min": 2, "max": 2}}}
 LEGAL = {"serving": {"adapters": [{"name": "legal", "source": "adapters/faq"}]}}
 WITHOUT_COMPONENTS = {"endpoint": {"kind": "model", "copies": {"min": 1, "max": 4}}}

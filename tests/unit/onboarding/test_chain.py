@@ -13,7 +13,6 @@ from onboarding.model_spec import ModelSpec
 from onboarding.source_yaml import read_document
 from onboarding.validation import validate
 
-pytestmark = pytest.mark.unit
 EXAMPLES = Path(__file__).resolve().parents[3] / "docs/examples/several_models"
 
 

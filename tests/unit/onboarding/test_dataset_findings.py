@@ -1,4 +1,4 @@
-"""Notes on narrow datasets of a tree; the shipped sets have none."""
+"""Notes on the models of a tree; the shipped ones have none."""
 
 from __future__ import annotations
 
@@ -7,35 +7,16 @@ from pathlib import Path
 import pytest
 import yaml
 
-from onboarding.dataset_findings import dataset_notes, implicit_int8_notes, profile_notes
+from onboarding.dataset_findings import implicit_int8_notes, profile_notes
 from onboarding.tree import read_tree
 from tests.unit.onboarding.trees import tree_root
 
-pytestmark = pytest.mark.unit
-
 ROOT = Path(__file__).resolve().parents[3]
-DATA = ROOT / "models" / "data"
 
 
-def test_shipped_sets_cover_each_other():
+def test_shipped_profiles_fit_their_texts():
     tree = read_tree(ROOT)
-    assert dataset_notes(tree) == () and profile_notes(tree) == ()
-
-
-def test_narrow_calibration_set_is_noted_and_is_no_fault(tmp_path):
-    mixed = (DATA / "validation-sentences.txt").read_text(encoding="utf-8")
-    long = [line for line in mixed.splitlines() if len(line) > 60 and line.isascii()]
-    root = tree_root(tmp_path, {})
-    model = next(iter(read_tree(root).models.values()))
-    calibration = model.engine.calibration
-    assert calibration is not None
-    (root / calibration.dataset).write_text("\n".join(f"{line} 1" for line in long * 3))
-    (root / model.accuracy.dataset).write_text(mixed, encoding="utf-8")
-    tree = read_tree(root)
-    (note, *_) = dataset_notes(tree)
-    assert tree.faults == ()
-    assert note.startswith(f"{calibration.dataset}, first ")
-    assert "texts of 1 to 15 characters: 0.0% here" in note
+    assert profile_notes(tree) == ()
 
 
 @pytest.mark.parametrize(("mode", "count"), [("calibration-cache", 1), ("explicit", 0)])

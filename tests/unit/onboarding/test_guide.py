@@ -43,16 +43,3 @@ def test_shown_endpoint_is_accepted(shown, tmp_path):
     endpoint = tree.models[list(files)[-1]].endpoint
     assert isinstance(endpoint, JoinSpec if "joins" in keys else EndpointSpec)
     assert set(keys) == endpoint.model_fields_set
-
-
-def test_guide_shows_every_kind_of_endpoint():
-    keys = {key for text in SHOWN for key in yaml.safe_load(text)["endpoint"]}
-    assert {
-        "joins",
-        "role",
-        "weight",
-        "instance_pools",
-        "scaling",
-        "data_capture",
-        "asynchronous",
-    } <= keys

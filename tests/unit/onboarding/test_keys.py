@@ -11,7 +11,6 @@ import yaml
 from pydantic import BaseModel
 
 from onboarding.keys import (
-    KEY_LENGTH,
     chosen_network,
     engine_key,
     network_key,
@@ -229,17 +228,50 @@ def test_keys_are_the_same_in_another_order_of_the_file():
     assert keys(yaml.safe_load(yaml.safe_dump(backwards(MODEL), sort_keys=False))) == keys(MODEL)
 
 
-def test_keys_are_the_same_for_a_default_written_out():
-    assert keys(with_value("serving.warm_up", True)) == keys(MODEL)
-    assert keys(with_value("serving.auto_truncate", True)) == keys(MODEL)
-    assert keys(with_value("serving.runtime", "tensorrt")) == keys(MODEL)
-    assert keys(with_value("accuracy.budget.neighbours", None)) == keys(MODEL)
-    assert keys(with_value("engine.sparsity", "disable")) == keys(MODEL)
-    assert keys(with_value("engine.opset", 17)) == keys(MODEL)
-    assert keys(with_value("engine.plugins", [])) == keys(MODEL)
-    assert keys(with_value("accuracy.budget.mean", 1)) == keys(
-        with_value("accuracy.budget.mean", 1.0)
+PLUGIN = {"file": "models/libscale.so", "sha256": "0" * 64, "operators": ["Scale"]}
+CODE = {"file": "models/code/a.py", "sha256": "0" * 64}
+ON_CPU = with_value("endpoint.instance_type", "ml.c7i.large")
+PLAIN = [with_value("engine.precision", precision) for precision in ("fp32", "fp16")]
+
+
+@pytest.mark.parametrize(
+    ("data", "path", "value", "other"),
+    [
+        # Defaults written out.
+        (MODEL, "serving.warm_up", True, None),
+        (MODEL, "serving.auto_truncate", True, None),
+        (MODEL, "serving.runtime", "tensorrt", None),
+        (MODEL, "accuracy.budget.neighbours", None, None),
+        (MODEL, "engine.sparsity", "disable", None),
+        (MODEL, "engine.opset", 17, None),
+        (MODEL, "engine.plugins", [], None),
+        (MODEL, "accuracy.budget.mean", 1, 1.0),
+        # Places of what is pinned by its digest.
+        (MODEL, "source", {"onnx": "m.onnx", "sha256": "aa"}, {"onnx": "s3://b/n", "sha256": "aa"}),
+        (MODEL, "engine.plugins", [PLUGIN], [PLUGIN | {"file": "s3://b/libscale.so"}]),
+        (MODEL, "serving.preprocessing", CODE, CODE | {"file": "models/code/b.py"}),
+        # What no engine of that kind holds.
+        (ON_CPU, "engine.plugins", [PLUGIN], [PLUGIN | {"sha256": "1" * 64}]),
+        (ON_CPU, "engine.sparsity", "enable", "disable"),
+        (ON_CPU, "engine.workspace_mib", 512, None),
+        *((plain, "engine.calibration.samples", 5, 4) for plain in PLAIN),
+        *((plain, "engine.quantization", "calibration-cache", None) for plain in PLAIN),
+    ],
+)
+def test_keys_are_the_same(data, path, value, other):
+    platform = "triton-24.10-cpu" if data is ON_CPU else "triton-26.05"
+    known = data if other is None else with_value(path, other, data)
+    assert keys(with_value(path, value, data), platform=platform) == keys(known, platform=platform)
+
+
+def test_keys_follow_the_digest_of_a_plugin_and_of_code():
+    other = PLUGIN | {"sha256": "1" * 64}
+    one, two = (keys(with_value("engine.plugins", [plugin])) for plugin in (PLUGIN, other))
+    assert one["engine"] != two["engine"] and one["float"] == two["float"]
+    code, changed = (
+        keys(with_value("serving.preprocessing", CODE | {"sha256": digit * 64})) for digit in "01"
     )
+    assert code["engine"] != changed["engine"]
 
 
 def test_keys_follow_the_bytes_of_a_dataset_never_its_name():
@@ -249,35 +281,6 @@ def test_keys_follow_the_bytes_of_a_dataset_never_its_name():
     assert (
         other_bytes["float"] == keys(MODEL)["float"] and other_bytes["int8"] != keys(MODEL)["int8"]
     )
-
-
-def test_keys_follow_the_digest_of_a_plugin_never_its_folder():
-    def with_plugin(**changes):
-        plugin = {"file": "models/libscale.so", "sha256": "0" * 64, "operators": ["Scale"]}
-        return keys(with_value("engine.plugins", [plugin | changes]))
-
-    assert with_plugin(file="s3://bucket/libscale.so") == with_plugin()
-    other = with_plugin(sha256="1" * 64)
-    assert other["engine"] != with_plugin()["engine"] and other["float"] == with_plugin()["float"]
-
-
-def test_key_of_a_cpu_engine_has_no_plugin_and_no_sparsity():
-    def on_cpu(path, value):
-        data = with_value("endpoint.instance_type", "ml.c7i.large")
-        return keys(with_value(path, value, data), platform="triton-24.10-cpu")["engine"]
-
-    plugins = [
-        [{"file": "models/libscale.so", "sha256": digit * 64, "operators": ["Scale"]}]
-        for digit in "01"
-    ]
-    assert on_cpu("engine.plugins", plugins[0]) == on_cpu("engine.plugins", plugins[1])
-    assert on_cpu("engine.sparsity", "enable") == on_cpu("engine.sparsity", "disable")
-
-
-def test_keys_follow_the_digest_of_an_onnx_file_never_its_place():
-    here = {**MODEL, "source": {"onnx": "models/data/m.onnx", "sha256": "aa"}}
-    there = {**MODEL, "source": {"onnx": "s3://bucket/m.onnx", "sha256": "aa"}}
-    assert keys(here) == keys(there)
 
 
 @pytest.mark.parametrize(
@@ -311,18 +314,6 @@ def test_engine_key_changes_with_the_tensorrt_build():
     assert keys(MODEL, platform="triton-26.06")["engine"] != keys(MODEL)["engine"]
 
 
-def test_engine_key_on_a_cpu_ignores_the_compiler_s_workspace():
-    on_cpu = with_value("endpoint.instance_type", "ml.c7i.large")
-    assert keys(with_value("engine.workspace_mib", 512, on_cpu)) == keys(on_cpu)
-
-
-@pytest.mark.parametrize("precision", ["fp32", "fp16"])
-def test_calibration_changes_nothing_without_int8(precision):
-    plain = with_value("engine.precision", precision)
-    assert keys(with_value("engine.calibration.samples", 5, plain)) == keys(plain)
-    assert keys(with_value("engine.quantization", "calibration-cache", plain)) == keys(plain)
-
-
 @pytest.mark.parametrize(
     ("precision", "calibrated", "instance", "networks"),
     [
@@ -344,13 +335,6 @@ def test_networks_are_those_an_engine_may_need(precision, calibrated, instance, 
     assert by_cache == tuple(name for name in networks if name != "fp8")
 
 
-def test_keys_are_short_and_lower_case_hex():
-    assert all(
-        len(key) == KEY_LENGTH and set(key) <= set("0123456789abcdef")
-        for key in keys(MODEL).values()
-    )
-
-
 def test_int8_network_of_engines_tuned_for_one_sample_has_a_key_of_its_own():
     one = keys(with_value("engine.optimization_profiles.batch", [1, 1, 8]))
     assert one["float"] == keys(MODEL)["float"] and one["int8"] != keys(MODEL)["int8"]
@@ -359,15 +343,6 @@ def test_int8_network_of_engines_tuned_for_one_sample_has_a_key_of_its_own():
 def test_chosen_network_is_a_quantized_one_for_eight_bits_only():
     chosen = [chosen_network(precision) for precision in ("fp32", "fp16", "bf16", "fp8", "int8")]
     assert chosen == ["float", "float", "float", "fp8", "int8"]
-
-
-def test_place_of_a_users_code_changes_no_key_and_its_text_does():
-    def key(file: str, digest: str) -> str:
-        code = {"file": file, "sha256": digest * 64}
-        return keys(MODEL | {"serving": {"preprocessing": code}})["engine"]
-
-    assert key("models/code/a.py", "a") == key("models/code/b.py", "a")
-    assert key("models/code/a.py", "a") != key("models/code/a.py", "b")
 
 
 def test_plan_key_leaves_out_prompts_that_no_build_uses():

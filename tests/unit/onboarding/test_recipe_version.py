@@ -5,11 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-import pytest
-
 from onboarding.keys import RECIPE_VERSION
-
-pytestmark = pytest.mark.unit
 
 FOLDER = Path(__file__).resolve().parents[3] / "container" / "triton"
 CARRIED = (

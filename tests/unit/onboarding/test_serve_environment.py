@@ -1,15 +1,11 @@
 """The environment of Triton's `serve`: what we set, told once."""
 
-import pytest
-
 from onboarding.serve_environment import (
     ADDITIONAL_ARGS,
     DEFAULT_MODEL,
     python_server_environment,
     serve_environment,
 )
-
-pytestmark = pytest.mark.unit
 
 
 def test_single_model_is_named_and_a_multi_model_server_names_none():

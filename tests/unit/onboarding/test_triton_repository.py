@@ -5,23 +5,23 @@ from __future__ import annotations
 import shutil
 
 import pytest
+import yaml
 
 from onboarding.checkpoint import checkpoint_sha256
 from onboarding.data import __name__ as DATA
 from onboarding.manifest import TensorRecord
-from onboarding.model_configuration import ConfigurationFault, read_configuration
 from onboarding.platform import instance_types, serving_platforms
 from onboarding.repository_spec import RepositorySpec, repository_key
 from onboarding.resolve import target
 from onboarding.tree import read_tree
-from onboarding.triton_repository import read_repository
+from onboarding.triton_repository import ConfigurationFault, read_configuration, read_repository
 from onboarding.yaml_text import load_yaml
 from tests.contract.model_config import PROTOBUF
 from tests.unit.onboarding.trees import FIXTURES, tree_root
 
-pytestmark = pytest.mark.unit
 FOLDER = FIXTURES.parent / "triton_repository"
 SHOWN = "models/mood"
+FAULTS = yaml.safe_load((FIXTURES.parent / "triton_repository_faults.yaml").read_text())
 PLAN = 'platform: "tensorrt_plan"\ninput { name: "x" data_type: TYPE_FP32 dims: 1 }\n'
 PLAN += 'output { name: "y" data_type: TYPE_FP32 dims: 1 }\n'
 
@@ -50,90 +50,15 @@ def test_repository_without_faults_tells_what_its_models_take(repository):
     assert mood.tensors("output") == (TensorRecord(name="label", datatype="BYTES", shape=(-1, 1)),)
 
 
-@pytest.mark.parametrize(
-    ("name", "old", "new", "faults"),
-    [
-        (
-            "mood/config.pbtxt",
-            'model_name: "scale"',
-            'model_name: "scales"',
-            ["mood/config.pbtxt:9: a step of the ensemble names no model of the repository: scales"
-             "; allowed: label, mood, other, scale; add the model's folder"],
-        ),
-        (
-            "mood/config.pbtxt",
-            "model_name: \"label\"",
-            "",
-            ["mood/config.pbtxt:14: a step of the ensemble names no model of the repository: "
-             "nothing"],
-        ),
-        (
-            "mood/config.pbtxt",
-            "max_batch_size: 8",
-            "max_batch_sizes: 8",
-            ["mood/config.pbtxt:3: ModelConfig has no field max_batch_sizes; allowed: name, "],
-        ),
-        (
-            "mood/config.pbtxt",
-            "max_batch_size: 8",
-            "max_batch_size 8",
-            ["mood/config.pbtxt:3: is no protobuf text: '8' stands where max_batch_size has its"],
-        ),
-        (
-            "scale/config.pbtxt",
-            "max_batch_size: 8",
-            "max_batch_size: 08",
-            ["scale/config.pbtxt:2: max_batch_size is 08; allowed: int"],
-        ),
-        (
-            "scale/config.pbtxt",
-            "KIND_CPU",
-            "KIND_TPU",
-            ["scale/config.pbtxt:5: kind is KIND_TPU; allowed: KIND_AUTO, KIND_GPU, KIND_CPU"],
-        ),
-        (
-            "scale/config.pbtxt",
-            'backend: "python"',
-            'name: "scales"',
-            ["scale/config.pbtxt:1: the model's name scales is not its folder's; allowed: "
-             "scale",
-             "scale/config.pbtxt:1: names neither a backend nor a platform"],
-        ),
-        (
-            "scale/config.pbtxt",
-            'input { name: "x" data_type: TYPE_FP32 dims: 4 }',
-            "",
-            ["scale/config.pbtxt:1: has no input, and Triton completes no configuration here"],
-        ),
-        (
-            "scale/config.pbtxt",
-            ' name: "y" data_type: TYPE_FP32',
-            "",
-            ["scale/config.pbtxt:4: an output has no name and no data_type"],
-        ),
-        (
-            "scale/config.pbtxt",
-            'backend: "python"',
-            'backend: "onnxruntime"',
-            ["scale/1: holds no model.onnx, which backend onnxruntime loads"],
-        ),
-        (
-            "mood/config.pbtxt",
-            "ensemble_scheduling {",
-            "dynamic_batching { } parameters { key: \"a\" value { string_value: \"b\" } }\n"
-            "ensemble_scheduling { step: 3",
-            ["mood/config.pbtxt:7: step is no message; allowed: step { … }"],
-        ),
-    ],
-)  # fmt: skip
-def test_refuses_a_configuration_with_its_line(name, old, new, faults, repository):
-    path = repository / name
+@pytest.mark.parametrize("case", FAULTS)
+def test_refuses_a_configuration_with_its_line(case, repository):
+    path = repository / case["file"]
     text = path.read_text()
-    assert old in text
-    path.write_text(text.replace(old, new, 1))
+    assert case["old"] in text
+    path.write_text(text.replace(case["old"], case["new"], 1))
     found = faults_of(repository)
-    assert len(found) == len(faults), found
-    for fault, words in zip(found, faults, strict=True):
+    assert len(found) == len(case["says"]), found
+    for fault, words in zip(found, case["says"], strict=True):
         assert fault.startswith(f"{SHOWN}/{words}")
 
 

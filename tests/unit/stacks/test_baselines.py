@@ -18,7 +18,7 @@ from stacks.images import (
 )
 from stacks.rollout import COMPILING_SECONDS, variant_timeouts
 from tests.synth.deployments import environment, with_locks
-from tests.unit.onboarding.test_runtimes import beside
+from tests.unit.onboarding.test_deployments import beside
 
 CPU = instance_types()["ml.c7i.large"]
 

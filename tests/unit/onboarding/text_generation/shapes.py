@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,42 +15,79 @@ FIXTURES = Path(__file__).parents[3] / "fixtures"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
-def llama(
-    hidden: int, layers: int, heads: int, kv_heads: int, wide: int, **config: Any
-) -> Checkpoint:
-    """Return a Llama-shaped checkpoint in BF16 with 128,256 words."""
-    size, words = hidden // heads, 128_256
-    tensors = {
+def headers(config: Mapping[str, Any], **stated: Any) -> Checkpoint:
+    """Return the headers that a checkpoint of such a config would have, in BF16.
+
+    `stated` are keys that its config.json has instead, whatever the tensors are.
+    """
+    hidden, words = config["hidden_size"], config["vocab_size"]
+    shapes: dict[str, tuple[int, ...]] = {
         "model.embed_tokens.weight": (words, hidden),
         "lm_head.weight": (words, hidden),
         "model.norm.weight": (hidden,),
     }
-    for layer in range(layers):
-        for name, shape in {
-            "self_attn.q_proj": (hidden, hidden),
-            "self_attn.k_proj": (kv_heads * size, hidden),
-            "self_attn.v_proj": (kv_heads * size, hidden),
-            "self_attn.o_proj": (hidden, hidden),
-            "mlp.gate_proj": (wide, hidden),
-            "mlp.up_proj": (wide, hidden),
-            "mlp.down_proj": (hidden, wide),
-            "input_layernorm": (hidden,),
-            "post_attention_layernorm": (hidden,),
-        }.items():
-            tensors[f"model.layers.{layer}.{name}.weight"] = shape
+    for layer in range(config["num_hidden_layers"]):
+        for name, sizes in {**_attention(config), **_other(config)}.items():
+            shapes[f"model.layers.{layer}.{name}"] = sizes
+    if config.get("tie_word_embeddings"):
+        del shapes["lm_head.weight"]
+    tensors = {name: TensorHeader(dtype="BF16", shape=sizes) for name, sizes in shapes.items()}
+    return Checkpoint(config={**config, **stated}, tensors=tensors)
+
+
+def _attention(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    hidden, heads = config["hidden_size"], config["num_attention_heads"]
+    if "kv_lora_rank" in config:
+        rank, rope = config["kv_lora_rank"], config["qk_rope_head_dim"]
+        nope, size = config["qk_nope_head_dim"], config["v_head_dim"]
+        return {
+            "self_attn.q_proj.weight": (heads * (nope + rope), hidden),
+            "self_attn.kv_a_proj_with_mqa.weight": (rank + rope, hidden),
+            "self_attn.kv_a_layernorm.weight": (rank,),
+            "self_attn.kv_b_proj.weight": (heads * (nope + size), rank),
+            "self_attn.o_proj.weight": (hidden, heads * size),
+        }
+    size, kind = config.get("head_dim", hidden // heads), config.get("model_type")
+    rows = {"q": heads * size, "k": config["num_key_value_heads"] * size}
+    rows["v"] = rows["k"]
+    found: dict[str, tuple[int, ...]] = {
+        f"self_attn.{name}_proj.weight": (count, hidden) for name, count in rows.items()
+    }
+    found["self_attn.o_proj.weight"] = (hidden, heads * size)
+    if kind == "qwen2":
+        found |= {f"self_attn.{name}_proj.bias": (count,) for name, count in rows.items()}
+    if kind in ("qwen3", "gemma3_text"):
+        found |= {f"self_attn.{name}_norm.weight": (size,) for name in ("q", "k")}
+    return found
+
+
+def _other(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    hidden, wide = config["hidden_size"], config["intermediate_size"]
+    norms = ["input_layernorm", "post_attention_layernorm"]
+    if config.get("model_type") == "gemma3_text":
+        norms += ["pre_feedforward_layernorm", "post_feedforward_layernorm"]
+    return {
+        "mlp.gate_proj.weight": (wide, hidden),
+        "mlp.up_proj.weight": (wide, hidden),
+        "mlp.down_proj.weight": (hidden, wide),
+        **{f"{name}.weight": (hidden,) for name in norms},
+    }
+
+
+def llama(
+    hidden: int, layers: int, heads: int, kv_heads: int, wide: int, **config: Any
+) -> Checkpoint:
+    """Return a Llama-shaped checkpoint with 128,256 words, whose config states some keys."""
     own = {
         "hidden_size": hidden,
         "num_hidden_layers": layers,
         "num_attention_heads": heads,
         "num_key_value_heads": kv_heads,
         "intermediate_size": wide,
-        "vocab_size": words,
+        "vocab_size": 128_256,
         "max_position_embeddings": 131_072,
     }
-    return Checkpoint(
-        config={**own, **config},
-        tensors={name: TensorHeader(dtype="BF16", shape=shape) for name, shape in tensors.items()},
-    )
+    return headers(own, **config)
 
 
 LLAMA_8B = llama(4096, 32, 32, 8, 14_336)

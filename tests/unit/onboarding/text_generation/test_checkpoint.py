@@ -1,27 +1,38 @@
-"""Headers of checkpoints: read without their tensors, and refused where a file is not whole."""
+"""Files of text generators: headers, adapters, texts and tasks, read without their tensors."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from onboarding.checkpoint import checkpoint_sha256
+from onboarding.starter_texts import evaluation_path
+from onboarding.text_generation.adapter import adapter_problem, read_adapter
 from onboarding.text_generation.checkpoint import (
     CheckpointError,
-    index_shards,
-    parse_header,
     read_folder,
     read_headers_file,
 )
 from onboarding.text_generation.platforms import schemes
+from onboarding.text_generation.task_file import TaskFileError, read_task_file
+from onboarding.text_generation.texts import (
+    LONGEST_LINE,
+    TextSample,
+    TextsError,
+    read_texts,
+    shared_line,
+)
 from onboarding.text_generation.weights import count_weights, is_linear, mismatches
 from onboarding.tree import read_tree
 from tests.unit.onboarding.text_generation.shapes import (
     FIXTURES,
     LLAMA_8B,
     SHAPES,
+    SMOLLM,
+    adapter_files,
     generator_tree,
     llama,
 )
@@ -77,25 +88,6 @@ def test_refuses_a_file_that_holds_no_headers(text, tmp_path):
         read_headers_file(tmp_path / "h.json")
 
 
-def test_refuses_a_type_that_is_not_known():
-    with pytest.raises(CheckpointError, match="type F2"):
-        parse_header("m", safetensors({"a": ("F2", [1])}))
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"\x00" * 8, b"\xff" * 8, b"\x05" + b"\x00" * 7 + b"{..}"]
-)
-def test_refuses_a_beginning_that_is_no_header(content):
-    with pytest.raises(CheckpointError):
-        parse_header("m", content)
-
-
-@pytest.mark.parametrize("content", [b"", b"{}", b'{"weight_map": {"a": "../b"}}'])
-def test_refuses_an_index_that_is_none(content):
-    with pytest.raises(CheckpointError, match="index"):
-        index_shards(content)
-
-
 def messages_of(tmp_path: Path, break_it, source: str = "") -> list[str]:
     text = BASE.replace(
         "  huggingface: acme/chat@0123456789abcdef0123456789abcdef01234567\n"
@@ -128,6 +120,13 @@ def _write_config(folder: Path, **changes: int) -> None:
         (lambda f: (f / "model-00002-of-00002.safetensors").write_bytes(
             safetensors({"other": ("BF16", [1])})), "has no tensor"),
         (lambda f: (f / "model-00002-of-00002.safetensors").write_bytes(b"torch"), "begin as"),
+        (lambda f: (f / "model-00002-of-00002.safetensors").write_bytes(
+            b"\x05" + bytes(7) + b"{..}"), "has no header of safetensors"),
+        (lambda f: (f / "model-00002-of-00002.safetensors").write_bytes(
+            safetensors({"model.layers.0.mlp.up_proj.weight": ("F2", [8, 4])})), "of type F2"),
+        (lambda f: (f / "model.safetensors.index.json").write_text("{}"), "is no index"),
+        (lambda f: (f / "model.safetensors.index.json").write_text(
+            '{"weight_map": {"a": "../b"}}'), "is no index"),
         (lambda f: (f / "config.json").unlink(), "has no config.json"),
         (lambda f: (f / "config.json").write_text("{"), "config.json is no JSON"),
         (lambda f: (f / "config.json").write_text("[]"), "no JSON object"),
@@ -136,8 +135,6 @@ def _write_config(folder: Path, **changes: int) -> None:
         (lambda f: (f / "notes.txt").write_text("x"), "is not the checkpoint's digest"),
         (lambda f: _write_config(f, num_attention_heads=0), "KV cache cannot be counted"),
     ],
-    ids=["shard", "tensor", "torch", "config", "json", "object", "hidden", "layers", "digest",
-         "heads"],
 )  # fmt: skip
 def test_refuses_a_checkpoint_that_is_not_whole(break_it, says, tmp_path):
     assert any(says in message for message in messages_of(tmp_path, break_it))
@@ -188,3 +185,215 @@ def test_formats_of_quantized_checkpoints_are_known():
 
 def test_shapes_of_tests_agree_with_themselves():
     assert mismatches(LLAMA_8B) is None and mismatches(SHAPES["torn"]) is not None
+
+
+def write_adapter(folder: Path, **options: Any) -> Path:
+    """Write an adapter of one module."""
+    for name, content in adapter_files("adapter", **options).items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return folder / "adapter"
+
+
+def test_an_adapter_says_its_rank_its_base_and_its_modules(tmp_path):
+    found = read_adapter(write_adapter(tmp_path, rank=12, base_model_name_or_path="acme/chat"))
+    assert (found.rank, found.base_model) == (12, "acme/chat")
+    assert found.modules == {"model.layers.0.self_attn.q_proj": ((12, 4096), (4096, 12))}
+    assert adapter_problem(found, LLAMA_8B) is None
+    assert "for 4096 inputs and 4096 outputs" in (adapter_problem(found, SMOLLM) or "")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"r": 0}, "no r of 1 or more"),
+        ({"r": True}, "no r of 1 or more"),
+        ({"lora_alpha": None}, "no lora_alpha"),
+        ({"peft_type": "IA3"}, "no LoRA adapter"),
+        ({"bias": "all"}, "trains biases"),
+        ({"modules_to_save": ["lm_head"]}, "replaces whole modules"),
+        ({"rank_pattern": {"q_proj": 4}}, "scales all by one"),
+        ({"alpha_pattern": {"q_proj": 4}}, "scales all by one"),
+        ({"use_dora": True}, "DoRA"),
+    ],
+)
+def test_refuses_what_vllm_does_not_serve(change, says, tmp_path):
+    with pytest.raises(CheckpointError, match=says):
+        read_adapter(write_adapter(tmp_path, **change))
+
+
+@pytest.mark.parametrize(
+    ("tensors", "says"),
+    [
+        ({}, "holds no tensor"),
+        ({"model.layers.0.self_attn.q_proj.weight": [8, 8]}, "no matrix of a LoRA adapter"),
+        ({"q_proj.lora_A.weight": [8, 4]}, "no pair of matrices"),
+        (
+            {"q_proj.lora_A.weight": [8, 4], "q_proj.lora_B.weight": [4, 6]},
+            "of one rank for q_proj",
+        ),
+        ({"q_proj.lora_A.weight": [8], "q_proj.lora_B.weight": [8]}, "no matrix"),
+    ],
+)
+def test_refuses_tensors_that_are_no_adapter(tensors, says, tmp_path):
+    folder = write_adapter(tmp_path)
+    content = safetensors({name: ("BF16", shape) for name, shape in tensors.items()})
+    (folder / "adapter_model.safetensors").write_bytes(content)
+    with pytest.raises(CheckpointError, match=says):
+        read_adapter(folder)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]"])
+def test_refuses_files_that_are_damaged(content, tmp_path):
+    folder = write_adapter(tmp_path)
+    (folder / "adapter_config.json").write_bytes(content)
+    with pytest.raises(CheckpointError):
+        read_adapter(folder)
+    folder = write_adapter(tmp_path / "other")
+    (folder / "adapter_model.safetensors").write_bytes(content)
+    with pytest.raises(CheckpointError):
+        read_adapter(folder)
+
+
+def test_embeddings_and_a_tied_output_layer_are_modules_of_the_base(tmp_path):
+    tied = llama(64, 1, 4, 2, 128, tie_word_embeddings=True)
+    tensors = {name: item for name, item in tied.tensors.items() if "lm_head" not in name}
+    words = tied.config["vocab_size"]
+    header = {
+        "base_model.model.model.embed_tokens.lora_embedding_A": [4, words],
+        "base_model.model.model.embed_tokens.lora_embedding_B": [64, 4],
+        "base_model.model.lm_head.lora_A.weight": [4, 64],
+        "base_model.model.lm_head.lora_B.weight": [words, 4],
+        "base_model.model.model.embed_tokens.base_layer.weight": [words, 64],
+    }
+    folder = write_adapter(tmp_path)
+    content = safetensors({name: ("F32", shape) for name, shape in header.items()})
+    (folder / "adapter_model.safetensors").write_bytes(content)
+    found = read_adapter(folder)
+    assert adapter_problem(found, type(tied)(config=tied.config, tensors=tensors)) is None
+    for kind, part in (("mistral", "embed_tokens"), ("cohere", "lm_head"), ("opt", "embed_tokens")):
+        other = type(tied)(config={**tied.config, "model_type": kind}, tensors=tensors)
+        problem = adapter_problem(found, other) or ""
+        assert f"{part}, to which vLLM takes no adapter in a {kind}" in problem
+    llama_kind = type(tied)(config={**tied.config, "model_type": "llama"}, tensors=tensors)
+    assert adapter_problem(found, llama_kind) is None
+
+
+def test_packed_weights_have_the_module_and_no_sizes(tmp_path):
+    document = json.loads(LLAMA_8B.document())
+    name = "model.layers.0.self_attn.q_proj"
+    tensors = {key: item for key, item in LLAMA_8B.tensors.items() if not key.startswith(name)}
+    tensors |= {f"{name}.{part}": item for part, item in zip(
+        ("qweight", "scales"), LLAMA_8B.tensors.values(), strict=False)}  # fmt: skip
+    packed = type(LLAMA_8B)(config=document["config"], tensors=tensors)
+    assert adapter_problem(read_adapter(write_adapter(tmp_path)), packed) is None
+
+
+pytestmark = pytest.mark.unit
+
+MESSAGES = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "there"}]
+
+
+def write_lines(folder, name, *lines):
+    path = folder / name
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_a_text_file_has_a_sample_a_line_and_blank_lines_are_none(tmp_path):
+    path = write_lines(tmp_path, "a.txt", "one", "", "  two  ", "three")
+    found = [(sample.line, sample.text) for sample in read_texts(path, 2)]
+    assert found == [(1, "one"), (3, "two")]
+
+
+def test_json_lines_hold_texts_or_messages(tmp_path):
+    lines = [json.dumps({"text": "one"}), json.dumps({"messages": MESSAGES, "id": 7})]
+    samples = list(read_texts(write_lines(tmp_path, "a.jsonl", *lines)))
+    assert samples == [
+        TextSample(line=1, text="one"),
+        TextSample(line=2, messages=tuple(MESSAGES)),
+    ]
+
+
+def test_a_large_file_is_not_read_beyond_its_first_samples(tmp_path):
+    path = write_lines(tmp_path, "a.jsonl", json.dumps({"text": "one"}), "no JSON")
+    assert [sample.text for sample in read_texts(path, 1)] == ["one"]
+    with pytest.raises(TextsError, match=r"^line 2 is no JSON; write one JSON object a line"):
+        list(read_texts(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("a.csv", b"a", "is no dataset of texts: a.csv; name a file that ends in .jsonl, .txt"),
+        ("a.jsonl", b'{"prompt": "a"}', "line 1 has neither text nor messages; write"),
+        ("a.jsonl", b'{"messages": [{"role": "user"}]}', "line 1 has neither text nor messages"),
+        ("a.jsonl", b"[1]", "line 1 has neither text nor messages"),
+        ("a.txt", b"ok\n\xff\xfe\n", "line 2 is not UTF-8 text; save the file as UTF-8"),
+        ("a.txt", b"x" * (LONGEST_LINE + 1), "line 1 is longer than"),
+    ],
+)
+def test_refuses_a_line_in_one_sentence(tmp_path, name, content, says):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(TextsError) as caught:
+        list(read_texts(tmp_path / name))
+    assert str(caught.value).startswith(says)
+
+
+def test_shared_samples_are_found_whatever_their_case_and_roles(tmp_path):
+    calibration = write_lines(tmp_path, "a.jsonl", json.dumps({"messages": MESSAGES}))
+    held_out = write_lines(tmp_path, "b.txt", "another", "hello   THERE")
+    assert shared_line(calibration, 10, held_out) == (2, 1)
+    assert shared_line(calibration, 10, write_lines(tmp_path, "c.txt", "another")) is None
+
+
+def test_samples_that_calibration_does_not_use_are_not_shared(tmp_path):
+    calibration = write_lines(tmp_path, "a.txt", "one", "two")
+    assert shared_line(calibration, 1, write_lines(tmp_path, "b.txt", "two")) is None
+
+
+def test_shipped_paragraphs_are_enough_and_stand_once():
+    texts = [sample.text for sample in read_texts(evaluation_path())]
+    assert len(texts) == len(set(texts)) == 56
+    assert min(len(text.split()) for text in texts) >= 80
+
+
+TASK = """
+max_tokens: 8
+items:
+  - {prompt: What is the capital of France?, answers: [Paris]}
+  - {prompt: Two and two?, answers: ["4", four]}
+"""
+
+
+def test_task_answers_are_right_whatever_their_case_and_spaces(tmp_path):
+    path = tmp_path / "task.yaml"
+    path.write_text(TASK)
+    task = read_task_file(path)
+    first, second = task.items
+    assert task.is_right(first, "It is  paris.") and not task.is_right(first, "Rome")
+    assert task.is_right(second, "Four") and task.messages(first) == [
+        {"role": "user", "content": "What is the capital of France?"}
+    ]
+    path.write_text(TASK + "match: exact\nsystem: Be brief.\n")
+    exact = read_task_file(path)
+    assert not exact.is_right(first, "It is Paris.") and exact.is_right(first, " PARIS ")
+    assert exact.messages(first)[0] == {"role": "system", "content": "Be brief."}
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("items: []", "is no task file (items: "),
+        ("items: [{prompt: a}]", "is no task file (items.0.answers: "),
+        ("items: [{prompt: a, answers: [1]}]", "is no task file (items.0.answers.0: "),
+        ("a: b: c", "is no task file; write `items:`"),
+    ],
+)
+def test_refuses_what_is_no_task_file(tmp_path, content, says):
+    path = tmp_path / "task.yaml"
+    path.write_text(content)
+    with pytest.raises(TaskFileError) as caught:
+        read_task_file(path)
+    assert str(caught.value).startswith(says)

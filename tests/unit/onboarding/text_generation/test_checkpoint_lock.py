@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 import yaml
 
@@ -56,13 +54,6 @@ def test_lock_gives_back_what_was_written(tmp_path):
     path = write_checkpoint_entry(tmp_path / "new", "chat", entry)
     assert read_generation_lock(path.parent, "chat").checkpoints == {key(1): entry}
     assert read_generation_lock(tmp_path, "chat").checkpoints == {}
-
-
-def test_lock_keeps_the_checkpoints_of_concurrent_writers(tmp_path):
-    entries = [checkpoint_entry(key(number)) for number in range(6)]
-    with ThreadPoolExecutor(6) as pool:
-        list(pool.map(lambda entry: write_checkpoint_entry(tmp_path, "chat", entry), entries))
-    assert len(read_generation_lock(tmp_path, "chat").checkpoints) == 6
 
 
 def test_knee_stays_with_the_same_files_alone(tmp_path):

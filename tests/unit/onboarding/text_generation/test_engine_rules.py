@@ -6,10 +6,9 @@ import pytest
 
 from onboarding.generation_checks import generation_case
 from onboarding.text_generation.arguments import container_environment
-from onboarding.text_generation.checkpoint import Checkpoint, TensorHeader
 from onboarding.tree import read_tree
 from tests.unit.onboarding.text_generation.plans import plan_text
-from tests.unit.onboarding.text_generation.shapes import COMMIT, generator_tree, llama
+from tests.unit.onboarding.text_generation.shapes import generator_tree, llama
 
 FAQ = {"name": "faq", "source": "adapters/faq"}
 AMI = {"inference_ami_version": "al2023-ami-sagemaker-inference-gpu-4-1"}
@@ -83,21 +82,6 @@ def test_turns_a_flag_off_by_the_version_that_the_file_names(tmp_path):
     variables = container_environment(case.spec, 1, case.engine_version)
     assert variables["SM_VLLM_NO_ENABLE_PREFIX_CACHING"] == "true"
     assert "SM_VLLM_ENABLE_PREFIX_CACHING" not in variables
-
-
-def test_accepts_medusas_heads_which_cache_nothing(tmp_path):
-    heads = Checkpoint(
-        config={"model_type": "medusa", "hidden_size": 4096, "vocab_size": 128_256},
-        tensors={"0.0.linear.weight": TensorHeader(dtype="BF16", shape=(4096, 4096))},
-    )
-    guess = {"tokens": 3, "model": f"acme/heads@{COMMIT}", "headers": "models/data/heads.json"}
-    messages = {}
-    for method in ("medusa", "eagle"):
-        text = plan_text({"serving": {"speculative": {**guess, "method": method}}})
-        files = {"models/data/heads.json": heads.document()}
-        tree = read_tree(generator_tree(tmp_path / method, text, files))
-        messages[method] = " ".join(map(str, tree.faults))
-    assert not messages["medusa"] and "its KV cache cannot be counted" in messages["eagle"]
 
 
 @pytest.mark.parametrize(

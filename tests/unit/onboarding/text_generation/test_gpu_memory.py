@@ -1,9 +1,8 @@
-"""Memory of LoRA adapters is what vLLM allocates for them; that of a draft model is counted."""
+"""Memory of LoRA adapters is what vLLM allocates for them."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -11,17 +10,16 @@ from onboarding.generation_findings import generation_plans
 from onboarding.platform import instance_types
 from onboarding.text_generation.adapter import ENGINE_RANKS, engine_rank
 from onboarding.text_generation.checkpoint import Checkpoint, TensorHeader
-from onboarding.text_generation.gpu_memory import GIB, adapter_bytes, draft_bytes
+from onboarding.text_generation.gpu_memory import GIB, adapter_bytes
 from onboarding.text_generation.planner import Request, best_candidate
 from onboarding.text_generation.platforms import gpus
 from onboarding.tree import read_tree
 from tests.unit.onboarding.text_generation.plans import plan_text
 from tests.unit.onboarding.text_generation.shapes import (
-    COMMIT,
     FIXTURES,
     LLAMA_8B,
     generator_tree,
-    llama,
+    headers,
 )
 from tests.unit.onboarding.text_generation.test_planner import _spec
 
@@ -32,37 +30,7 @@ MEASURED = [row for row in ANSWERS["rows"] if "is_measured" in row]
 
 def _checkpoint(shape: str) -> Checkpoint:
     """Return the headers that a checkpoint of a recorded shape would have."""
-    config = ANSWERS["shapes"][shape]
-    hidden, heads, wide = (
-        config[key] for key in ("hidden_size", "num_attention_heads", "intermediate_size")
-    )
-    size = config.get("head_dim", hidden // heads)
-    keys = config["num_key_value_heads"] * size
-    linear = {
-        "self_attn.q_proj": (heads * size, hidden),
-        "self_attn.k_proj": (keys, hidden),
-        "self_attn.v_proj": (keys, hidden),
-        "self_attn.o_proj": (hidden, heads * size),
-        "mlp.gate_proj": (wide, hidden),
-        "mlp.up_proj": (wide, hidden),
-        "mlp.down_proj": (hidden, wide),
-    }
-    if "kv_lora_rank" in config:
-        latent, rope = config["kv_lora_rank"], config["qk_rope_head_dim"]
-        plain, values = config["qk_nope_head_dim"], config["v_head_dim"]
-        del linear["self_attn.k_proj"], linear["self_attn.v_proj"]
-        linear |= {
-            "self_attn.q_proj": (heads * (plain + rope), hidden),
-            "self_attn.kv_a_proj_with_mqa": (latent + rope, hidden),
-            "self_attn.kv_b_proj": (heads * (plain + values), latent),
-            "self_attn.o_proj": (hidden, heads * values),
-        }
-    tensors = {
-        f"model.layers.{layer}.{name}.weight": TensorHeader(dtype="BF16", shape=sizes)
-        for layer in range(config["num_hidden_layers"])
-        for name, sizes in linear.items()
-    }
-    return Checkpoint(config=config, tensors=tensors)
+    return headers({"vocab_size": 128_256, **ANSWERS["shapes"][shape]})
 
 
 @pytest.mark.parametrize(
@@ -177,45 +145,30 @@ def test_each_expert_of_a_tensor_has_an_adapter(tensors, kind, matrices_a, tenso
     assert with_ones - without == 2 * 16 * numbers * 2
 
 
-def test_a_plan_counts_adapters_and_the_draft_model():
-    draft = llama(2048, 16, 32, 8, 8192)
-    guess = {"method": "draft-model", "tokens": 4, "model": "a/b@" + 40 * "0", "headers": "d.json"}
+def test_a_plan_counts_adapters():
     adapters = [{"name": name, "source": name, "rank": 64} for name in ("a", "b")]
-    spec = _spec(serving={"adapters": adapters, "speculative": guess})
     instance = instance_types()["ml.g6e.2xlarge"]
-    request = Request(
-        spec=spec, checkpoint=LLAMA_8B, engine_version="0.30.0", price=lambda name: 1.0
+    alone, counted = (
+        best_candidate(
+            Request(spec=spec, checkpoint=LLAMA_8B, engine_version="0.30.0", price=lambda _: 1.0),
+            instance,
+        )
+        for spec in (_spec(), _spec(serving={"adapters": adapters}))
     )
-    alone = best_candidate(replace(request, spec=_spec()), instance)
-    counted = best_candidate(replace(request, draft=draft), instance)
     assert gpus()[instance.gpu].memory_gib * 0.92 == pytest.approx(
-        counted.weights_gib
-        + counted.adapters_gib
-        + counted.draft_gib
-        + counted.kv_gib
-        + counted.overhead_gib
+        counted.weights_gib + counted.adapters_gib + counted.kv_gib + counted.overhead_gib
     )
-    assert counted.draft_gib * GIB == draft_bytes(draft, 1)
-    assert (alone.adapters_gib, alone.draft_gib) == (None, None)
-    # 32 layers of the model and 16 of the draft, of as many bytes a head of half the size.
-    tokens = counted.kv_gib * GIB / (131_072 + 16 * 2 * 8 * 64 * 2)
-    assert counted.kv_tokens == pytest.approx(tokens, rel=0.01)
+    assert alone.adapters_gib is None
+    assert counted.kv_tokens == pytest.approx(counted.kv_gib * GIB / 131_072, rel=0.01)
 
 
-def test_a_file_with_adapters_and_a_draft_model_is_planned_with_both(tmp_path):
-    guess = {"method": "draft-model", "tokens": 4, "model": f"acme/small@{COMMIT}"}
-    headers = {"headers": "models/data/smollm.json"}
-    notes = {}
-    for name, own in (("with", headers), ("without", {})):
-        serving = {
-            "adapters": [{"name": "fr", "source": "adapters/faq"}],
-            "speculative": {**guess, **own},
-        }
-        tree = read_tree(generator_tree(tmp_path / name, plan_text({"serving": serving})))
-        assert not tree.faults, list(map(str, tree.faults))
-        (plan,) = generation_plans(tree, "cloud")
-        notes[name] = " ".join(plan.notes)
-        assert plan.chosen.adapters_gib == pytest.approx(2_886_144 * 16 * 2 / GIB)
-        assert (plan.chosen.draft_gib is None) is (name == "without")
-    assert "memory is not counted" in notes["without"] and "is not counted:" not in notes["with"]
-    assert all("planned and not deployed" in note for note in notes.values())
+def test_a_file_with_adapters_is_planned_with_them(tmp_path):
+    serving = {
+        "adapters": [{"name": "fr", "source": "adapters/faq"}],
+        "speculative": {"method": "ngram", "tokens": 4},
+    }
+    tree = read_tree(generator_tree(tmp_path, plan_text({"serving": serving})))
+    assert not tree.faults, list(map(str, tree.faults))
+    (plan,) = generation_plans(tree, "cloud")
+    assert plan.chosen.adapters_gib == pytest.approx(2_886_144 * 16 * 2 / GIB)
+    assert any("speculative decoding saves or costs" in note for note in plan.notes)

@@ -17,26 +17,24 @@ from onboarding.text_generation.kv_cache import (
 from onboarding.text_generation.planner import CONCURRENT_STEPS
 from onboarding.text_generation.platforms import gpus, schemes
 from onboarding.text_generation.weights import count_weights
-from tests.unit.onboarding.text_generation.h200_shapes import headers
-from tests.unit.onboarding.text_generation.shapes import FIXTURES, LLAMA_70B
+from tests.unit.onboarding.text_generation.shapes import FIXTURES, LLAMA_70B, headers
 
 ANSWERS = json.loads((FIXTURES / "vllm_kv_cache" / "answers.json").read_text())
 EVERY = ANSWERS["rows"]
 ROWS = [row for row in EVERY if "adapters" not in row and "is_measured" not in row]
 H200 = json.loads((FIXTURES / "vllm_kv_cache" / "h200.json").read_text())
+H200_SHAPES = json.loads((FIXTURES / "vllm_kv_cache" / "h200_shapes.json").read_text())
 
 
 def _name(row):
-    draft = f"-draft-{row['draft']}" if "draft" in row else ""
-    return f"{row['shape']}-tp{row.get('tensor_parallel')}-{row['kv']}{draft}"
+    return f"{row['shape']}-tp{row.get('tensor_parallel')}-{row['kv']}"
 
 
 @pytest.mark.parametrize("row", ROWS, ids=_name)
 def test_tokens_are_those_of_vllms_log(row):
     assert "tokens" in row, "vLLM refused this case"
-    shapes = [row["shape"], *([row["draft"]] if "draft" in row else [])]
     size = cache_size(
-        [item for shape in shapes for item in cache_layers(ANSWERS["shapes"][shape])],
+        cache_layers(ANSWERS["shapes"][row["shape"]]),
         ANSWERS["kv_cache_gib"] * GIB,
         length=ANSWERS["max_model_len"],
         tensor_parallel=row["tensor_parallel"],
@@ -48,13 +46,12 @@ def test_tokens_are_those_of_vllms_log(row):
 
 
 def test_oracle_has_six_shapes_two_sizes_and_two_formats():
-    alone = [row for row in ROWS if "draft" not in row]
-    assert len({row["shape"] for row in alone}) == 6 and len(alone) == 24
+    assert len({row["shape"] for row in ROWS}) == 6 and len(ROWS) == 24
 
 
 @pytest.mark.parametrize("row", H200["rows"], ids=_name)
 def test_tokens_are_within_two_percent_of_an_h200s(row):
-    checkpoint = headers(row["shape"])
+    checkpoint = headers(H200_SHAPES[row["shape"]])
     weights = count_weights(checkpoint, schemes()[row["scheme"]], row["tensor_parallel"])
     memory = gpu_memory(weights, gpus()["H200"], H200["engine_version"], 0.92)
     assert memory is not None and memory.is_measured

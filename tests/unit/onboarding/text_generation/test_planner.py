@@ -14,6 +14,7 @@ from onboarding.text_generation.arguments import container_environment, engine_a
 from onboarding.text_generation.kv_cache import cache_layers
 from onboarding.text_generation.planner import (
     Request,
+    Speed,
     choose,
     scheme_problem,
     step_sequences,
@@ -27,8 +28,8 @@ from onboarding.text_generation.platforms import (
     schemes,
     versions_with,
 )
+from onboarding.text_generation.quantizer_route import quantizer_route
 from onboarding.text_generation.spec import TextGenerationSpec
-from onboarding.text_generation.speed import Speed
 from onboarding.text_generation.weights import count_weights
 from onboarding.tree import read_tree
 from tests.unit.onboarding.text_generation.shapes import (
@@ -111,36 +112,31 @@ def test_scheme_is_one_that_the_gpu_computes():
     assert found["ml.g5.2xlarge"] == "bf16" and found["ml.g6e.2xlarge"] in ("fp8", "bf16")
 
 
-@pytest.mark.parametrize("row", H200["output_tokens_per_second"], ids=lambda row: row["scheme"])
-def test_rates_are_those_of_an_h200(row):
-    checkpoint = {"8b": LLAMA_8B, "70b": LLAMA_70B}[row["shape"]]
-    scheme, size = schemes()[row["scheme"]], row["tensor_parallel"]
-    speed = Speed(
+def _speed(checkpoint, scheme="bf16", size=1, kv_bytes=2):
+    return Speed(
         gpu=gpus()["H200"],
-        weights=count_weights(checkpoint, scheme, size),
+        weights=count_weights(checkpoint, schemes()[scheme], size),
         layers=cache_layers(checkpoint.config),
-        scheme=scheme,
-        kv_bytes=1 if row["kv"] == "fp8" else 2,
+        scheme=schemes()[scheme],
+        kv_bytes=kv_bytes,
         tensor_parallel=size,
         mean_prompt=512,
         mean_output=128,
     )
+
+
+@pytest.mark.parametrize("row", H200["output_tokens_per_second"], ids=lambda row: row["scheme"])
+def test_rates_are_those_of_an_h200(row):
+    checkpoint = {"8b": LLAMA_8B, "70b": LLAMA_70B}[row["shape"]]
+    kv_bytes = 1 if row["kv"] == "fp8" else 2
+    speed = _speed(checkpoint, row["scheme"], row["tensor_parallel"], kv_bytes)
     for batch, tokens in row["by_batch"].items():
         estimate = int(batch) / speed.token_seconds(int(batch))
         assert estimate == pytest.approx(tokens, rel=0.13)
 
 
 def test_largest_concurrency_is_the_last_within_the_time():
-    speed = Speed(
-        gpu=gpus()["H200"],
-        weights=count_weights(LLAMA_8B, schemes()["bf16"], 1),
-        layers=cache_layers(LLAMA_8B.config),
-        scheme=schemes()["bf16"],
-        kv_bytes=2,
-        tensor_parallel=1,
-        mean_prompt=512,
-        mean_output=128,
-    )
+    speed = _speed(LLAMA_8B)
     most = speed.largest_concurrency(0.02)
     assert speed.token_seconds(most) <= 0.02 < speed.token_seconds(most + 1)
     assert speed.largest_concurrency(0.001) == 0
@@ -210,24 +206,17 @@ def test_model_without_headers_names_the_way_out(tmp_path):
     assert "`roundhouse check --fetch-headers`" in plan_line(plan)
 
 
-def test_environment_overrides_a_generator(tmp_path):
-    override = {"region: us-east-1": "region: us-east-1\nmodels:\n  chat:\n    "
-                "endpoint: {instance_types: [ml.g5.12xlarge]}"}  # fmt: skip
-    tree = read_tree(generator_tree(tmp_path, BASE, {"environments/cloud.yaml": override}))
-    (plan,) = generation_plans(tree, "cloud")
-    assert plan.chosen.instance_type == "ml.g5.12xlarge"
-
-
-def test_override_with_a_fault_names_its_line(tmp_path):
-    override = {"region: us-east-1": "region: us-east-1\nmodels:\n  chat:\n    "
-                "endpoint: {instance_types: [ml.g5.13xlarge]}"}  # fmt: skip
-    tree = read_tree(generator_tree(tmp_path, BASE, {"environments/cloud.yaml": override}))
-    assert [(fault.file, fault.line) for fault in tree.faults] == [("environments/cloud.yaml", 6)]
-
-
-def test_unknown_keys_name_the_nearest(tmp_path):
-    tree = read_tree(generator_tree(tmp_path, BASE.replace("ttft_p95_ms", "ttft_p95")))
-    assert any("did you mean 'ttft_p95_ms'?" in str(fault) for fault in tree.faults)
+@pytest.mark.parametrize(
+    ("types", "faults"),
+    [("[ml.g5.12xlarge]", []), ("[ml.g5.13xlarge]", [("environments/cloud.yaml", 6)])],
+)
+def test_environment_overrides_a_generator_and_its_faults_name_its_lines(tmp_path, types, faults):
+    override = f"region: us-east-1\nmodels:\n  chat:\n    endpoint: {{instance_types: {types}}}"
+    changes = {"environments/cloud.yaml": {"region: us-east-1": override}}
+    tree = read_tree(generator_tree(tmp_path, BASE, changes))
+    assert [(fault.file, fault.line) for fault in tree.faults] == faults
+    for plan in generation_plans(tree, "cloud"):
+        assert plan.chosen.instance_type == "ml.g5.12xlarge"
 
 
 @pytest.mark.parametrize(
@@ -269,3 +258,27 @@ def test_layers_that_guess_cache_too(config, counts):
     assert {item.values for item in request.cached_layers} == {2 * 128}
     without = replace(request, spec=_spec()).cached_layers
     assert sum(item.count for item in without) == 32
+
+
+ALREADY = llama(4096, 32, 32, 8, 14_336, quantization_config={"quant_method": "fp8"})
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "scheme", "route"),
+    [
+        (SMOLLM, "int8", "quantizer"),
+        (LLAMA_8B, "int8", "quantizer-job"),
+        (LLAMA_8B, "fp8", "quantizer-job"),
+        (LLAMA_8B, "bf16", "quantizer"),
+        (LLAMA_70B, "bf16", "quantizer-job"),
+        (ALREADY, "fp8", "quantizer"),
+    ],
+)
+def test_small_models_are_quantized_and_others_copied_without_a_gpu(checkpoint, scheme, route):
+    assert quantizer_route(_spec(), scheme, checkpoint) == route
+
+
+def test_gate_of_an_fp8_kv_cache_runs_the_model():
+    spec = _spec(quantization={"kv_cache": "fp8"})
+    assert quantizer_route(spec, "bf16", LLAMA_8B) == "quantizer-job"
+    assert quantizer_route(spec, "bf16", SMOLLM) == "quantizer"

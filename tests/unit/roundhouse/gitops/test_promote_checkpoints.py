@@ -226,12 +226,6 @@ def test_one_text_generator_moves_and_rolls_back_alone(chat, rungs):
 OUTSIDE = {
     "serving": {
         "adapters": [{"name": "legal", "source": "adapters/faq"}],
-        "speculative": {
-            "method": "draft-model",
-            "tokens": 2,
-            "model": f"acme/draft@{'1' * 40}",
-            "headers": "headers/draft.json",
-        },
     },
     "quantization": {"schemes": ["bf16"], "calibration": {"dataset": "texts/chat.txt"}},
     "endpoint": {"instance_types": ["ml.g5.12xlarge"]},
@@ -240,16 +234,13 @@ OUTSIDE = {
 
 
 def test_files_outside_models_are_built_from_promoted_and_moved(chat, rungs):
-    draft, adapter = rungs.root / "headers/draft.json", "adapters/faq/adapter_config.json"
+    adapter = "adapters/faq/adapter_config.json"
     chat.write(**OUTSIDE)
-    for path, source in (
-        (draft, "models/data/8b.json"),
-        (rungs.root / "texts/chat.txt", CALIBRATION),
-    ):
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes((rungs.root / source).read_bytes())
+    texts = rungs.root / "texts/chat.txt"
+    texts.parent.mkdir(exist_ok=True)
+    texts.write_bytes((rungs.root / CALIBRATION).read_bytes())
     chat.build("bf16")
-    names = {"headers/draft.json", "texts/chat.txt", adapter}
+    names = {"texts/chat.txt", adapter}
     assert names <= {*named_files(read_tree(rungs.root))}
     rungs.promote()
     rungs.repository.commit("promotion")
@@ -257,7 +248,6 @@ def test_files_outside_models_are_built_from_promoted_and_moved(chat, rungs):
     assert before.adapters == chat.deployment().adapters and before.adapters
     config = json.loads((rungs.root / adapter).read_text())
     (rungs.root / adapter).write_text(json.dumps({**config, "lora_alpha": 8}))
-    draft.write_text(draft.read_text() + "\n")
     rungs.repository.commit()
     rungs.promote("chat")
     rungs.repository.commit("promotion of chat")

@@ -16,9 +16,9 @@ from roundhouse.cli import app as cli
 from roundhouse.errors import NotReadyError, RoundhouseError, UsageError
 from roundhouse.inspection.headers import (
     fetch_headers,
+    headers_path,
     open_files,
     package_headers,
-    sources_of,
 )
 from roundhouse.processes import Outcome
 from tests.unit.engine_build import places
@@ -115,30 +115,21 @@ def test_refuses_a_checkpoint_that_is_not_whole(change, says, tmp_path):
         fetch_headers(open_files(source, lambda service: s3, {}))
 
 
-def sources(root, text=BASE, name="chat"):
-    return list(sources_of(read_tree(generator_tree(root, text)), name))
+def source_path(root, text=BASE, name="chat"):
+    return headers_path(read_tree(generator_tree(root, text)), name)
 
 
 def test_refuses_a_model_that_is_none(tmp_path):
     with pytest.raises(UsageError, match="there are: chat"):
-        sources(tmp_path, name="example")
+        source_path(tmp_path, name="example")
     with pytest.raises(FaultsError):
-        sources(tmp_path / "2", BASE.replace("task: text-gen", "tusk: gen"))
+        source_path(tmp_path / "2", BASE.replace("task: text-gen", "tusk: gen"))
 
 
 @pytest.mark.parametrize("path", ["../8b.json", "/tmp/8b.json"])
 def test_refuses_a_headers_file_outside_the_tree(path, tmp_path):
     with pytest.raises(UsageError, match="lies outside the onboarding root"):
-        sources(tmp_path, BASE.replace("models/data/8b.json", path))
-
-
-def test_a_draft_model_has_headers_of_its_own(tmp_path):
-    guess = f"{{method: draft-model, tokens: 4, model: acme/small@{COMMIT}}}"
-    found = sources(tmp_path, BASE.replace("serving: {", f"serving: {{speculative: {guess}, "))
-    assert [(section, str(file), source.huggingface) for section, file, source in found] == [
-        ("source", "models/data/8b.json", f"acme/chat@{COMMIT}"),
-        ("serving.speculative", "models/data/chat.draft.headers.json", f"acme/small@{COMMIT}"),
-    ]
+        source_path(tmp_path, BASE.replace("models/data/8b.json", path))
 
 
 def test_command_writes_the_headers_of_a_folder(tmp_path):

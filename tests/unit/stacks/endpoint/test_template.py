@@ -189,8 +189,7 @@ def test_unchanged_deployment_has_the_same_template():
         (
             endpoint_settings(POOLS),
             endpoint_settings(
-                "instance_pools: [{instance_type: ml.g6.xlarge, priority: 4}, {instance_type:"
-                " ml.g4dn.xlarge}]"
+                "instance_pools: [{instance_type: ml.g4dn.xlarge}, {instance_type: ml.g6.xlarge}]"
             ),
         ),
         (endpoint_settings("weight: 2"), endpoint_settings("weight: 3")),

@@ -240,18 +240,3 @@ def test_refuses_a_checkpoint_that_is_not_built():
     (fault,) = generation_faults(generator(build=False))
     assert "`roundhouse build --env cloud --model chat`" in fault
     assert template(generator(build=False)) == {"Resources": {}}
-
-
-@pytest.mark.parametrize(
-    ("changes", "fault"),
-    [
-        (
-            {"serving": {"speculative": {"method": "eagle3", "tokens": 4,
-                                         "model": f"acme/draft@{'0' * 40}"}}},
-            "its container has no network",
-        ),
-    ],
-)  # fmt: skip
-def test_refuses_what_cannot_be_served(changes, fault):
-    found = generation_faults(generator(**changes))
-    assert any(fault in item for item in found), found

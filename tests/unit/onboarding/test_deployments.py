@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from onboarding.document import Document, Place
 from onboarding.fault import FaultsError
 from onboarding.lock import lock_path, write_lock_entry
 from onboarding.manifest import RuntimeIdentity
 from onboarding.memory_findings import memory_findings
-from onboarding.platform import instance_types, serving_platforms
+from onboarding.platform import build_route, instance_types, serving_platforms
 from onboarding.resolve import deployments, runtime_identity, target
+from onboarding.rules.rule import EngineCase
+from onboarding.rules.runtime_rules import driver_runs_the_baseline
 from onboarding.tree import read_tree
 from tests.unit.onboarding.manifests import lock_entry
 from tests.unit.onboarding.trees import FIXTURES, tree_root
-
-pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[3]
 MODEL, CLOUD, SHARED, JOINER = (
@@ -87,14 +89,10 @@ def test_deployments_of_the_same_gpu_need_the_same_engine_and_of_another_do_not(
     }
 
 
-def test_deployment_leaves_out_a_shared_endpoint_that_no_model_joins(tmp_path):
-    tree = read_tree(tree_root(tmp_path, {JOINER: None}))
-    assert [deployment.name for deployment in deployments(tree, "cloud")] == ["example"]
-
-
 @pytest.mark.parametrize(
     ("models", "deployed"),
     [
+        ("{}", ["example", "shared"]),
         ("{only: [example]}", ["example"]),
         ("{except: [joiner]}", ["example"]),
         ("{only: [team=search]}", ["shared"]),
@@ -221,22 +219,6 @@ def test_refuses_a_tree_with_faults(tmp_path):
     assert error.value.faults == tree.faults and str(error.value).count("\n") == 1
 
 
-def test_refuses_an_unknown_environment_naming_the_nearest(tmp_path):
-    with pytest.raises(
-        FaultsError,
-        match=r"unknown environment, given clod; allowed: cloud; did you mean 'cloud'\?",
-    ):
-        deployments(read_tree(tree_root(tmp_path, {})), "clod")
-
-
-def test_refuses_an_unknown_model_naming_the_nearest(tmp_path):
-    with pytest.raises(
-        FaultsError,
-        match=r"unknown model, given exampel; allowed: example, joiner; did you mean 'example'\?",
-    ):
-        target(read_tree(tree_root(tmp_path, {})), "cloud", "exampel")
-
-
 def test_refuses_every_broken_lock_at_once(tmp_path):
     root = tree_root(tmp_path, {})
     for model in ("example", "joiner"):
@@ -264,6 +246,9 @@ def test_runtime_is_onnxruntime_on_a_cpu_and_tensorrt_on_a_gpu():
 def root(tmp_path):
     for folder in ("models", "endpoints", "environments"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
+    (tmp_path / "environments" / "local.yaml").unlink()
+    shared = (tmp_path / "endpoints" / "text-shared.yaml").read_text()
+    (tmp_path / "endpoints" / "alone.yaml").write_text(shared.replace("text-shared", "alone"))
     return tmp_path
 
 
@@ -286,24 +271,129 @@ def test_locks_of_other_endpoints_are_not_read(root):
         deployments(tree, "dev", ("text-shared",))
 
 
-def test_refuses_an_unknown_endpoint_and_names_the_nearest(root):
+@pytest.mark.parametrize(
+    ("resolve", "words"),
+    [
+        (
+            lambda tree: deployments(tree, "def"),
+            "unknown environment, given def; allowed: dev; did you mean 'dev'?",
+        ),
+        (
+            lambda tree: target(tree, "dev", "sentence-embeder"),
+            "unknown model, given sentence-embeder; allowed: sentence-embedder-fp32, "
+            "sentence-embedder-int8, sentence-embedder; did you mean 'sentence-embedder'?",
+        ),
+        (
+            lambda tree: deployments(tree, "dev", ("sentence-embeder", "text-shared")),
+            "models: unknown endpoint, given sentence-embeder; allowed: sentence-embedder, "
+            "text-shared; did you mean 'sentence-embedder'?",
+        ),
+        # No model joins it.
+        (lambda tree: deployments(tree, "dev", ("alone",)), "unknown endpoint, given alone"),
+    ],
+)
+def test_refuses_a_name_that_is_unknown_and_names_the_nearest(resolve, words, root):
     with pytest.raises(FaultsError) as refused:
-        deployments(read_tree(root), "dev", ("sentence-embeder", "text-shared"))
-    assert str(refused.value) == (
-        "models: unknown endpoint, given sentence-embeder; allowed: sentence-embedder, "
-        "text-shared; "
-        "did you mean 'sentence-embedder'?"
-    )
+        resolve(read_tree(root))
+    assert words in str(refused.value)
 
 
-def test_refuses_a_shared_endpoint_that_no_model_joins(root):
-    (root / "environments" / "local.yaml").unlink()
-    (root / "endpoints" / "alone.yaml").write_text(
-        (root / "endpoints" / "text-shared.yaml")
-        .read_text()
-        .replace("name: text-shared", "name: alone")
+MODEL, BESIDE = "models/example.yaml", "models/beside.yaml"
+POOLS = {
+    "  scaling:": "  instance_pools: [{instance_type: ml.g6.xlarge}, "
+    "{instance_type: ml.g4dn.xlarge}]\n  scaling:"
+}
+JOINS = """name: beside
+task: text-embedding
+source: {python_package: beside-model==1.0.0}
+engine: {precision: fp16, optimization_profiles: [{batch: [1, 4, 8], sequence: [8, 16, 32]}]}
+accuracy: {dataset: models/data/validation.txt}
+endpoint: {joins: example, %s}
+"""
+
+
+def test_deployment_has_an_engine_for_every_gpu_generation_in_the_order_of_priorities(tmp_path):
+    tree = read_tree(tree_root(tmp_path, {MODEL: POOLS, BESIDE: JOINS % "role: shadow"}))
+    own = next(
+        deployment for deployment in deployments(tree, "cloud") if deployment.name == "example"
     )
-    tree = read_tree(root)
-    assert "alone" not in [deployment.name for deployment in deployments(tree, "dev")]
-    with pytest.raises(FaultsError, match="unknown endpoint, given alone"):
-        deployments(tree, "dev", ("alone",))
+    assert [(pool.priority, pool.instance_type.name) for pool in own.own.pools] == [
+        (1, "ml.g5.xlarge"),
+        (2, "ml.g6.xlarge"),
+        (3, "ml.g4dn.xlarge"),
+    ]
+    assert len({target.engine_key for target in own.targets}) == 4
+    assert [(variant.name, variant.role) for variant in own.variants] == [
+        ("AllTraffic", "variant"),
+        ("beside", "shadow"),
+    ]
+    assert target(tree, "cloud", "example", "7.5")[1].instance_type.name == "ml.g4dn.xlarge"
+
+
+def test_host_image_is_named_where_a_joined_variant_alone_has_a_gpu(tmp_path):
+    changes = {
+        MODEL: {"ml.g5.xlarge": "ml.c7i.large"},
+        BESIDE: JOINS % "instance_type: ml.g5.2xlarge",
+    }
+    own = next(
+        deployment
+        for deployment in deployments(read_tree(tree_root(tmp_path, changes)), "cloud")
+        if deployment.name == "example"
+    )
+    assert own.inference_ami_version == "al2023-ami-sagemaker-inference-gpu-4-1"
+
+
+RIVAL = """
+name: rival
+task: text-embedding
+source: {python_package: example-model==1.0.0}
+engine: {precision: fp32, optimization_profiles: [{batch: [1, 4, 8], sequence: [8, 16, 32]}]}
+accuracy: {dataset: models/data/validation.txt}
+serving: {runtime: %s}
+endpoint: {joins: example, role: %s}
+"""
+
+
+def with_rival(tmp_path, runtime="pytorch", role="variant", **changes):
+    return read_tree(tree_root(tmp_path, {"models/rival.yaml": RIVAL % (runtime, role)} | changes))
+
+
+@pytest.mark.parametrize("role", ["variant", "shadow"])
+@pytest.mark.parametrize("runtime", ["pytorch", "pytorch-compile", "onnxruntime-cuda"])
+def test_baseline_joins_an_endpoint_of_triton_with_a_server_of_its_own(tmp_path, role, runtime):
+    tree = with_rival(tmp_path, runtime, role)
+    assert tree.faults == ()
+    (deployment,) = deployments(tree, "cloud", only=["example"])
+    own, rival = deployment.variants
+    assert (deployment.server, own.server, rival.server) == ("triton", "triton", "python")
+    assert (own.targets[0].runtime, rival.targets[0].runtime) == ("tensorrt", runtime)
+    assert deployment.variant_of(rival.targets[0]) is rival
+
+
+def test_baseline_of_a_gpu_is_built_on_a_cpu_and_runs_on_any_gpu_model(tmp_path):
+    (deployment,) = deployments(with_rival(tmp_path), "cloud", only=["example"])
+    plan, rival = (variant.targets[0] for variant in deployment.variants)
+    assert (plan.build_capability, plan.plan_gpu) == ("8.6", "A10G")
+    assert (rival.build_capability, rival.plan_gpu) == ("cpu", None)
+    assert build_route(rival.build_capability, codebuild_gpu=True) == "cpu"
+    assert plan.engine_key != rival.engine_key
+    assert plan.network_keys["float"] == rival.network_keys["float"]
+
+
+def test_refuses_a_driver_that_is_older_than_a_baselines_cuda(tmp_path):
+    tree = with_rival(tmp_path)
+    platform = serving_platforms()["triton-26.05"]
+    place = Place(file="models/rival.yaml", line=7)
+    case = EngineCase(
+        spec=tree.models["rival"],
+        document=Document(file=place.file, data={}, places={(): place}),
+        platform=platform.model_copy(update={"minimum_driver": 535}),
+        instance=instance_types()["ml.g5.xlarge"],
+        instances=(),
+        server="python",
+        driver=550,
+    )
+    (fault,) = driver_runs_the_baseline.faults(case)
+    assert "needs NVIDIA driver 580, and the host image has 550" in str(fault)
+    assert list(driver_runs_the_baseline.faults(replace(case, driver=580))) == []
+    assert list(driver_runs_the_baseline.faults(replace(case, platform=platform))) == []
