@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onboarding.image_files import FOLDER, MEDIA_TYPES, image_names
-
-from onboarding.dataset import LABELLED, TEXTS, Datasets
+from onboarding.dataset import FOLDER, LABELLED, MEDIA_TYPES, TEXTS, Datasets, image_names
 from onboarding.deployment import Target
 from onboarding.ensemble_spec import EnsembleSpec
 from onboarding.repository_spec import RepositorySpec
