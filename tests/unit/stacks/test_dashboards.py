@@ -7,7 +7,6 @@ import re
 
 import pytest
 
-from onboarding.hosting_spec import MetricsSpec
 from onboarding.metrics import metric_facts
 from roundhouse.status.endpoints import endpoint_state
 from stacks.alarms.properties import alarms
@@ -369,10 +368,6 @@ def test_cost_is_the_one_that_status_tells(deployment):
         (None, None) if prices is None else (round(prices.least, 4), round(most * prices.most, 4))
     )
     assert (explanation.least, explanation.most) == expected
-
-
-def with_metrics(deployment, **metrics):
-    return with_endpoint(deployment, metrics=MetricsSpec(**metrics))
 
 
 # --- metrics of dashboards, alarms and policies

@@ -24,7 +24,6 @@ from tests.synth.deployments import (
     with_server,
 )
 from tests.synth.scaled import (
-    served_capacity,
     variant,
     with_own_pools,
     with_served,
@@ -141,14 +140,6 @@ def test_cpu_target_of_several_instance_types_is_one_that_the_smallest_can_reach
 def test_cpu_target_is_none_unless_the_file_asks_for_it_of_types_with_known_vcpus():
     assert cpu_target(one("local", "sentence-embedder").own) is None
     assert cpu_target(with_scaling(embedder(), cpu_utilization_percent=70).own) is None
-
-
-def test_refuses_a_capacity_that_says_nothing():
-    for fields in ({"slo_ms": 0.0}, {"gpu_utilization_percent": 101.0}, {"rows_per_request": 0}):
-        with pytest.raises(ValueError, match=next(iter(fields))):
-            served_capacity(1.0, **fields)
-    with pytest.raises(ValueError, match="requests_per_second"):
-        served_capacity(0.0)
 
 
 def asynchronous(**scaling):
