@@ -38,10 +38,10 @@ def names_exist(assembly: Assembly) -> Iterator[Problem]:
         match = scaled_variant(resource)
         endpoint = None if match is None else assembly.find(match["endpoint"], ENDPOINT)
         own = endpoint if endpoint and endpoint.template is resource.template else None
-        found = [item.name for item in variants(config_of(assembly, own)) if not item.shadow]
-        if match is not None and match["variant"] not in found and all(map(is_known, found)):
+        named = [item.name for item in variants(config_of(assembly, own)) if not item.shadow]
+        if match is not None and match["variant"] not in named and all(map(is_known, named)):
             what = "no endpoint of this template has such a production variant"
-            yield resource.problem("ResourceId", what, value=match.group(), allowed=found)
+            yield resource.problem("ResourceId", what, value=match.group(), allowed=named)
 
 
 @rule("E9173", "Resource that may be created before what it needs")
