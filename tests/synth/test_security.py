@@ -24,7 +24,10 @@ def stages(tmp_path_factory) -> dict[str, Stage]:
     settings = {kind: SETTINGS + (OWN_KEY if kind == "queue" else "") for kind in KINDS}
     found = {
         kind: everything(
-            tmp_path_factory.mktemp(kind), settings[kind], KINDS[kind], is_validated=True
+            tmp_path_factory.mktemp(kind),
+            settings[kind],
+            KINDS[kind],
+            is_validated=kind in ("everything", "queue"),
         )
         for kind in KINDS
     }
