@@ -218,13 +218,13 @@ def scaled_variant(deployment: DeployedEndpoint, variant: str, target_id: str) -
     )
 
 
-def _scaled(deployment: Deployment, variant: Variant) -> Scaled:
+def _instances_of(deployment: Deployment, variant: Variant) -> Scaled:
     return scaled_variant(deployment, variant.name, variant_id(variant, "ScalableTarget"))
 
 
 def _scalable_target(deployment: Deployment, variant: Variant) -> Resource:
     scaling = variant.scaling
-    return _scaled(deployment, variant).target("Endpoint", scaling.min, scaling.max)
+    return _instances_of(deployment, variant).target("Endpoint", scaling.min, scaling.max)
 
 
 def _scheduled_action(
@@ -270,7 +270,7 @@ def _asynchronous(deployment: Deployment, variant: Variant) -> Iterator[tuple[st
         yield variant_id(variant, "BacklogPolicy"), policy
     if fewest(variant) == 0:
         policy_id = variant_id(variant, "FromZeroPolicy")
-        yield policy_id, QUEUE_FROM_ZERO.policy(_scaled(deployment, variant))
+        yield policy_id, QUEUE_FROM_ZERO.policy(_instances_of(deployment, variant))
         name = f"{names.endpoint_name(deployment.environment, deployment.name)}-from-zero"
         # The variant stands last: alarms of all endpoints differ by name.
         name += "" if variant.name == VARIANT else f"-{variant.name}"
@@ -282,7 +282,7 @@ def _tracking(
 ) -> Resource:
     scaling = variant.scaling
     cooldowns = (scaling.scale_out_cooldown_seconds, scaling.scale_in_cooldown_seconds)
-    return _scaled(deployment, variant).tracking(name, target, metric, cooldowns)
+    return _instances_of(deployment, variant).tracking(name, target, metric, cooldowns)
 
 
 def _average(namespace: str, name: str, of: Dimensions) -> dict[str, Any]:

@@ -92,7 +92,7 @@ def test_the_policy_for_a_key_of_your_own_allows_what_the_roles_ask_for(stages, 
         set(load["Action"]) for load in json.loads(policy) if load["Sid"] == "RolesOfThisAccount"
     )
     whole = everything(tmp_path, SETTINGS + OWN_KEY, KINDS["everything"])
-    asked = {
+    needed = {
         action
         for statement in (*statements(whole), *statements(stages["queue"]))
         for action in security.items_of(statement["Action"])
@@ -100,4 +100,4 @@ def test_the_policy_for_a_key_of_your_own_allows_what_the_roles_ask_for(stages, 
         if action.startswith("kms:")
         and "kms:ResourceAliases" not in security.condition_keys(statement)
     }
-    assert asked == given
+    assert needed == given
