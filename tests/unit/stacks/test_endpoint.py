@@ -191,9 +191,6 @@ def test_refuses_an_engine_that_any_variant_or_pool_lacks(missing):
     assert endpoint_template(without, IMAGES)["Resources"] == {}
 
 
-# --- isolation, outputs, timeouts
-
-
 def test_models_of_two_pull_requests_touch_nobody_elses_stack():
     alone = endpoints({})
     one_more = endpoints({"models/a-1.yaml": beside("{instance_type: ml.g5.xlarge}", name="a-1")})
