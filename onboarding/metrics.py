@@ -15,34 +15,6 @@ Dimensions = tuple[tuple[str, ...], ...]
 
 INVOCATIONS, HOST = "AWS/SageMaker", "/aws/sagemaker/Endpoints"
 COMPONENTS = "/aws/sagemaker/InferenceComponents"
-OTHER_NAMESPACES = (
-    "/aws/sagemaker/TrainingJobs",
-    "/aws/sagemaker/ProcessingJobs",
-    "/aws/sagemaker/TransformJobs",
-    "/aws/sagemaker/InferenceRecommendationsJobs",
-    "/aws/sagemaker/LabelingJobs",
-    "/aws/sagemaker/Clusters",
-    "AWS/SageMaker/Workteam",
-    "AWS/Sagemaker/ModelBuildingPipeline",
-    "AWS/SageMaker/FeatureStore",
-)
-"""Namespaces of SageMaker whose metrics are not an endpoint's."""
-ENHANCED = frozenset({"InstanceId", "ContainerId", "AcceleratorId"})
-"""Dimensions of metrics that need `MetricsConfig.EnableEnhancedMetrics`."""
-FURTHER = ENHANCED | {
-    "ContainerName",
-    "Region",
-    "AvailabilityZone",
-    "InstanceType",
-    "InferenceComponentName",
-}
-"""Dimensions that may stand beside those of a variant or a component."""
-
-HIGH_RESOLUTION = frozenset(
-    {"ConcurrentRequestsPerCopy", "ConcurrentRequestsPerModel", "NoCapacityInvocationFailures"}
-)
-"""Metrics of endpoints that are published every 10 s, for scaling."""
-
 SIMPLE = ("Average", "Sum", "Minimum", "Maximum", "SampleCount")
 ANY: tuple[str, ...] = ()
 COUNTED = ("Sum", "SampleCount")

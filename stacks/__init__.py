@@ -1,4 +1,4 @@
 """The CDK side.
 
-`*_stack.py` deploys, `*_stage.py` gathers, its rooms compute CloudFormation properties purely.
+`*_stack.py` deploys, `*_stage.py` gathers, its folders compute CloudFormation properties purely.
 """

@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from aws_cdk import Environment, Stack
 from constructs import Construct
 
-from onboarding import names
 from onboarding.aws_limits import GITHUB_ISSUER
 from onboarding.environment_spec import EnvironmentSpec, GithubSpec
-from stacks.github.roles import workflow_roles
-from stacks.github.trust import AUDIENCE
-from stacks.resources import add_resources
+from stacks.github.roles import AUDIENCE, workflow_roles
+from stacks.resources import EnvironmentStack, add_resources
 from stacks.suppressions import with_reasons
 from stacks.template import Resource
 
 PROVIDER = "GithubProvider"
 
 
-class AccessStack(Stack):
+class AccessStack(EnvironmentStack):
     """Deploys a role for each kind of workflow run, and GitHub's OIDC provider unless it is named.
 
     `source` is the environment that this one promotes from, `receivers` are those that promote from
@@ -38,12 +35,7 @@ class AccessStack(Stack):
         receivers: Sequence[EnvironmentSpec] = (),
     ) -> None:
         super().__init__(
-            scope,
-            construct_id,
-            stack_name=names.stack_name(environment, "access"),
-            env=Environment(account=environment.account, region=environment.region),
-            description=f"Roundhouse: roles of the workflows of {environment.name}",
-            tags={"roundhouse-environment": environment.name},
+            scope, construct_id, environment, part="access", description="roles of the workflows"
         )
         provider: str | dict[str, Any] = {"Ref": PROVIDER}
         if github.oidc_provider_arn is None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from aws_cdk import Environment, Stack
 from constructs import Construct
 
 from onboarding import names
@@ -34,7 +33,7 @@ from stacks.builds.roles import (
     recommender_statements,
 )
 from stacks.builds.signing import signer_resources
-from stacks.resources import add_resources
+from stacks.resources import EnvironmentStack, add_resources
 from stacks.suppressions import OUTPUT, with_reasons
 from stacks.template import Properties, log_group
 
@@ -55,7 +54,7 @@ TIMES = "the machine waits for builds of minutes; its history has all times"
 """Why a rule of cdk-nag does not apply."""
 
 
-class BuildsStack(Stack):
+class BuildsStack(EnvironmentStack):
     """Deploys what turns a source into a published engine, each part with an exact role."""
 
     def __init__(
@@ -71,12 +70,7 @@ class BuildsStack(Stack):
     ) -> None:
         """`checkpoints` is for environments with text generators alone."""
         super().__init__(
-            scope,
-            construct_id,
-            stack_name=names.stack_name(environment, "builds"),
-            env=Environment(account=environment.account, region=environment.region),
-            description=f"Roundhouse: engine builds of {environment.name}",
-            tags={"roundhouse-environment": environment.name},
+            scope, construct_id, environment, part="builds", description="engine builds"
         )
         self._environment = environment
         routes = dict.fromkeys(build_routes(environment, platform), engines.buildspec)
@@ -100,7 +94,9 @@ class BuildsStack(Stack):
     def _add_project(self, route: BuildRouteProps, image_uri: str, buildspec: str) -> None:
         environment, part = self._environment, route.construct_id
         project = project_properties(environment, route, image_uri=image_uri, buildspec=buildspec)
-        self._add(f"{part}Logs", "Logs::LogGroup", log_group(log_group_name(environment, route)))
+        self._add(
+            f"{part}Logs", "Logs::LogGroup", log_group(log_group_name(environment, route.name))
+        )
         self._add_role(f"{part}Role", "codebuild", project_statements(environment, route))
         self._add(
             f"{part}Project",

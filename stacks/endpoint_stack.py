@@ -1,9 +1,8 @@
-"""The stack of one endpoint: its role, models, endpoint config, endpoint, alarms and scaling."""
+"""The stack of one endpoint, of engines or of a text generator: what its template says."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from aws_cdk import (
     Annotations,
@@ -13,89 +12,71 @@ from aws_cdk import (
     CfnRule,
     CfnRuleAssertion,
     CfnWaitConditionHandle,
-    Environment,
     Fn,
-    Stack,
 )
 from constructs import Construct
 
-from onboarding import names
 from onboarding.deployment import DeployedEndpoint, Deployment
-from stacks.endpoint.properties import RETAINED, RETAINS
-from stacks.endpoint.template import (
-    endpoint_faults,
-    endpoint_outputs,
-    endpoint_resources,
-    retains_counts,
-)
-from stacks.endpoint.warnings import endpoint_notes, endpoint_warnings
-from stacks.resources import add_resources, l1_value
+from onboarding.text_generation.generation_deployment import GenerationDeployment
+from stacks.endpoint.findings import endpoint_notes, endpoint_warnings
+from stacks.endpoint.template import endpoint_faults, endpoint_template
+from stacks.generation.faults import generation_faults, generation_notes
+from stacks.generation.template import generation_template
+from stacks.resources import EnvironmentStack, add_resources, l1_value
+from stacks.template import Template
 
 
-class EndpointStackBase(Stack):
+class EndpointStackBase(EnvironmentStack):
     """A stack of one endpoint; one that cannot be deployed carries an error for each reason."""
 
     def __init__(self, scope: Construct, construct_id: str, *, endpoint: DeployedEndpoint) -> None:
-        environment = endpoint.environment
         super().__init__(
             scope,
             construct_id,
-            stack_name=names.stack_name(environment, f"endpoint-{endpoint.name}"),
-            env=Environment(account=environment.account, region=environment.region),
-            description=f"Roundhouse: endpoint {endpoint.name} of {environment.name}",
-            tags={
-                "roundhouse-environment": environment.name,
-                "roundhouse-endpoint": endpoint.name,
-            },
-            termination_protection=True,
+            endpoint.environment,
+            part=f"endpoint-{endpoint.name}",
+            description=f"endpoint {endpoint.name}",
+            is_protected=True,
+            tags={"roundhouse-endpoint": endpoint.name},
         )
 
-    def add_outputs(self, outputs: Mapping[str, Mapping[str, Any]]) -> None:
-        """Add outputs as a template has them."""
-        for output, value in outputs.items():
-            CfnOutput(self, output, value=l1_value(output, value["Value"]))
+    def add_template(self, template: Template) -> None:
+        """Add parameters, conditions, resources and outputs as a template has them."""
+        for name, parameter in template.get("Parameters", {}).items():
+            CfnParameter(
+                self,
+                name,
+                type=parameter["Type"],
+                default=parameter["Default"],
+                allowed_values=parameter["AllowedValues"],
+                description=parameter["Description"],
+            )
+        for name, condition in template.get("Conditions", {}).items():
+            parameter, value = condition["Fn::Equals"]
+            holds = Fn.condition_equals(Fn.ref(parameter["Ref"]), value)
+            CfnCondition(self, name, expression=holds)
+        add_resources(self, template["Resources"])
+        for name, output in template["Outputs"].items():
+            CfnOutput(self, name, value=l1_value(name, output["Value"]))
 
-    def add_retention(self, parameter: str, condition: str, value: str, description: str) -> None:
-        """Add a parameter by which an update keeps the counts that it finds.
-
-        A first deployment has none. `roundhouse deploy` sets it with the first update that would
-        change them; CloudFormation keeps its value from then on. `condition`: that it is `value`.
-        """
-        retains = CfnParameter(
-            self,
-            parameter,
-            type="String",
-            default="false",
-            allowed_values=["false", "true"],
-            description=description,
-        )
-        CfnCondition(
-            self, condition, expression=Fn.condition_equals(retains.value_as_string, value)
-        )
-
-    def add_messages(
-        self, faults: Iterable[str], warnings: Iterable[str], notes: Iterable[str]
-    ) -> None:
-        """Show errors, warnings and notes where the stack is synthesised."""
-        for fault in faults:
-            Annotations.of(self).add_error(fault)
+    def add_messages(self, warnings: Iterable[str], notes: Iterable[str]) -> None:
+        """Show warnings and notes where the stack is synthesised."""
         for warning in warnings:
             Annotations.of(self).add_warning(warning)
         for note in notes:
             Annotations.of(self).add_info(note)
 
-    def refuse(self, fault: str, rule: str = "EngineIsBuilt") -> None:
-        """Add a rule that CloudFormation refuses, with the fault as its reason.
+    def refuse(self, faults: tuple[str, ...], rule: str) -> None:
+        """Add an error for each fault, and a rule that CloudFormation refuses for the first.
 
         An empty stack would make `cdk deploy --ignore-errors` delete the endpoint that still runs.
         """
+        for fault in faults:
+            Annotations.of(self).add_error(fault)
         CfnWaitConditionHandle(self, "NotBuilt")
         never = Fn.condition_equals(Fn.ref("AWS::Region"), "engine not built")
-        CfnRule(
-            self,
-            rule,
-            assertions=[CfnRuleAssertion(assert_=never, assert_description=fault)],
-        )
+        assertion = CfnRuleAssertion(assert_=never, assert_description=faults[0])
+        CfnRule(self, rule, assertions=[assertion])
 
 
 class EndpointStack(EndpointStackBase):
@@ -112,13 +93,27 @@ class EndpointStack(EndpointStackBase):
         super().__init__(scope, construct_id, endpoint=deployment)
         faults = endpoint_faults(deployment)
         if faults:
-            self.refuse(faults[0])
-            self.add_messages(faults, (), ())
+            self.refuse(faults, "EngineIsBuilt")
             return
-        resources = endpoint_resources(deployment, image_uris)
-        if retains_counts(resources):
-            description = "Updates keep instance counts; false in the first deployment"
-            self.add_retention(RETAINS, RETAINED, "true", description)
-        add_resources(self, resources)
-        self.add_outputs(endpoint_outputs(deployment))
-        self.add_messages((), endpoint_warnings(deployment), endpoint_notes(deployment))
+        self.add_template(endpoint_template(deployment, image_uris))
+        self.add_messages(endpoint_warnings(deployment), endpoint_notes(deployment))
+
+
+class GenerationEndpointStack(EndpointStackBase):
+    """Deploys one text generator."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        deployment: GenerationDeployment,
+        image_uris: Mapping[str, str],
+    ) -> None:
+        super().__init__(scope, construct_id, endpoint=deployment)
+        faults = generation_faults(deployment)
+        if faults:
+            self.refuse(faults, "CheckpointIsBuilt")
+            return
+        self.add_template(generation_template(deployment, image_uris))
+        self.add_messages((), generation_notes(deployment))

@@ -17,12 +17,13 @@ from onboarding.text_generation.generation_deployment import GenerationDeploymen
 from stacks.access_stack import AccessStack
 from stacks.builds.signing import function_program
 from stacks.builds_stack import BuildPrograms, BuildsStack
-from stacks.endpoint_stack import EndpointStack
+from stacks.dashboards.environment import environment_dashboard
+from stacks.endpoint_stack import EndpointStack, GenerationEndpointStack
 from stacks.foundation_stack import FoundationStack
-from stacks.generation_endpoint_stack import GenerationEndpointStack
+from stacks.generation.dashboard import generation_widgets
 from stacks.images import base_image, image_tags, image_uris, read_image_files
 from stacks.images_stack import ImagesStack
-from stacks.observability_stack import ObservabilityStack
+from stacks.resources import EnvironmentStack, add_resources
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +55,26 @@ def _programs(builds: Path, buildspec: str, signer: str) -> BuildPrograms:
         buildspec=(builds / buildspec).read_text(encoding="utf-8"),
         signer=function_program(builds / "signing.py", builds / signer),
     )
+
+
+class ObservabilityStack(EnvironmentStack):
+    """Deploys the environment's dashboard."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        environment: EnvironmentSpec,
+        deployments: Sequence[Deployment],
+        generators: Sequence[GenerationDeployment] = (),
+    ) -> None:
+        super().__init__(
+            scope, construct_id, environment, part="observability", description="dashboard"
+        )
+        widgets = generation_widgets(generators)
+        dashboard = environment_dashboard(environment, deployments, widgets)
+        add_resources(self, {"Dashboard": dashboard})
 
 
 class EnvironmentStage(Stage):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
-from aws_cdk import Annotations, CfnResource, Duration, Environment, RemovalPolicy, Stack
+from aws_cdk import Annotations, CfnResource, Duration, RemovalPolicy
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
@@ -16,33 +16,23 @@ from constructs import Construct
 
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
+from onboarding.platform import aws_partition
 from onboarding.text_generation.checkpoint_key import CHECKPOINTS
-from onboarding.text_generation.quantizer_route import QUANTIZER_IMAGE
 from stacks.access import arns
-from stacks.access.policies import CLOUDWATCH, of_alarms, topic_policy
+from stacks.access.policies import CLOUDWATCH, Statement, allow, exact_role, of_alarms, topic_policy
 from stacks.builds.signing import signing_key_statements
-from stacks.github.promotion import promotion_decryption, promotion_reads
-from stacks.resources import add_resources
-from stacks.slack import slack_channel
-from stacks.suppressions import suppressions
+from stacks.github.statements import promotion_decryption, promotion_reads
+from stacks.images import DOCKERFILES
+from stacks.resources import EnvironmentStack, add_resources
+from stacks.suppressions import suppressions, with_reasons
+from stacks.template import Resources
 from stacks.vpc_endpoints import vpc_endpoints
 
 KEPT = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
 """Contents stay; but what a failed first deployment made goes, so that it can be deployed again."""
-REPOSITORIES = {
-    "PythonServer": "python-server",
-    "PythonServerGpu": "python-server-gpu",
-    "PythonServerBaseline": "python-server-baseline",
-    "PythonServerGpuBaseline": "python-server-gpu-baseline",
-    "Triton": "triton",
-    "VllmServer": "vllm-server",
-    "BuilderCpu": "builder-cpu",
-    "BuilderGpu": "builder-gpu",
-    "BuilderQuantizer": QUANTIZER_IMAGE,
-}
 
 
-class FoundationStack(Stack):
+class FoundationStack(EnvironmentStack):
     """Deploys first, changes rarely, and keeps its contents when it is deleted.
 
     `receivers` are the environments whose workflows promote from this one; those of other
@@ -60,11 +50,10 @@ class FoundationStack(Stack):
         super().__init__(
             scope,
             construct_id,
-            stack_name=names.stack_name(environment, "foundation"),
-            env=Environment(account=environment.account, region=environment.region),
-            description=f"Roundhouse: foundation of {environment.name}",
-            tags={"roundhouse-environment": environment.name},
-            termination_protection=True,
+            environment,
+            part="foundation",
+            description="foundation",
+            is_protected=True,
         )
         key = self._key(environment)
         self._add_signing_key(environment)
@@ -77,8 +66,8 @@ class FoundationStack(Stack):
                 iam.PolicyStatement.from_json(promotion_decryption(environment, far)),
                 allow_no_op=True,
             )
-        for construct_id, image in REPOSITORIES.items():
-            self._repository(environment, construct_id, image)
+        for image in DOCKERFILES:
+            self._repository(environment, image.title().replace("-", ""), image)
         self._add_topics(environment, key)
         add_resources(self, vpc_endpoints(environment))
 
@@ -227,44 +216,25 @@ def bucket_rules(environment: EnvironmentSpec) -> list[s3.LifecycleRule]:
     begins anew.
     """
     tag, value = names.UNREFERENCED_TAG
-    expiring = {
-        "Sources": (names.SOURCES_PREFIX, SOURCE_DAYS),
-        "Jobs": (names.JOBS_PREFIX, JOB_DAYS),
-        "Candidates": (names.CANDIDATES_PREFIX, CANDIDATE_DAYS),
-    }
-    marked = {
-        "Engines": names.ENGINES_PREFIX,
-        "Networks": names.NETWORKS_PREFIX,
-        "Checkpoints": CHECKPOINTS,
-    }
-    private = {
-        "Captures": (names.CAPTURES_PREFIX, CAPTURE_DAYS),
-        "Answers": (names.ANSWERS_PREFIX, ANSWER_DAYS),
-        "Requests": (names.REQUESTS_PREFIX, ANSWER_DAYS),
-    }
+    marked = {"tag_filters": {tag: value}}
+    private = {"noncurrent_version_expiration": Duration.days(PRIVATE_NONCURRENT_DAYS)}
+    unreferenced = environment.unreferenced_engine_days
+    expiring: tuple[tuple[str, str, int, dict[str, Any]], ...] = (
+        ("Sources", names.SOURCES_PREFIX, SOURCE_DAYS, {}),
+        ("Jobs", names.JOBS_PREFIX, JOB_DAYS, {}),
+        ("Candidates", names.CANDIDATES_PREFIX, CANDIDATE_DAYS, {}),
+        ("UnreferencedEngines", names.ENGINES_PREFIX, unreferenced, marked),
+        ("UnreferencedNetworks", names.NETWORKS_PREFIX, unreferenced, marked),
+        ("UnreferencedCheckpoints", CHECKPOINTS, unreferenced, marked),
+        ("Captures", names.CAPTURES_PREFIX, CAPTURE_DAYS, private),
+        ("Answers", names.ANSWERS_PREFIX, ANSWER_DAYS, private),
+        ("Requests", names.REQUESTS_PREFIX, ANSWER_DAYS, private),
+    )
     days = Duration.days
     return [
         *(
-            s3.LifecycleRule(id=id, prefix=f"{prefix}/", expiration=days(age))
-            for id, (prefix, age) in expiring.items()
-        ),
-        *(
-            s3.LifecycleRule(
-                id=f"Unreferenced{id}",
-                prefix=f"{prefix}/",
-                tag_filters={tag: value},
-                expiration=days(environment.unreferenced_engine_days),
-            )
-            for id, prefix in marked.items()
-        ),
-        *(
-            s3.LifecycleRule(
-                id=id,
-                prefix=f"{prefix}/",
-                expiration=days(age),
-                noncurrent_version_expiration=days(PRIVATE_NONCURRENT_DAYS),
-            )
-            for id, (prefix, age) in private.items()
+            s3.LifecycleRule(id=id, prefix=f"{prefix}/", expiration=days(age), **more)
+            for id, prefix, age, more in expiring
         ),
         s3.LifecycleRule(id="Noncurrent", noncurrent_version_expiration=days(NONCURRENT_DAYS)),
         s3.LifecycleRule(
@@ -292,3 +262,49 @@ def image_rules() -> list[ecr.LifecycleRule]:
             max_image_count=KEPT_IMAGES,
         ),
     ]
+
+
+CHATBOT = "chatbot.amazonaws.com"
+GUARDRAIL = "CloudWatchReadOnlyAccess"
+"""AWS's policy that no one in the channel can exceed; left out, it is AdministratorAccess."""
+
+
+def slack_channel(environment: EnvironmentSpec, topic: dict[str, Any]) -> Resources:
+    """Return the channel's configuration and its role; none where the environment names no channel.
+
+    Amazon Q Developer in chat applications (`AWS::Chatbot`) subscribes itself to the topic by its
+    service-linked role, and SNS decrypts what it delivers: neither topic nor key needs a statement
+    for it. Sources: its administrator guide, `using-service-linked-roles`,
+    `cross-service-confused-deputy-prevention`.
+
+    `topic` is the reference of the topic that is posted there.
+    """
+    slack = environment.alarm_slack
+    if slack is None:
+        return {}
+    guardrail = f"arn:{aws_partition(environment.region)}:iam::aws:policy/{GUARDRAIL}"
+    role = exact_role(environment, service=CHATBOT, statements=_slack_statements(environment))
+    return {
+        "SlackRole": with_reasons({"Type": "AWS::IAM::Role", "Properties": role}),
+        "Slack": {
+            "Type": "AWS::Chatbot::SlackChannelConfiguration",
+            "Properties": {
+                "ConfigurationName": arns.alarm_topic_name(environment),
+                "SlackWorkspaceId": slack.workspace,
+                "SlackChannelId": slack.channel,
+                "IamRoleArn": {"Fn::GetAtt": ["SlackRole", "Arn"]},
+                "GuardrailPolicies": [guardrail],
+                "SnsTopicArns": [topic],
+                "UserRoleRequired": False,
+            },
+        },
+    }
+
+
+def _slack_statements(environment: EnvironmentSpec) -> tuple[Statement, ...]:
+    """An alarm's message has the picture of its metric, which is drawn in the role's name."""
+    alarms = arns.arn(environment, "cloudwatch", f"alarm:{names.endpoint_name(environment, '*')}")
+    return (
+        allow("DescribeOwnAlarms", "cloudwatch:DescribeAlarms", [alarms]),
+        allow("DrawMetrics", "cloudwatch:GetMetricData GetMetricWidgetImage", ["*"]),
+    )

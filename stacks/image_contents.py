@@ -68,12 +68,14 @@ IMAGE_CONTENTS: Mapping[str, tuple[str, ...]] = {
         *_ENGINE_MANIFEST,
     ),
     "builder-cpu": (
+        "engine_build/image/cpu/Dockerfile",
         "engine_build/image/cpu/**/*",
         "requirements/builder.txt",
         "requirements/torch-cpu.txt",
         *_TRAINING_ENTRY,
     ),
     "builder-gpu": (
+        "engine_build/image/gpu/Dockerfile",
         "engine_build/image/gpu/**/*",
         "requirements/builder.txt",
         "requirements/bindings-*.txt",

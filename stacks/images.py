@@ -22,15 +22,8 @@ from onboarding.values import BASELINE_RUNTIMES, Server
 from stacks.image_contents import IMAGE_CONTENTS
 
 DOCKERFILES: Mapping[str, str] = {
-    "python-server": "container/Dockerfile.server",
-    "python-server-gpu": "container/Dockerfile.server_gpu",
-    "python-server-baseline": "container/Dockerfile.server_baseline",
-    "python-server-gpu-baseline": "container/Dockerfile.server_gpu_baseline",
-    "triton": "container/triton/Dockerfile",
-    "vllm-server": "container/Dockerfile.vllm",
-    "builder-cpu": "engine_build/image/cpu/Dockerfile",
-    "builder-gpu": "engine_build/image/gpu/Dockerfile",
-    QUANTIZER_IMAGE: "engine_build/image/quantizer/Dockerfile",
+    image: next(path for path in paths if "Dockerfile" in path)
+    for image, paths in IMAGE_CONTENTS.items()
 }
 """Of every image; the build context is the repository's root."""
 

@@ -5,17 +5,15 @@ One CodeBuild project with a Docker daemon, so that nobody's own machine needs o
 
 from __future__ import annotations
 
-from typing import Any
-
-from aws_cdk import Environment, Stack
 from constructs import Construct
 
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import ServingPlatform, aws_partition, triton_registries
 from stacks.access.policies import (
+    PULL,
     Statement,
-    base_image_pull,
+    allow,
     bucket_listing,
     exact_role,
     image_push,
@@ -23,13 +21,14 @@ from stacks.access.policies import (
     log_stream_writes,
     object_reads,
 )
+from stacks.builds.projects import codebuild_project, log_group_name
 from stacks.images import AWS_TRITON_REPOSITORY, AWS_VLLM_REPOSITORY, DOCKERFILES, ROUTE
-from stacks.resources import add_resources
+from stacks.resources import EnvironmentStack, add_resources
 from stacks.suppressions import OUTPUT, with_reasons
-from stacks.template import log_group
+from stacks.template import Properties, log_group
 
 
-class ImagesStack(Stack):
+class ImagesStack(EnvironmentStack):
     """Deploys the project, its role, and its log group."""
 
     def __init__(
@@ -42,15 +41,10 @@ class ImagesStack(Stack):
         buildspec: str,
     ) -> None:
         super().__init__(
-            scope,
-            construct_id,
-            stack_name=names.stack_name(environment, "images"),
-            env=Environment(account=environment.account, region=environment.region),
-            description=f"Roundhouse: image builds of {environment.name}",
-            tags={"roundhouse-environment": environment.name},
+            scope, construct_id, environment, part="images", description="image builds"
         )
         properties = image_project(environment, buildspec=buildspec)
-        logs = log_group(properties["LogsConfig"]["CloudWatchLogs"]["GroupName"])
+        logs = log_group(log_group_name(environment, ROUTE))
         role = exact_role(
             environment,
             service="codebuild.amazonaws.com",
@@ -77,18 +71,18 @@ TIMEOUT_MINUTES = 120
 QUEUED_MINUTES = 60
 
 
-def image_project(environment: EnvironmentSpec, *, buildspec: str) -> dict[str, Any]:
+def image_project(environment: EnvironmentSpec, *, buildspec: str) -> Properties:
     """An `AWS::CodeBuild::Project` without its role.
 
-    Every build brings its source and orders as a zip. It stays outside the environment's VPC: it
-    needs public packages and base images, and sees no model, data or engine.
+    It stays outside the environment's VPC: it needs public packages and base images, and sees no
+    model, data or engine.
     """
-    return {
-        "Name": names.builder_project(environment, ROUTE),
-        "Description": f"Builds container images of {environment.name}",
-        "Source": {"Type": "NO_SOURCE", "BuildSpec": buildspec},
-        "Artifacts": {"Type": "NO_ARTIFACTS"},
-        "Environment": {
+    return codebuild_project(
+        environment,
+        ROUTE,
+        description=f"Builds container images of {environment.name}",
+        buildspec=buildspec,
+        machine={
             "Type": "LINUX_CONTAINER",
             # 128 GB of disk: Triton's image alone is 20 unpacked.
             "ComputeType": "BUILD_GENERAL1_LARGE",
@@ -97,12 +91,8 @@ def image_project(environment: EnvironmentSpec, *, buildspec: str) -> dict[str, 
             # What starts a Docker daemon in the build.
             "PrivilegedMode": True,
         },
-        "LogsConfig": {
-            "CloudWatchLogs": {"Status": "ENABLED", "GroupName": log_group_name(environment)}
-        },
-        "TimeoutInMinutes": TIMEOUT_MINUTES,
-        "QueuedTimeoutInMinutes": QUEUED_MINUTES,
-    }
+        minutes=(TIMEOUT_MINUTES, QUEUED_MINUTES),
+    )
 
 
 def image_statements(
@@ -118,13 +108,8 @@ def image_statements(
         *object_reads(environment, [f"{names.SOURCES_PREFIX}/*"]),
         *bucket_listing(environment),
         *key_use(environment, ["kms:Decrypt"]),
-        *log_stream_writes(environment, log_group_name(environment)),
+        *log_stream_writes(environment, log_group_name(environment, ROUTE)),
     )
-
-
-def log_group_name(environment: EnvironmentSpec) -> str:
-    """The project's log group."""
-    return f"/aws/codebuild/{names.builder_project(environment, ROUTE)}"
 
 
 def _base_images(environment: EnvironmentSpec, platform: ServingPlatform) -> tuple[Statement, ...]:
@@ -134,4 +119,5 @@ def _base_images(environment: EnvironmentSpec, platform: ServingPlatform) -> tup
         return ()
     triton = () if platform.base_image is None else (AWS_TRITON_REPOSITORY,)
     registry = f"arn:{aws_partition(region)}:ecr:{region}:{account}:repository"
-    return base_image_pull(*(f"{registry}/{name}" for name in (*triton, AWS_VLLM_REPOSITORY)))
+    repositories = [f"{registry}/{name}" for name in (*triton, AWS_VLLM_REPOSITORY)]
+    return (allow("PullBaseImage", PULL, repositories),)

@@ -10,12 +10,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 import jsii
-from aws_cdk import Aws, Fn, Stack
+from aws_cdk import Aws, Environment, Fn, Stack
+from constructs import Construct
 from jsii import _reference_map
 
+from onboarding import names
+from onboarding.environment_spec import EnvironmentSpec
 from stacks.template import Resources
 
 JSON = frozenset({"AssumeRolePolicyDocument", "PolicyDocument"})
@@ -41,6 +45,31 @@ MODULES = {
     "StepFunctions": "aws_stepfunctions",
 }
 """Modules of aws-cdk-lib, by the service of a resource type."""
+
+
+class EnvironmentStack(Stack):
+    """A stack of an environment, named by its `part` of it; `tags` are beside the environment's."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        environment: EnvironmentSpec,
+        *,
+        part: str,
+        description: str,
+        is_protected: bool = False,
+        tags: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        super().__init__(
+            scope,
+            construct_id,
+            stack_name=names.stack_name(environment, part),
+            env=Environment(account=environment.account, region=environment.region),
+            description=f"Roundhouse: {description} of {environment.name}",
+            tags={"roundhouse-environment": environment.name, **tags},
+            termination_protection=is_protected,
+        )
 
 
 def add_resources(stack: Stack, resources: Resources) -> None:

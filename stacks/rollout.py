@@ -85,8 +85,13 @@ def step_percent(deployment: Deployment) -> int:
 
     A count would be refused where scaling has brought the instances below twice that count.
     """
-    least = LEAST_PERCENT.get(effective_rollout(deployment), MOST_PERCENT)
-    return min(MOST_PERCENT, max(least, math.ceil(100 / fewest_instances(deployment))))
+    rollout = effective_rollout(deployment)
+    return whole_share(fewest_instances(deployment), LEAST_PERCENT.get(rollout, MOST_PERCENT))
+
+
+def whole_share(fewest: int, least: int) -> int:
+    """Return the percent of `fewest` that is one whole at least, from `least` to half."""
+    return min(MOST_PERCENT, max(least, math.ceil(100 / fewest)))
 
 
 def variant_timeouts(deployment: Deployment, variant: Variant) -> tuple[int, int]:

@@ -11,293 +11,185 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from stacks.access.policies import ATTACH_NETWORK, DESCRIBE_NETWORK, action_names
 
-@dataclass(frozen=True, kw_only=True)
+
+@dataclass(frozen=True)
 class Wildcard:
-    """A wildcard that may stand: on which resources, for which actions, narrowed by what, and why.
+    """A wildcard that may stand: why, on which resources, for which actions, narrowed by what.
 
-    `resource` is a pattern of the whole ARN; `conditions` are the keys that must narrow it.
+    `resource` is a pattern of the whole ARN. `actions` are words (see `action_names`), and
+    `conditions` the keys that must narrow it.
     """
 
     why: str
     resource: str
-    actions: frozenset[str]
-    conditions: frozenset[str] = frozenset()
+    actions: str
+    conditions: str = ""
 
     def covers(self, actions: frozenset[str], resource: str, keys: frozenset[str]) -> bool:
         """Return True when a statement's wildcard is this one."""
         named = re.fullmatch(self.resource, resource) is not None
-        return named and actions <= self.actions and self.conditions <= keys
+        allowed, narrowing = set(action_names(self.actions)), set(self.conditions.split())
+        return named and actions <= allowed and keys >= narrowing
 
 
-ARN = r"arn:aws[a-z-]*:{service}:[a-z0-9-]+:[0-9]{{12}}:"
-OBJECTS = frozenset(
-    {
-        "s3:AbortMultipartUpload",
-        "s3:DeleteObject",
-        "s3:GetObject",
-        "s3:GetObjectVersion",
-        "s3:PutObject",
-    }
-)
-KEY_USE = frozenset({"kms:Decrypt", "kms:GenerateDataKey"})
-STREAMS = frozenset(
-    {"logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"}
-)
-DESCRIBED_KINDS = ("Endpoint", "EndpointConfig", "InferenceComponent", "Model")
-DESCRIBED = ("DhcpOptions", "NetworkInterfaces", "SecurityGroups", "Subnets", "Vpcs")
-INTERFACES = [
-    f"ec2:{verb}NetworkInterface{more}"
-    for verb in ("Create", "Delete")
-    for more in ("", "Permission")
-]
-BENCHMARKS = frozenset(
-    f"sagemaker:{verb}{noun}"
-    for verb in ("Create", "Delete", "Describe")
-    for noun in ("Endpoint", "EndpointConfig", "Model")
-) | {"sagemaker:InvokeEndpoint"}
-"""What recommendation jobs do with what they made."""
+ARN = r"arn:aws[a-z-]*:{}:[a-z0-9-]+:[0-9]{{12}}:{}"
+KEY = ARN.format("kms", r"key/\*")
+BUCKET = r"arn:aws[a-z-]*:s3:::roundhouse-[a-z0-9-]+"
 OUTPUT = "every build names its own output in S3, which the bucket encrypts by key"
 """Why a project needs no key (CB4)."""
 
 WILDCARDS = (
     Wildcard(
-        why="the registry's log-in knows no resource; it opens only what the other statements name",
-        resource=r"\*",
-        actions=frozenset({"ecr:GetAuthorizationToken"}),
+        "these actions know no resource; they read or list only, or open what others name",
+        r"\*",
+        f"{DESCRIBE_NETWORK} ecr:GetAuthorizationToken cloudformation:ListStacks"
+        " logs:DescribeLogGroups pricing:GetProducts sagemaker:ListEndpoints ListTrainingJobs"
+        " servicequotas:ListAWSDefaultServiceQuotas ListServiceQuotas"
+        " application-autoscaling:DescribeScalableTargets DescribeScalingPolicies"
+        " DescribeScheduledActions cloudwatch:GetMetricData GetMetricWidgetImage"
+        " chatbot:DescribeSlackChannelConfigurations",
     ),
     Wildcard(
-        why="metrics know no resource; the namespace narrows it",
-        resource=r"\*",
-        actions=frozenset({"cloudwatch:PutMetricData"}),
-        conditions=frozenset({"cloudwatch:namespace"}),
+        "metrics know no resource; the namespace narrows it",
+        r"\*",
+        "cloudwatch:PutMetricData",
+        "cloudwatch:namespace",
     ),
     Wildcard(
-        why="EC2's describe actions know no resource; they read only",
-        resource=r"\*",
-        actions=frozenset(f"ec2:Describe{noun}" for noun in DESCRIBED),
+        "a network interface has no name before it is made; subnets and security groups of the"
+        " same statement are named",
+        ARN.format("ec2", r"network-interface/\*"),
+        ATTACH_NETWORK,
     ),
     Wildcard(
-        why=(
-            "a network interface has no name before it is made; subnets and security groups of the"
-            " same statement are named"
-        ),
-        resource=ARN.format(service="ec2") + r"network-interface/\*",
-        actions=frozenset(INTERFACES),
+        "the key's id is known only after its creation; its alias and the one service that may"
+        " use it narrow it",
+        KEY,
+        "kms:Decrypt GenerateDataKey",
+        "kms:ResourceAliases kms:ViaService",
     ),
     Wildcard(
-        why=(
-            "the key's id is known only after its creation; its alias and the one service that may"
-            " use it narrow it"
-        ),
-        resource=ARN.format(service="kms") + r"key/\*",
-        actions=KEY_USE,
-        conditions=frozenset({"kms:ResourceAliases", "kms:ViaService"}),
+        "the same key; a grant for a resource of AWS alone, since no service stands between",
+        KEY,
+        "kms:CreateGrant",
+        "kms:GrantIsForAWSResource kms:ResourceAliases",
     ),
     Wildcard(
-        why="the same key; a grant for a resource of AWS alone, since no service stands between",
-        resource=ARN.format(service="kms") + r"key/\*",
-        actions=frozenset({"kms:CreateGrant"}),
-        conditions=frozenset({"kms:GrantIsForAWSResource", "kms:ResourceAliases"}),
+        "the same key; SageMaker itself asks for it, so no service stands between",
+        KEY,
+        "kms:DescribeKey Encrypt",
+        "kms:ResourceAliases",
     ),
     Wildcard(
-        why="the same key; SageMaker itself asks for it, so no service stands between",
-        resource=ARN.format(service="kms") + r"key/\*",
-        actions=frozenset({"kms:DescribeKey", "kms:Encrypt"}),
-        conditions=frozenset({"kms:ResourceAliases"}),
+        "the signing key's id is known only after its creation; alias and algorithm narrow it",
+        KEY,
+        "kms:Sign",
+        "kms:ResourceAliases kms:SigningAlgorithm",
     ),
     Wildcard(
-        why="the signing key's id is known only after its creation; alias and algorithm narrow it",
-        resource=ARN.format(service="kms") + r"key/\*",
-        actions=frozenset({"kms:Sign"}),
-        conditions=frozenset({"kms:ResourceAliases", "kms:SigningAlgorithm"}),
+        "keys' settings, and the signing key's public half, which are no secret; aliases narrow it",
+        KEY,
+        "kms:GetKeyPolicy GetKeyRotationStatus GetPublicKey",
+        "kms:ResourceAliases",
     ),
     Wildcard(
-        why="the same key's public half, which is no secret",
-        resource=ARN.format(service="kms") + r"key/\*",
-        actions=frozenset({"kms:GetPublicKey"}),
-        conditions=frozenset({"kms:ResourceAliases"}),
+        "the id of another account's key is not known; the bucket whose objects it decrypts,"
+        " through S3, narrows it",
+        KEY,
+        "kms:Decrypt",
+        "kms:EncryptionContext:aws:s3:arn kms:ViaService",
     ),
     Wildcard(
-        why=(
-            "objects under one prefix of the artifact bucket: what is read or built has no name"
-            " before it is there"
-        ),
-        resource=r"arn:aws[a-z-]*:s3:::roundhouse-[a-z0-9-]+/[a-z-]+/([A-Za-z0-9-]+/)*\*",
-        actions=OBJECTS,
+        "objects under one prefix of the artifact bucket: what is read or built has no name before"
+        " it is there",
+        BUCKET + r"/[a-z-]+/([A-Za-z0-9-]+/)*\*",
+        "s3:AbortMultipartUpload DeleteObject GetObject GetObjectVersion PutObject",
     ),
     Wildcard(
-        why="sources of a bucket that the environment names: a prefix of it, read only",
-        resource=r"arn:aws[a-z-]*:s3:::[a-z0-9.-]+/.*\*",
-        actions=frozenset({"s3:GetObject"}),
-        conditions=frozenset({"aws:ResourceAccount"}),
+        "the mark of `roundhouse prune` on objects under one prefix",
+        BUCKET + r"/(checkpoints|engines|networks)/\*",
+        "s3:DeleteObjectTagging GetObjectTagging PutObjectTagging",
     ),
     Wildcard(
-        why=(
-            "a log group, in the form that IAM knows it by, its streams, each named by its"
-            " service when it begins, and groups of recommendation jobs' endpoints"
-        ),
-        resource=ARN.format(service="logs")
-        + r"log-group:/aws/[A-Za-z0-9/-]+(:(log-stream:([A-Za-z0-9-]+)?)?|/sm-epc-(\*:)?)\*",
-        actions=STREAMS,
+        "sources of a bucket that the environment names: a prefix of it, read only",
+        r"arn:aws[a-z-]*:s3:::[a-z0-9.-]+/.*\*",
+        "s3:GetObject",
+        "aws:ResourceAccount",
     ),
     Wildcard(
-        why="executions of one state machine, each named when it begins",
-        resource=ARN.format(service="states") + r"(execution|mapRun):roundhouse-[a-z0-9-]+[/:]\*",
-        actions=frozenset(
-            {
-                "states:DescribeExecution",
-                "states:GetExecutionHistory",
-                "states:ListExecutions",
-                "states:ListMapRuns",
-                "states:StopExecution",
-            }
-        ),
+        "a log group, in the form that IAM knows it by, its streams, each named by its service"
+        " when it begins, and groups of recommendation jobs' endpoints",
+        ARN.format("logs", "log-group:/aws/[A-Za-z0-9/-]+")
+        + r"(:(log-stream:([A-Za-z0-9-]+)?)?|/sm-epc-(\*:)?)\*",
+        "logs:CreateLogGroup CreateLogStream DescribeLogStreams PutLogEvents",
     ),
     Wildcard(
-        why="this environment's training jobs, and the models that recommendation jobs measure",
-        resource=ARN.format(service="sagemaker")
-        + r"(training-job|model)/roundhouse-[a-z0-9-]+--\*",
-        actions=frozenset({"sagemaker:AddTags", "sagemaker:DescribeModel"})
-        | {f"sagemaker:{verb}TrainingJob" for verb in ("Create", "Describe", "Stop")},
+        "logs of build projects and of training jobs, in both forms that IAM knows; read only",
+        ARN.format("logs", "log-group:/aws/")
+        + r"(codebuild/roundhouse-[a-z0-9-]+-build-\*|sagemaker/TrainingJobs)(:\*)?",
+        "logs:DescribeLogStreams GetLogEvents",
     ),
     Wildcard(
-        why="what AWS makes and deletes for the benchmarks of recommendation jobs",
-        resource=ARN.format(service="sagemaker") + r"(endpoint|endpoint-config|model)/sm-epc-\*",
-        actions=BENCHMARKS,
+        "executions of one state machine, each named when it begins",
+        ARN.format("states", r"(execution|mapRun):roundhouse-[a-z0-9-]+[/:]\*"),
+        "states:DescribeExecution GetExecutionHistory ListExecutions ListMapRuns StopExecution",
     ),
     Wildcard(
-        why="lists know no resource; they tell names, states and public prices",
-        resource=r"\*",
-        actions=frozenset(
-            {
-                "cloudformation:ListStacks",
-                "logs:DescribeLogGroups",
-                "pricing:GetProducts",
-                "sagemaker:ListEndpoints",
-                "sagemaker:ListTrainingJobs",
-                "servicequotas:ListAWSDefaultServiceQuotas",
-                "servicequotas:ListServiceQuotas",
-            }
-        ),
+        "this environment's training jobs, and the models that recommendation jobs measure",
+        ARN.format("sagemaker", r"(training-job|model)/roundhouse-[a-z0-9-]+--\*"),
+        "sagemaker:AddTags CreateTrainingJob DescribeModel DescribeTrainingJob StopTrainingJob",
     ),
     Wildcard(
-        why="Application Auto Scaling's describe actions know no resource; they read only",
-        resource=r"\*",
-        actions=frozenset(
-            f"application-autoscaling:Describe{noun}"
-            for noun in ("ScalableTargets", "ScalingPolicies", "ScheduledActions")
-        ),
+        "what AWS makes and deletes for the benchmarks of recommendation jobs",
+        ARN.format("sagemaker", r"(endpoint|endpoint-config|model)/sm-epc-\*"),
+        "sagemaker:CreateEndpoint CreateEndpointConfig CreateModel DeleteEndpoint"
+        " DeleteEndpointConfig DeleteModel DescribeEndpoint DescribeEndpointConfig DescribeModel"
+        " InvokeEndpoint",
     ),
     Wildcard(
-        why="stacks of this environment, whose ids CloudFormation makes",
-        resource=ARN.format(service="cloudformation") + r"stack/roundhouse-[a-z0-9-]+-\*/\*",
-        actions=frozenset(
-            {
-                "cloudformation:DescribeStackResources",
-                "cloudformation:DescribeStacks",
-                "cloudformation:GetTemplate",
-                "cloudformation:UpdateTerminationProtection",
-            }
-        ),
+        "endpoints of this environment, whose files come and go; read only",
+        ARN.format("sagemaker", r"(endpoint|endpoint-config|inference-component|model)/[a-z0-9-]+-")
+        + r"\*",
+        "sagemaker:DescribeEndpoint DescribeEndpointConfig DescribeInferenceComponent"
+        " DescribeModel ListTags",
     ),
     Wildcard(
-        why="endpoints of this environment, whose files come and go; read only",
-        resource=ARN.format(service="sagemaker")
-        + r"(endpoint|endpoint-config|inference-component|model)/[a-z0-9-]+-\*",
-        actions=frozenset(
-            f"sagemaker:{name}"
-            for name in (*(f"Describe{kind}" for kind in DESCRIBED_KINDS), "ListTags")
-        ),
+        "quotas count the instances of the whole account and region; read only",
+        ARN.format("sagemaker", r"(endpoint|endpoint-config|training-job)/\*"),
+        "sagemaker:DescribeEndpoint DescribeEndpointConfig DescribeTrainingJob",
     ),
     Wildcard(
-        why="roles of this environment's stacks, whose names CloudFormation ends; read only",
-        resource=r"arn:aws[a-z-]*:iam::[0-9]{12}:role/roundhouse-[a-z0-9-]+-\*",
-        actions=frozenset(
-            f"iam:{name}"
-            for name in (
-                "GetRole",
-                "GetRolePolicy",
-                "ListAttachedRolePolicies",
-                "ListRolePolicies",
-            )
-        ),
+        "stacks of this environment, whose ids CloudFormation makes",
+        ARN.format("cloudformation", r"stack/roundhouse-[a-z0-9-]+-\*/\*"),
+        "cloudformation:DescribeStackResources DescribeStacks GetTemplate"
+        " UpdateTerminationProtection",
     ),
     Wildcard(
-        why="dashboards of this environment and its endpoints; read only",
-        resource=r"arn:aws[a-z-]*:cloudwatch::[0-9]{12}:dashboard/roundhouse-[a-z0-9-]+\*",
-        actions=frozenset({"cloudwatch:GetDashboard"}),
+        "roles of this environment's stacks, whose names CloudFormation ends; read only",
+        r"arn:aws[a-z-]*:iam::[0-9]{12}:role/roundhouse-[a-z0-9-]+-\*",
+        "iam:GetRole GetRolePolicy ListAttachedRolePolicies ListRolePolicies",
     ),
     Wildcard(
-        why="the ids of the environment's keys are known only after their creation; read only",
-        resource=ARN.format(service="kms") + r"key/\*",
-        actions=frozenset({"kms:GetKeyPolicy", "kms:GetKeyRotationStatus"}),
-        conditions=frozenset({"kms:ResourceAliases"}),
+        "dashboards of this environment and its endpoints; read only",
+        r"arn:aws[a-z-]*:cloudwatch::[0-9]{12}:dashboard/roundhouse-[a-z0-9-]+\*",
+        "cloudwatch:GetDashboard",
     ),
     Wildcard(
-        why="quotas count the instances of the whole account and region; read only",
-        resource=ARN.format(service="sagemaker") + r"(endpoint|endpoint-config|training-job)/\*",
-        actions=frozenset(
-            f"sagemaker:Describe{noun}" for noun in ("Endpoint", "EndpointConfig", "TrainingJob")
-        ),
+        "alarms are listed by state and by the beginning of their names; read only",
+        ARN.format("cloudwatch", r"alarm:([a-z0-9-]+-)?\*"),
+        "cloudwatch:DescribeAlarmHistory DescribeAlarms",
     ),
     Wildcard(
-        why="alarms are listed by state and by the beginning of their names; read only",
-        resource=ARN.format(service="cloudwatch") + r"alarm:\*",
-        actions=frozenset({"cloudwatch:DescribeAlarmHistory", "cloudwatch:DescribeAlarms"}),
+        "the environment's build projects, of which it has up to four",
+        ARN.format("codebuild", r"project/roundhouse-[a-z0-9-]+-build-\*"),
+        "codebuild:BatchGetBuilds BatchGetProjects ListBuildsForProject StopBuild",
     ),
     Wildcard(
-        why="alarms of this environment's endpoints, whose files come and go; read only",
-        resource=ARN.format(service="cloudwatch") + r"alarm:[a-z0-9-]+-\*",
-        actions=frozenset({"cloudwatch:DescribeAlarms"}),
-    ),
-    Wildcard(
-        why="metrics and their pictures know no resource; read only",
-        resource=r"\*",
-        actions=frozenset({"cloudwatch:GetMetricData", "cloudwatch:GetMetricWidgetImage"}),
-    ),
-    Wildcard(
-        why="configurations of chat channels are listed; read only",
-        resource=r"\*",
-        actions=frozenset({"chatbot:DescribeSlackChannelConfigurations"}),
-    ),
-    Wildcard(
-        why="the mark of `roundhouse prune` on objects under one prefix",
-        resource=r"arn:aws[a-z-]*:s3:::roundhouse-[a-z0-9-]+/(checkpoints|engines|networks)/\*",
-        actions=frozenset(f"s3:{verb}ObjectTagging" for verb in ("Delete", "Get", "Put")),
-    ),
-    Wildcard(
-        why=(
-            "the id of another account's key is not known; the bucket whose objects it decrypts,"
-            " through S3, narrows it"
-        ),
-        resource=ARN.format(service="kms") + r"key/\*",
-        actions=frozenset({"kms:Decrypt"}),
-        conditions=frozenset({"kms:EncryptionContext:aws:s3:arn", "kms:ViaService"}),
-    ),
-    Wildcard(
-        why="the environment's build projects, of which it has up to four",
-        resource=ARN.format(service="codebuild") + r"project/roundhouse-[a-z0-9-]+-build-\*",
-        actions=frozenset(
-            f"codebuild:{name}"
-            for name in (
-                "BatchGetBuilds",
-                "BatchGetProjects",
-                "ListBuildsForProject",
-                "StopBuild",
-            )
-        ),
-    ),
-    Wildcard(
-        why="logs of those projects and of training jobs, in both forms that IAM knows; read only",
-        resource=ARN.format(service="logs")
-        + r"log-group:/aws/(codebuild/roundhouse-[a-z0-9-]+-build-\*|sagemaker/TrainingJobs)(:\*)?",
-        actions=frozenset({"logs:DescribeLogStreams", "logs:GetLogEvents"}),
-    ),
-    Wildcard(
-        why="the environment's image repositories; read only",
-        resource=ARN.format(service="ecr") + r"repository/roundhouse-[a-z0-9-]+/\*",
-        actions=frozenset({"ecr:DescribeImages", "ecr:DescribeRepositories"}),
+        "the environment's image repositories; read only",
+        ARN.format("ecr", r"repository/roundhouse-[a-z0-9-]+/\*"),
+        "ecr:DescribeImages DescribeRepositories",
     ),
 )
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from onboarding.aws_limits import NAME_LENGTH
+from onboarding.environment_spec import NetworkSpec
 
 Properties = dict[str, Any]
 """As CloudFormation spells them."""
@@ -20,6 +21,20 @@ Template = dict[str, Any]
 
 
 DIGEST_LENGTH = 12
+
+
+def retention(parameter: str, condition: str, value: str, noun: str) -> Template:
+    """Return the parameter and the condition by which an update keeps the counts that it finds.
+
+    A first deployment has none. `roundhouse deploy` sets the parameter with the first update that
+    would change them; CloudFormation keeps its value from then on. `condition`: that it is `value`.
+    """
+    text = f"Updates keep {noun}; false in the first deployment"
+    allowed = {"Type": "String", "Default": "false", "AllowedValues": ["false", "true"]}
+    return {
+        "Parameters": {parameter: {**allowed, "Description": text}},
+        "Conditions": {condition: {"Fn::Equals": [{"Ref": parameter}, value]}},
+    }
 
 
 def content_name(prefix: str, properties: Mapping[str, Any]) -> str:
@@ -35,6 +50,14 @@ def content_name(prefix: str, properties: Mapping[str, Any]) -> str:
         (text if len(prefix) <= available else prefix + text).encode()
     ).hexdigest()[:DIGEST_LENGTH]
     return f"{prefix[:available].rstrip('-')}-{digest}"
+
+
+def vpc_config(network: NetworkSpec | None) -> Properties:
+    """Return `VpcConfig` of what runs in the environment's network; nothing without one."""
+    if network is None:
+        return {}
+    subnets, groups = list(network.subnet_ids), list(network.security_group_ids)
+    return {"VpcConfig": {"Subnets": subnets, "SecurityGroupIds": groups}}
 
 
 LOG_DAYS = 90

@@ -7,7 +7,7 @@ from typing import Any
 from onboarding.environment_spec import EnvironmentSpec, NetworkSpec
 from onboarding.platform import aws_partition
 from stacks.access import arns
-from stacks.access.sources import source_bucket_arns
+from stacks.access.policies import allow, policy_document, source_bucket_arns
 from stacks.template import Resources
 
 INTERFACES = {
@@ -47,47 +47,40 @@ def _s3(environment: EnvironmentSpec, network: NetworkSpec) -> dict[str, Any]:
     network: its address stands in a build's variables (CODEBUILD_ACTION_RUNNER_URL) and process
     list (aws-codebuild-docker-images, issue 254); no page of AWS names it.
     """
-    artifacts = [
-        "AbortMultipartUpload",
-        "GetBucketLocation",
-        "GetObject",
-        "GetObjectVersion",
-        "ListBucket",
-        "PutObject",
-    ]
+    aws, region = f"arn:{aws_partition(environment.region)}:s3:::", environment.region
     own = [arns.bucket(environment), arns.bucket_object(environment, "*")]
     sources = [
         arn
         for bucket in environment.source_buckets
         for arn in source_bucket_arns(environment, bucket)
     ]
-    foreign = _allow("Sources", ["s3:GetObject", "s3:ListBucket"], sources)
-    aws, region = f"arn:{aws_partition(environment.region)}:s3:::", environment.region
-    agent = f"{aws}codefactory-{region}-prod-default-build-agent-executor/*"
+    layers = [f"{aws}prod-{region}-starport-layer-bucket/*"]
+    agent = [f"{aws}codefactory-{region}-prod-default-build-agent-executor/*"]
+    account = _of_account(environment)
+    objects = "s3:AbortMultipartUpload GetBucketLocation GetObject GetObjectVersion ListBucket"
+    statements = [
+        allow("Artifacts", f"{objects} PutObject", own, account),
+        allow("ImageLayers", "s3:GetObject", layers),
+        allow("BuildAgent", "s3:GetObject", agent),
+        *([allow("Sources", "s3:GetObject ListBucket", sources, account)] if sources else []),
+    ]
     return {
         "VpcEndpointType": "Gateway",
         "VpcId": network.vpc_id,
         "ServiceName": f"com.amazonaws.{region}.s3",
         "RouteTableIds": list(network.route_table_ids),
-        "PolicyDocument": {
-            "Version": "2012-10-17",
-            "Statement": [
-                {
-                    **_allow("Artifacts", [f"s3:{action}" for action in artifacts], own),
-                    "Condition": _of_account(environment),
-                },
-                _allow(
-                    "ImageLayers", ["s3:GetObject"], [f"{aws}prod-{region}-starport-layer-bucket/*"]
-                ),
-                _allow("BuildAgent", ["s3:GetObject"], [agent]),
-                *([{**foreign, "Condition": _of_account(environment)}] if sources else []),
-            ],
-        },
+        "PolicyDocument": policy_document([{**item, "Principal": "*"} for item in statements]),
     }
 
 
 def _interface(environment: EnvironmentSpec, network: NetworkSpec, service: str) -> dict[str, Any]:
-    statement = {**_allow("OfThisAccount", "*", "*"), "Condition": _of_account(environment)}
+    anything = {"Principal": "*", "Action": "*", "Resource": "*"}
+    statement = {
+        "Sid": "OfThisAccount",
+        "Effect": "Allow",
+        **anything,
+        "Condition": _of_account(environment),
+    }
     return {
         "VpcEndpointType": "Interface",
         "VpcId": network.vpc_id,
@@ -95,17 +88,7 @@ def _interface(environment: EnvironmentSpec, network: NetworkSpec, service: str)
         "SubnetIds": list(network.subnet_ids),
         "SecurityGroupIds": list(network.security_group_ids),
         "PrivateDnsEnabled": True,
-        "PolicyDocument": {"Version": "2012-10-17", "Statement": [statement]},
-    }
-
-
-def _allow(sid: str, actions: list[str] | str, resources: list[str] | str) -> dict[str, Any]:
-    return {
-        "Sid": sid,
-        "Effect": "Allow",
-        "Principal": "*",
-        "Action": actions,
-        "Resource": resources,
+        "PolicyDocument": policy_document([statement]),
     }
 
 

@@ -1,20 +1,17 @@
-"""Findings of all templates of a folder: by cfn-lint, our rules in it, and assembly checks."""
+"""Findings of all templates of a folder: by cfn-lint, and by our rules."""
 
-import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from template_rules.assembly.check import CHECKS, AssemblyCheck
-from template_rules.intrinsics import Stack
 from template_rules.read import TemplateFiles, read_templates
+from template_rules.rule import RULES, Rule
 from template_rules.templates import Assembly, Problem, Severity, Template
 from template_rules.values import at, items
 
-RULES = Path(__file__).parent / "rules"
-UNREADABLE, OWN = "E9000", re.compile(r"E9\d{3}")
+UNREADABLE = "E9000"
 PROMOTED = {
     "W3037": "an action that IAM does not have allows nothing",
     "W1020": "a substitution that is not there",
@@ -72,45 +69,40 @@ def check_files(
     for template in files.templates:
         if only is None or Path(template.file).name in only:
             found |= set(_linted(template))
-    found |= set(assembly_findings(files.templates))
+    found |= set(own_findings(files.templates))
     return tuple(sorted(found, key=lambda item: (item.template, item.line or 0, str(item))))
 
 
-def assembly_findings(templates: Sequence[Template]) -> Iterator[Finding]:
-    """Yield the findings of the assembly checks."""
+def own_findings(templates: Sequence[Template]) -> Iterator[Finding]:
+    """Yield what our rules find in templates that are deployed together."""
     assembly = Assembly(templates)
-    for check in _checks():
-        for problem in check.problems(assembly):
-            yield from _unless_suppressed(check.id, problem)
+    for rule in own_rules():
+        for problem in rule.problems(assembly):
+            yield from _unless_suppressed(rule.id, problem)
 
 
-def _checks() -> Sequence[AssemblyCheck]:
-    from template_rules.assembly import alarms, builds, names, roles  # noqa: F401 - they register
+def own_rules() -> Sequence[Rule]:
+    """Return our rules."""
+    from template_rules.rules import (  # noqa: F401 - they register
+        alarms,
+        builds,
+        endpoints,
+        identities,
+        order,
+        roles,
+        stores,
+    )
 
-    return CHECKS
+    return RULES
 
 
 @cache
-def _rules() -> Any:
-    """Return cfn-lint's rules and ours, loaded once."""
+def _cfn_lint_rules() -> Any:
+    """Return cfn-lint's rules, loaded once."""
     from cfnlint.config import ConfigMixIn
     from cfnlint.runner import Runner
 
-    return Runner(ConfigMixIn(append_rules=[str(RULES)], regions=["us-east-1"])).rules
-
-
-def own_rules() -> list[str]:
-    """Return the ids of our rules and assembly checks."""
-    return [*filter(OWN.fullmatch, _rules()), *(check.id for check in _checks())]
-
-
-def own_findings(template: Template) -> Iterator[Finding]:
-    """Yield what our cfn-lint rules alone find in one template."""
-    alone = Template(template.file, template.document, stack=Stack(region=template.stack.region))
-    assembly = Assembly([alone])
-    for name, rule in _rules().items():
-        for problem in rule.problems(assembly) if OWN.fullmatch(name) else ():
-            yield from _unless_suppressed(name, problem)
+    return Runner(ConfigMixIn(regions=["us-east-1"])).rules
 
 
 def _linted(template: Template) -> tuple[Finding, ...]:
@@ -134,7 +126,7 @@ def _lint(template: Template, region: str) -> Iterator[Finding]:
 
     config = ConfigMixIn(regions=[region])
     document: Any = template.document
-    for match in run_template_by_data(document, config, _rules()):
+    for match in run_template_by_data(document, config, _cfn_lint_rules()):
         path = [str(key) for key in getattr(match, "path", None) or ()]
         in_resource = len(path) > 1 and path[0] == "Resources"
         rule = match.rule.id

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from onboarding.platform import InstanceType, instance_types
 from template_rules.templates import Assembly, Resource
-from template_rules.values import fields, known_text, objects
+from template_rules.values import fields, objects
 
 ENDPOINT = "AWS::SageMaker::Endpoint"
 ENDPOINT_CONFIG = "AWS::SageMaker::EndpointConfig"
@@ -15,11 +14,11 @@ MODEL = "AWS::SageMaker::Model"
 COMPONENT = "AWS::SageMaker::InferenceComponent"
 TARGET = "AWS::ApplicationAutoScaling::ScalableTarget"
 POLICY = "AWS::ApplicationAutoScaling::ScalingPolicy"
-ALARM, COMPOSITE = "AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm"
+ALARM = "AWS::CloudWatch::Alarm"
+PROJECT, MACHINE = "AWS::CodeBuild::Project", "AWS::StepFunctions::StateMachine"
 INSTANCE_COUNT = "sagemaker:variant:DesiredInstanceCount"
 VARIANT_ID = re.compile(r"endpoint/(?P<endpoint>[^/]+)/variant/(?P<variant>[^/]+)")
 COMPONENT_ID = re.compile(r"inference-component/(?P<component>[^/]+)")
-GPU_FAMILY = re.compile(r"ml\.(g\d|gr\d|p\d)")
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,13 +34,6 @@ class Variant:
     def name(self) -> Any:
         """Return its name, perhaps a marked text; None when it has none."""
         return self.properties.get("VariantName")
-
-    @property
-    def instance_types(self) -> tuple[str, ...]:
-        """Return the known instance types of the variant and of its pools."""
-        pools = (pool.get("InstanceType") for _, pool in objects(self._pools))
-        known = map(known_text, (self.properties.get("InstanceType"), *pools))
-        return tuple(name for name in known if name is not None)
 
     @property
     def model_names(self) -> tuple[tuple[str, Any], ...]:
@@ -107,15 +99,6 @@ def models_of(assembly: Assembly, variant: Variant) -> tuple[Resource, ...]:
     return tuple(model for model in found if model is not None)
 
 
-def components_of(assembly: Assembly, endpoint: Resource) -> tuple[Resource, ...]:
-    """Return the inference components of an endpoint that a template has."""
-    return tuple(
-        component
-        for component in assembly.of_type(COMPONENT)
-        if assembly.find(component.properties.get("EndpointName"), ENDPOINT) is endpoint
-    )
-
-
 def component_variant(assembly: Assembly, component: Resource) -> Variant | None:
     """Return the variant that an inference component runs in."""
     given = component.properties
@@ -144,17 +127,6 @@ def is_multi_model(model: Resource) -> bool:
     return any(container.get("Mode") == "MultiModel" for _, container in containers(model))
 
 
-def instance_facts(name: str) -> InstanceType | None:
-    """Return the platform data of an instance type."""
-    return instance_types().get(name)
-
-
-def is_gpu(name: str) -> bool:
-    """Return True for a type with NVIDIA GPUs, by the platform data or by its family."""
-    facts = instance_facts(name)
-    return GPU_FAMILY.match(name) is not None if facts is None else facts.is_gpu
-
-
 def scaled_variant(resource: Resource) -> re.Match[str] | None:
     """Return endpoint and variant of a ResourceId; None for another resource."""
     identifier = resource.properties.get("ResourceId")
@@ -174,16 +146,8 @@ def rollback_alarms(updated: Resource) -> list[tuple[str, Any]]:
     return [(f"{path}[{index}].AlarmName", alarm.get("AlarmName")) for index, alarm in alarms]
 
 
-def watched_endpoints(assembly: Assembly, alarm: Resource) -> set[Any]:
-    """Return the endpoint names in the dimensions of an alarm, or of a composite's alarms."""
-    if alarm.type == COMPOSITE:
-        members = (assembly.find(name, ALARM) for name in composite_members(alarm))
-        return {
-            name
-            for member in members
-            if member is not None
-            for name in watched_endpoints(assembly, member)
-        }
+def watched_endpoints(alarm: Resource) -> set[Any]:
+    """Return the endpoint names in the dimensions of an alarm."""
     metrics = [alarm.properties]
     for _, query in objects(alarm.properties.get("Metrics")):
         metrics.append(fields(fields(query.get("MetricStat")).get("Metric")))
@@ -194,9 +158,3 @@ def watched_endpoints(assembly: Assembly, alarm: Resource) -> set[Any]:
         if dimension.get("Name") == "EndpointName"
     )
     return set(found)
-
-
-def composite_members(alarm: Resource) -> list[str]:
-    """Return the alarm names or ARNs in the rule of a composite alarm."""
-    rule = str(alarm.properties.get("AlarmRule"))
-    return re.findall(r"(?:ALARM|OK|INSUFFICIENT_DATA)\(\s*[\"']?([^\"')]+?)[\"']?\s*\)", rule)

@@ -1,4 +1,7 @@
-"""Resolves Ref, Fn::GetAtt and the other functions of our templates; what stays open is marked."""
+"""Resolves Ref, Fn::GetAtt and the other functions of our templates; what stays open is marked.
+
+Source of names and ARNs: CloudFormation template reference, "Return values" of each type.
+"""
 
 import json
 import re
@@ -6,13 +9,39 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from template_rules.resource_names import arn, name_property, ref_is_arn
 from template_rules.values import fields, unknown
 
 NO_VALUE = object()
 """The result of `Ref: AWS::NoValue`: the property is absent."""
-PLACEHOLDER = re.compile(r"\$\{([^!}][^}]*)\}")
 FUNCTION = re.compile(r"[A-Za-z]\w*::")
+_HERE = "{region}:{account}"
+_TYPES: dict[str, tuple[str | None, str | None, bool]] = {
+    "AWS::CloudWatch::Alarm": ("AlarmName", f"cloudwatch:{_HERE}:alarm:{{name}}", False),
+    "AWS::CodeBuild::Project": ("Name", f"codebuild:{_HERE}:project/{{name}}", False),
+    "AWS::ECR::Repository": ("RepositoryName", f"ecr:{_HERE}:repository/{{name}}", False),
+    "AWS::IAM::Role": ("RoleName", "iam::{account}:role/{name}", False),
+    "AWS::KMS::Alias": ("AliasName", f"kms:{_HERE}:{{name}}", False),
+    "AWS::KMS::Key": (None, f"kms:{_HERE}:key/{{name}}", False),
+    "AWS::Lambda::Function": ("FunctionName", f"lambda:{_HERE}:function:{{name}}", False),
+    "AWS::Logs::LogGroup": ("LogGroupName", f"logs:{_HERE}:log-group:{{name}}:*", False),
+    "AWS::S3::Bucket": ("BucketName", "s3:::{name}", False),
+    "AWS::SNS::Topic": ("TopicName", f"sns:{_HERE}:{{name}}", True),
+    "AWS::StepFunctions::StateMachine": (
+        "StateMachineName",
+        f"states:{_HERE}:stateMachine:{{name}}",
+        True,
+    ),
+    **{
+        f"AWS::SageMaker::{noun}": (f"{noun}Name", f"sagemaker:{_HERE}:{kind}/{{name}}", True)
+        for noun, kind in (
+            ("Endpoint", "endpoint"),
+            ("EndpointConfig", "endpoint-config"),
+            ("InferenceComponent", "inference-component"),
+            ("Model", "model"),
+        )
+    },
+}
+"""Type -> (name property, ARN after the partition, whether Ref is the ARN)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +62,6 @@ class Resolver:
         self._functions: dict[str, Callable[[Any], Any]] = {
             "Ref": self._ref,
             "Fn::GetAtt": self._get_att,
-            "Fn::Sub": self._sub,
             "Fn::Join": self._join,
             "Fn::If": self._if,
         }
@@ -58,20 +86,19 @@ class Resolver:
     def name(self, logical_id: str) -> str:
         """Return the name of a resource in AWS, or the marked text that stands for it."""
         resource = fields(self._resources.get(logical_id))
-        named = name_property(str(resource.get("Type")))
+        named, _, _ = _facts(resource.get("Type"))
         given = None if named is None else fields(resource.get("Properties")).get(named)
         resolved = None if given is None else self.resolve(given)
         return resolved if isinstance(resolved, str) else unknown(self._label(logical_id))
 
     def arn(self, logical_id: str) -> str | None:
         """Return the ARN of a resource, with marked parts; None for types without one here."""
-        return arn(
-            str(fields(self._resources.get(logical_id)).get("Type")),
-            self.name(logical_id),
-            region=self._pseudo("AWS::Region"),
-            account=self._pseudo("AWS::AccountId"),
-            partition=self._pseudo("AWS::Partition"),
-        )
+        _, pattern, _ = _facts(fields(self._resources.get(logical_id)).get("Type"))
+        if pattern is None:
+            return None
+        region, account = map(self._pseudo, ("AWS::Region", "AWS::AccountId"))
+        own = pattern.format(region=region, account=account, name=self.name(logical_id))
+        return f"arn:{self._pseudo('AWS::Partition')}:{own}"
 
     def _label(self, text: str) -> str:
         return text if self._stack.name is None else f"{self._stack.name}/{text}"
@@ -83,7 +110,8 @@ class Resolver:
             return self._pseudo(name)
         if name not in self._resources:
             return unknown(self._label(name))
-        found = self.arn(name) if ref_is_arn(str(self._resources[name].get("Type"))) else None
+        _, _, is_arn = _facts(self._resources[name].get("Type"))
+        found = self.arn(name) if is_arn else None
         return self.name(name) if found is None else found
 
     def _pseudo(self, name: str) -> str:
@@ -102,21 +130,13 @@ class Resolver:
     def _get_att(self, argument: list[str]) -> Any:
         logical_id, attribute = argument
         if logical_id in self._resources:
-            named = name_property(str(self._resources[logical_id].get("Type")))
-            if attribute in (named, "Name", "QueueName", "TopicName", "RepositoryName"):
+            named, _, _ = _facts(self._resources[logical_id].get("Type"))
+            if attribute in (named, "Name", "TopicName", "RepositoryName"):
                 return self.name(logical_id)
             found = self.arn(logical_id)
             if attribute in ("Arn", "TopicArn", "EndpointArn") and found is not None:
                 return found
         return unknown(self._label(f"{logical_id}.{attribute}"))
-
-    def _sub(self, text: Any) -> Any:
-        def substitute(match: re.Match[str]) -> str:
-            name = match.group(1)
-            reference = {"Fn::GetAtt": name.split(".", 1)} if "." in name else {"Ref": name}
-            return str(self.resolve(reference))
-
-        return PLACEHOLDER.sub(substitute, text) if isinstance(text, str) else None
 
     def _join(self, argument: list[Any]) -> Any:
         parts = self.resolve(argument[1])
@@ -126,3 +146,8 @@ class Resolver:
         """Known only when both branches are the same: the deployment chooses."""
         first, second = map(self.resolve, argument[1:])
         return first if first == second else None
+
+
+def _facts(resource_type: Any) -> tuple[str | None, str | None, bool]:
+    """Return a type's row; AWS names what has no name property."""
+    return _TYPES.get(str(resource_type), (None, None, False))

@@ -10,13 +10,10 @@ from typing import Any
 from template_rules.templates import Assembly, Resource
 from template_rules.values import fields, is_known, is_unknown, known_text, objects, texts
 
-ROLE = "AWS::IAM::Role"
-IDENTITIES = (ROLE, "AWS::IAM::User", "AWS::IAM::Group")
-ATTACHED = ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy", "AWS::IAM::RolePolicy")
+ROLE, POLICY = "AWS::IAM::Role", "AWS::IAM::Policy"
 RESOURCE_POLICIES = {
     "AWS::S3::BucketPolicy": "PolicyDocument",
     "AWS::SNS::TopicPolicy": "PolicyDocument",
-    "AWS::SQS::QueuePolicy": "PolicyDocument",
     "AWS::KMS::Key": "KeyPolicy",
     "AWS::ECR::Repository": "RepositoryPolicyText",
     "AWS::EC2::VPCEndpoint": "PolicyDocument",
@@ -69,14 +66,8 @@ class Statement:
 
     def matches(self, action: str, arn: str, context: Context) -> bool:
         """Return True when the statement is about an action on a resource in a context."""
-        if "NotAction" in self.content:
-            about = not any(covers(name, action) for name in texts(self.content["NotAction"]))
-        else:
-            about = any(covers(name, action) for name in self.actions)
-        if "NotResource" in self.content:
-            on = not any(covers(name, arn) for name in texts(self.content["NotResource"]))
-        else:
-            on = any(is_unknown(name) or covers(name, arn) for name in self.resources)
+        about = any(covers(name, action) for name in self.actions)
+        on = any(is_unknown(name) or covers(name, arn) for name in self.resources)
         return about and on and self.holds(context)
 
     def holds(self, context: Context) -> bool:
@@ -101,12 +92,12 @@ def statements(resource: Resource, path: str, document: Any) -> Iterator[Stateme
 
 
 def identity_statements(assembly: Assembly) -> Iterator[Statement]:
-    """Yield what roles, users, groups and their policies may do."""
-    for identity in assembly.of_type(*IDENTITIES):
-        for index, policy in objects(identity.properties.get("Policies")):
+    """Yield what roles and the policies beside them may do."""
+    for role in assembly.of_type(ROLE):
+        for index, policy in objects(role.properties.get("Policies")):
             path = f"Policies[{index}].PolicyDocument"
-            yield from statements(identity, path, policy.get("PolicyDocument"))
-    for policy_resource in assembly.of_type(*ATTACHED):
+            yield from statements(role, path, policy.get("PolicyDocument"))
+    for policy_resource in assembly.of_type(POLICY):
         document = policy_resource.properties.get("PolicyDocument")
         yield from statements(policy_resource, "PolicyDocument", document)
 
@@ -126,25 +117,14 @@ def trust_statements(role: Resource) -> list[Statement]:
 
 def attached_policies(assembly: Assembly, role: Resource) -> list[Resource]:
     """Return the policy resources beside a role that are attached to it."""
-    managed = texts(role.properties.get("ManagedPolicyArns"))
-    return [
-        policy
-        for policy in assembly.of_type(*ATTACHED)
-        if role.name in (*texts(policy.properties.get("Roles")), policy.properties.get("RoleName"))
-        or policy.arn in managed
-    ]
+    policies = assembly.of_type(POLICY)
+    return [policy for policy in policies if role.name in texts(policy.properties.get("Roles"))]
 
 
 def role_statements(assembly: Assembly, role: Resource) -> list[Statement]:
     """Return the statements of a role and of the policies attached to it."""
     owners = {role, *attached_policies(assembly, role)}
     return [found for found in identity_statements(assembly) if found.resource in owners]
-
-
-def has_foreign_policy(assembly: Assembly, role: Resource) -> bool:
-    """Return True for a role with a managed policy that no template has."""
-    own = {policy.arn for policy in assembly.of_type("AWS::IAM::ManagedPolicy")}
-    return bool(set(texts(role.properties.get("ManagedPolicyArns"))) - own)
 
 
 def is_allowed(

@@ -28,43 +28,34 @@ def read_templates(folder: Path) -> TemplateFiles:
     if not (folder / "manifest.json").is_file():
         raise FileNotFoundError(f"{folder}: there is no cloud assembly; run `npx cdk synth`.")
     files = TemplateFiles()
-    for path, stack, depends_on in _stacks(folder):
+    for path, stack in _stacks(folder):
         name = path.relative_to(folder).as_posix()
         document, fault = _document(path)
         if document is None:
             files.faults.append((name, fault))
             continue
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        files.templates.append(
-            Template(name, document, stack=stack, depends_on=depends_on, text_sha256=digest)
-        )
+        files.templates.append(Template(name, document, stack=stack, text_sha256=digest))
     return files
 
 
-def _stacks(folder: Path) -> Iterator[tuple[Path, Stack, frozenset[str]]]:
-    """Yield (template, stack, names of the stacks that it depends on), those of stages too."""
+def _stacks(folder: Path) -> Iterator[tuple[Path, Stack]]:
+    """Yield every template and its stack, those of stages too."""
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     artifacts = manifest.get("artifacts", {})
     for artifact in artifacts.values():
         if artifact["type"] == "cdk:cloud-assembly":
             yield from _stacks(folder / artifact["properties"]["directoryName"])
-    stacks = {
-        key: artifact
-        for key, artifact in artifacts.items()
-        if artifact["type"] == "aws:cloudformation:stack"
-    }
-    names = {key: artifact["properties"].get("stackName", key) for key, artifact in stacks.items()}
-    for key, artifact in stacks.items():
+    for key, artifact in artifacts.items():
+        if artifact["type"] != "aws:cloudformation:stack":
+            continue
         account, region = artifact["environment"].removeprefix("aws://").split("/")
         stack = Stack(
-            name=names[key],
+            name=artifact["properties"].get("stackName", key),
             account=None if account == "unknown-account" else account,
             region=None if region == "unknown-region" else region,
         )
-        needed = frozenset(
-            names[name] for name in artifact.get("dependencies", ()) if name in names
-        )
-        yield folder / artifact["properties"]["templateFile"], stack, needed
+        yield folder / artifact["properties"]["templateFile"], stack
 
 
 def _document(path: Path) -> tuple[dict[str, Any] | None, str]:

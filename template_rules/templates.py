@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from template_rules.intrinsics import PLACEHOLDER, Resolver, Stack
+from template_rules.intrinsics import Resolver, Stack
 from template_rules.values import at, display, fields, items
 
 Severity = Literal["error", "warning"]
@@ -25,14 +25,12 @@ class Template:
         document: Mapping[str, Any],
         *,
         stack: Stack | None = None,
-        depends_on: frozenset[str] = frozenset(),
         text_sha256: str | None = None,
     ) -> None:
         self.file = file
         self.document = document
         self.text_sha256 = text_sha256
         self.stack = Stack() if stack is None else stack
-        self.depends_on = depends_on
         self.resolver = Resolver(document, self.stack)
 
     @cached_property
@@ -184,13 +182,8 @@ def display_whole(text: str) -> str:
     return re.sub("\0([^\0]*)\0", r"${\1}", text)
 
 
-def metadata(holder: Mapping[str, Any], key: str) -> Any:
-    """Return our own metadata of a resource or of a template: `Metadata: {Roundhouse: {...}}`."""
-    return at(holder, "Metadata", "Roundhouse", key)
-
-
 def _references(value: Any) -> Iterator[str]:
-    """Yield the names of Ref, Fn::GetAtt, Fn::Sub and DependsOn inside a value."""
+    """Yield the names of Ref, Fn::GetAtt and DependsOn inside a value."""
     if isinstance(value, list):
         for item in value:
             yield from _references(item)
@@ -203,7 +196,5 @@ def _references(value: Any) -> Iterator[str]:
             yield item[0]
         elif key == "DependsOn":
             yield from items(item)
-        elif key == "Fn::Sub" and isinstance(item, str):
-            yield from (name.split(".")[0] for name in PLACEHOLDER.findall(item))
         else:
             yield from _references(item)

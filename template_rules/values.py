@@ -83,11 +83,6 @@ def objects(value: Any) -> Iterator[tuple[int, dict[str, Any]]]:
     return ((index, item) for index, item in enumerate(items(value)) if isinstance(item, dict))
 
 
-def dimensions(value: Any) -> dict[str, Any]:
-    """Return a list of CloudWatch dimensions as names and values."""
-    return {str(item.get("Name")): item.get("Value") for _, item in objects(value)}
-
-
 def at(value: Any, *path: str) -> Any:
     """Return what lies at a path of keys; None when a key is missing or unknown."""
     for key in path:

@@ -5,6 +5,8 @@ Stacks agree on names, not on exports, so that each deploys alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import aws_partition
@@ -26,6 +28,36 @@ def bucket_object(environment: EnvironmentSpec, path: str) -> str:
     return f"{bucket(environment)}/{path}"
 
 
+def bucket_objects(environment: EnvironmentSpec, paths: Iterable[str]) -> list[str]:
+    """Several objects, or patterns of objects, of the artifact bucket."""
+    return [bucket_object(environment, path) for path in paths]
+
+
+def role(environment: EnvironmentSpec, name: str) -> str:
+    """A role of the environment's account."""
+    return f"arn:{aws_partition(environment.region)}:iam::{environment.account}:role/{name}"
+
+
+def build_machine(environment: EnvironmentSpec) -> str:
+    """The state machine that builds engines."""
+    return arn(environment, "states", f"stateMachine:{names.build_machine(environment)}")
+
+
+def build_executions(environment: EnvironmentSpec, *kinds: str) -> list[str]:
+    """Its executions, in both forms; `kinds` are `execution` and `mapRun`."""
+    machine = names.build_machine(environment)
+    return [
+        arn(environment, "states", f"{kind}:{machine}{rest}")
+        for kind in kinds
+        for rest in (":*", "/*")
+    ]
+
+
+def training_jobs(environment: EnvironmentSpec) -> str:
+    """The training jobs that build the environment's engines."""
+    return arn(environment, "sagemaker", f"training-job/{names.training_job_prefix(environment)}*")
+
+
 def repository(environment: EnvironmentSpec, image: str) -> str:
     """The ECR repository of an image."""
     return arn(environment, "ecr", f"repository/{names.repository(environment, image)}")
@@ -43,8 +75,7 @@ def signing_key_alias(environment: EnvironmentSpec) -> str:
 
 def signer_role(environment: EnvironmentSpec) -> str:
     """The role that signs, by the name that the builds stack gives it."""
-    partition, name = aws_partition(environment.region), names.signer(environment)
-    return f"arn:{partition}:iam::{environment.account}:role/{name}"
+    return role(environment, names.signer(environment))
 
 
 def key_id(environment: EnvironmentSpec) -> str:

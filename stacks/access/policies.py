@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from onboarding.environment_spec import EnvironmentSpec
+from onboarding.platform import aws_partition
+from onboarding.source_access import SourceBucketSpec
 from stacks.access import arns
 from stacks.template import Properties
 
@@ -13,26 +15,41 @@ Statement = dict[str, Any]
 Condition = Mapping[str, Mapping[str, str | list[str]]]
 
 
-LOG_ACTIONS = (
-    "logs:CreateLogGroup",
-    "logs:CreateLogStream",
-    "logs:DescribeLogStreams",
-    "logs:PutLogEvents",
+LOG_ACTIONS = "logs:CreateLogGroup CreateLogStream DescribeLogStreams PutLogEvents"
+ATTACH_NETWORK = (
+    "ec2:CreateNetworkInterface CreateNetworkInterfacePermission DeleteNetworkInterface"
+    " DeleteNetworkInterfacePermission"
 )
-PULL = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
+DESCRIBE_NETWORK = (
+    "ec2:DescribeDhcpOptions DescribeNetworkInterfaces DescribeSecurityGroups DescribeSubnets"
+    " DescribeVpcs"
+)
+PULL = "ecr:BatchCheckLayerAvailability BatchGetImage GetDownloadUrlForLayer"
+
+
+def action_names(words: str) -> list[str]:
+    """Return the actions that words name, as IAM spells them.
+
+    One without a service is of the service before it: `s3:GetObject PutObject`.
+    """
+    found, service = [], ""
+    for word in words.split():
+        service = word.partition(":")[0] if ":" in word else service
+        found.append(word if ":" in word else f"{service}:{word}")
+    return found
 
 
 def allow(
     sid: str,
-    actions: Sequence[str],
+    actions: str | Sequence[str],
     resources: Sequence[str | dict[str, Any]],
     condition: Condition | None = None,
 ) -> Statement:
-    """A statement that allows actions on resources."""
+    """A statement that allows actions, given as a list or in words, on resources."""
     statement: Statement = {
         "Sid": sid,
         "Effect": "Allow",
-        "Action": list(actions),
+        "Action": action_names(actions) if isinstance(actions, str) else list(actions),
         "Resource": list(resources),
     }
     return statement if condition is None else {**statement, "Condition": condition}
@@ -50,51 +67,38 @@ def registry_log_in() -> tuple[Statement, ...]:
 
 def image_push(environment: EnvironmentSpec, images: Sequence[str]) -> tuple[Statement, ...]:
     """Push to these repositories, and see which tags and layers are there."""
-    actions = [
-        "ecr:BatchCheckLayerAvailability",
-        "ecr:BatchGetImage",
-        "ecr:CompleteLayerUpload",
-        "ecr:DescribeImages",
-        "ecr:GetDownloadUrlForLayer",
-        "ecr:InitiateLayerUpload",
-        "ecr:PutImage",
-        "ecr:UploadLayerPart",
-    ]
+    actions = (
+        "ecr:BatchCheckLayerAvailability BatchGetImage CompleteLayerUpload DescribeImages"
+        " GetDownloadUrlForLayer InitiateLayerUpload PutImage UploadLayerPart"
+    )
     return (
         allow("PushImages", actions, [arns.repository(environment, image) for image in images]),
         *registry_log_in(),
     )
 
 
-def base_image_pull(*repository_arns: str) -> tuple[Statement, ...]:
-    """Pull from repositories of another account; see `registry_log_in`."""
-    return (allow("PullBaseImage", PULL, list(repository_arns)),)
-
-
 def object_reads(
     environment: EnvironmentSpec, paths: Sequence[str], sid: str = "ReadObjects"
 ) -> tuple[Statement, ...]:
     """Read these objects."""
-    objects = [arns.bucket_object(environment, path) for path in paths]
+    objects = arns.bucket_objects(environment, paths)
     return (allow(sid, ["s3:GetObject", "s3:GetObjectVersion"], objects),)
 
 
 def bucket_listing(environment: EnvironmentSpec) -> tuple[Statement, ...]:
     """List the bucket, which makes a missing object a 404 instead of a 403."""
-    return (
-        allow("ListBucket", ["s3:GetBucketLocation", "s3:ListBucket"], [arns.bucket(environment)]),
-    )
+    return (allow("ListBucket", "s3:GetBucketLocation ListBucket", [arns.bucket(environment)]),)
 
 
 def object_writes(environment: EnvironmentSpec, paths: Sequence[str]) -> tuple[Statement, ...]:
     """Write these objects."""
-    objects = [arns.bucket_object(environment, path) for path in paths]
+    objects = arns.bucket_objects(environment, paths)
     return (allow("WriteObjects", ["s3:AbortMultipartUpload", "s3:PutObject"], objects),)
 
 
 def write_once(environment: EnvironmentSpec, paths: Sequence[str]) -> tuple[Statement, ...]:
     """Write these objects where none is: S3 then refuses to replace one (`If-None-Match`)."""
-    objects = [arns.bucket_object(environment, path) for path in paths]
+    objects = arns.bucket_objects(environment, paths)
     condition = {"Null": {"s3:if-none-match": "false"}}
     return (allow("WriteOnce", ["s3:PutObject"], objects, condition),)
 
@@ -192,12 +196,6 @@ def network_interfaces(environment: EnvironmentSpec) -> tuple[Statement, ...]:
     network = environment.network
     if network is None:
         return ()
-    nouns = ("DhcpOptions", "NetworkInterfaces", "SecurityGroups", "Subnets", "Vpcs")
-    attach = [
-        f"ec2:{verb}NetworkInterface{suffix}"
-        for verb in ("Create", "Delete")
-        for suffix in ("", "Permission")
-    ]
     resources = [
         "network-interface/*",
         *(f"subnet/{subnet}" for subnet in network.subnet_ids),
@@ -205,9 +203,14 @@ def network_interfaces(environment: EnvironmentSpec) -> tuple[Statement, ...]:
     ]
     targets = [arns.arn(environment, "ec2", resource) for resource in resources]
     return (
-        allow("DescribeNetwork", [f"ec2:Describe{noun}" for noun in nouns], ["*"]),
-        allow("AttachToNetwork", attach, targets),
+        allow("DescribeNetwork", DESCRIBE_NETWORK, ["*"]),
+        allow("AttachToNetwork", ATTACH_NETWORK, targets),
     )
+
+
+def policy_document(statements: Sequence[Statement]) -> Properties:
+    """Return a policy of these statements."""
+    return {"Version": "2012-10-17", "Statement": list(statements)}
 
 
 def exact_role(
@@ -220,10 +223,16 @@ def exact_role(
         "Action": "sts:AssumeRole",
         "Condition": {"StringEquals": {"aws:SourceAccount": environment.account}},
     }
-    policy = {"Version": "2012-10-17", "Statement": list(statements)}
+    return role_properties(environment, [trust], statements)
+
+
+def role_properties(
+    environment: EnvironmentSpec, trust: Sequence[Statement], statements: Sequence[Statement]
+) -> dict[str, Any]:
+    """Properties of an `AWS::IAM::Role` within the environment's permissions boundary."""
     properties: dict[str, Any] = {
-        "AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": [trust]},
-        "Policies": [{"PolicyName": "exact", "PolicyDocument": policy}],
+        "AssumeRolePolicyDocument": policy_document(trust),
+        "Policies": [{"PolicyName": "exact", "PolicyDocument": policy_document(statements)}],
     }
     if environment.permissions_boundary_arn is not None:
         properties["PermissionsBoundary"] = environment.permissions_boundary_arn
@@ -247,7 +256,7 @@ def topic_policy(topic_arn: str, alarms: Properties | None = None) -> Properties
         cloudwatch = {"Principal": {"Service": CLOUDWATCH}, "Action": "sns:Publish"}
         allowed = {"Sid": "AlarmsOfThisAccount", "Effect": "Allow", **cloudwatch}
         statements.insert(0, {**allowed, "Resource": topic_arn, "Condition": alarms})
-    return {"Version": "2012-10-17", "Statement": statements}
+    return policy_document(statements)
 
 
 def of_alarms(environment: EnvironmentSpec) -> Properties:
@@ -256,3 +265,56 @@ def of_alarms(environment: EnvironmentSpec) -> Properties:
         "StringEquals": {"aws:SourceAccount": environment.account},
         "ArnLike": {"aws:SourceArn": arns.arn(environment, "cloudwatch", "alarm:*")},
     }
+
+
+def source_reads(environment: EnvironmentSpec) -> tuple[Statement, ...]:
+    """Read every source bucket and every secret that the environment names."""
+    buckets = tuple(
+        statement
+        for number, bucket in enumerate(environment.source_buckets, 1)
+        for statement in _bucket_reads(environment, bucket, "" if number == 1 else str(number))
+    )
+    return (*buckets, *_secret_reads(environment))
+
+
+def source_bucket_arns(environment: EnvironmentSpec, bucket: SourceBucketSpec) -> tuple[str, str]:
+    """Return the bucket's ARN, and that of the objects that builds read."""
+    arn = f"arn:{aws_partition(environment.region)}:s3:::{bucket.bucket}"
+    return arn, f"{arn}/{bucket.prefix}*"
+
+
+def _bucket_reads(
+    environment: EnvironmentSpec, bucket: SourceBucketSpec, number: str
+) -> tuple[Statement, ...]:
+    """Read the objects of one prefix, list it, and decrypt by the bucket's key through S3."""
+    arn, objects = source_bucket_arns(environment, bucket)
+    owner = {} if bucket.account is None else {"aws:ResourceAccount": bucket.account}
+    of_owner: Condition | None = {"StringEquals": owner} if owner else None
+    listing: Condition = {
+        "StringLike": {"s3:prefix": f"{bucket.prefix}*"},
+        **({"StringEquals": owner} if owner else {}),
+    }
+    through = {"kms:ViaService": f"s3.{environment.region}.amazonaws.com"}
+    key = () if bucket.kms_key_arn is None else (bucket.kms_key_arn,)
+    return (
+        allow(f"ReadSources{number}", ["s3:GetObject"], [objects], of_owner),
+        allow(f"ListSources{number}", ["s3:ListBucket"], [arn], listing),
+        *(
+            allow(f"DecryptSources{number}", ["kms:Decrypt"], [arn], {"StringEquals": through})
+            for arn in key
+        ),
+    )
+
+
+def _secret_reads(environment: EnvironmentSpec) -> tuple[Statement, ...]:
+    """Read the secrets of private sources, and decrypt by their keys through Secrets Manager."""
+    secrets = environment.source_secrets.secrets.values()
+    named = sorted({secret.secret_arn for secret in secrets})
+    keys = sorted({secret.kms_key_arn for secret in secrets if secret.kms_key_arn is not None})
+    through: Condition = {
+        "StringEquals": {"kms:ViaService": f"secretsmanager.{environment.region}.amazonaws.com"}
+    }
+    return (
+        *([allow("ReadSecrets", ["secretsmanager:GetSecretValue"], named)] if named else []),
+        *([allow("DecryptSecrets", ["kms:Decrypt"], keys, through)] if keys else []),
+    )

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from onboarding import names
-from onboarding.deployment import VARIANT, DeployedEndpoint, Deployment, Variant
+from onboarding.deployment import VARIANT, DeployedEndpoint, Variant
 from onboarding.metrics import INVOCATIONS
 from stacks.access import arns
 from stacks.scaling.resources import dimensions
+from stacks.scaling.targets import variant_id
+from stacks.template import Properties, Resources
 
 OVER, AT_LEAST, UNDER = "GreaterThanThreshold", "GreaterThanOrEqualToThreshold", "LessThanThreshold"
 MICROSECONDS_A_MILLISECOND, MICROSECONDS_A_SECOND = 1000, 1_000_000
+ROLLBACK_ORDER = (
+    "ServerErrors",
+    "NoAnswers",
+    "StreamErrors",
+    "FirstToken",
+    "Latency",
+    "ClientErrors",
+)
+"""SageMaker watches ten alarms: with many variants those whose parts are first here."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,15 +77,15 @@ class Alarm:
 
 
 def variant_metric(
-    deployment: Deployment,
-    variant: Variant,
+    deployment: DeployedEndpoint,
+    variant: str,
     name: str,
     statistic: str,
     *,
     namespace: str = INVOCATIONS,
     period: int = 60,
 ) -> Metric:
-    """Return one statistic of a variant's metric."""
+    """Return one statistic of a metric of a variant, by its name."""
     return Metric(
         namespace=namespace,
         name=name,
@@ -98,6 +109,35 @@ def alarm_arn(deployment: DeployedEndpoint, alarm: Alarm) -> str:
     """Return what a dashboard calls the alarm."""
     name = alarm_name(deployment, alarm.kind, alarm.variant)
     return arns.arn(deployment.environment, "cloudwatch", f"alarm:{name}")
+
+
+def logical_id(alarm: Alarm) -> str:
+    """The own variant's is the part alone, so that it never changes."""
+    return alarm.part if alarm.variant is None else variant_id(alarm.variant, alarm.part)
+
+
+def rollback_alarms(alarms: Iterable[Alarm]) -> list[Alarm]:
+    """Return those that take a new version back, the gravest first."""
+    found = [alarm for alarm in alarms if alarm.rolls_back]
+    return sorted(found, key=lambda alarm: ROLLBACK_ORDER.index(alarm.part))
+
+
+def alarm_resources(
+    alarms: Mapping[str, Properties], rollback: Sequence[str], waits_for: str
+) -> Resources:
+    """Return alarms as resources.
+
+    Those that take a rollout back are there before it; the others wait for what they watch, so that
+    none trips before there is an instance.
+    """
+    return {
+        alarm: {
+            "Type": "AWS::CloudWatch::Alarm",
+            **({} if alarm in rollback else {"DependsOn": [waits_for]}),
+            "Properties": content,
+        }
+        for alarm, content in alarms.items()
+    }
 
 
 def percent(share: float) -> str:

@@ -6,16 +6,9 @@ from typing import Any
 
 from onboarding.aws_limits import ROLLBACK_ALARM_COUNT
 from onboarding.deployment import Deployment
-from stacks.alarms.alarm import Alarm, alarm_name, properties
-from stacks.alarms.cache_alarms import cache_alarms
-from stacks.alarms.error_alarms import error_alarms
-from stacks.alarms.gpu_alarms import gpu_alarms
-from stacks.alarms.host_alarms import host_alarms
-from stacks.alarms.request_alarms import latency_alarms, load_alarms, queue_alarms
-from stacks.scaling.targets import variant_id
-
-ROLLBACK_ORDER = ("ServerErrors", "NoAnswers", "Latency", "ClientErrors")
-"""SageMaker watches ten: with many variants those that are first here."""
+from stacks.alarms.alarm import Alarm, alarm_name, logical_id, properties, rollback_alarms
+from stacks.alarms.host_alarms import cache_alarms, gpu_alarms, host_alarms
+from stacks.alarms.request_alarms import error_alarms, latency_alarms, load_alarms, queue_alarms
 
 
 def alarms(deployment: Deployment) -> dict[str, dict[str, Any]]:
@@ -31,26 +24,18 @@ def rollback_alarm_ids(deployment: Deployment) -> tuple[str, ...]:
 
     What only a client can have caused must not.
     """
-    return tuple(map(logical_id, _rollback_alarms(deployment)))
+    return tuple(map(logical_id, rollback_alarms(endpoint_alarms(deployment))))
 
 
 def watched_alarm_names(deployment: Deployment) -> tuple[str, ...]:
     """The names of those that SageMaker watches during a rollout."""
-    return tuple(
-        alarm_name(deployment, alarm.kind, alarm.variant)
-        for alarm in _rollback_alarms(deployment)[:ROLLBACK_ALARM_COUNT]
-    )
+    watched = rollback_alarms(endpoint_alarms(deployment))[:ROLLBACK_ALARM_COUNT]
+    return tuple(alarm_name(deployment, alarm.kind, alarm.variant) for alarm in watched)
 
 
 def endpoint_alarms(deployment: Deployment) -> tuple[Alarm, ...]:
     """Every alarm, by variant, then those of the endpoint as a whole."""
-    kinds = (
-        error_alarms,
-        latency_alarms,
-        host_alarms,
-        load_alarms,
-        cache_alarms,
-    )
+    kinds = (error_alarms, latency_alarms, host_alarms, load_alarms, cache_alarms)
     of_variants = (
         alarm
         for variant in deployment.variants
@@ -58,13 +43,3 @@ def endpoint_alarms(deployment: Deployment) -> tuple[Alarm, ...]:
         for alarm in kind(deployment, variant)
     )
     return (*of_variants, *queue_alarms(deployment))
-
-
-def logical_id(alarm: Alarm) -> str:
-    """The own variant's is the part alone, so that it never changes."""
-    return alarm.part if alarm.variant is None else variant_id(alarm.variant, alarm.part)
-
-
-def _rollback_alarms(deployment: Deployment) -> list[Alarm]:
-    alarms = [alarm for alarm in endpoint_alarms(deployment) if alarm.rolls_back]
-    return sorted(alarms, key=lambda alarm: ROLLBACK_ORDER.index(alarm.part))

@@ -39,27 +39,19 @@ def hints_of(environment: EnvironmentSpec) -> tuple[tuple[str, str], ...]:
         (NO_QUOTA, "the account has no quota for this machine: ask for one in AWS Service Quotas"),
         (
             "LimitExceeded|account-level service limit|Cannot have more than",
-            (
-                f"the quota stayed in use for {tries} tries: lower builds.at_once, ask for more in"
-                f" AWS Service Quotas, or run {deploy} later"
-            ),
+            f"the quota stayed in use for {tries} tries: lower builds.at_once, ask for more in"
+            f" AWS Service Quotas, or run {deploy} later",
         ),
         (
             "CapacityError|Insufficient ?(Instance)?Capacity",
-            (
-                f"AWS had no such machine in {tries} tries: run {deploy} later, or name another"
-                " instance type"
-            ),
+            f"AWS had no such machine in {tries} tries: run {deploy} later, or name another"
+            " instance type",
         ),
         (
-            (
-                "CannotPullContainer|UNABLE_TO_PULL|Cannot find repository|Requested image .* not"
-                " found"
-            ),
-            (
-                f"{deploy} builds and pushes images that are missing; the role and the network must"
-                " let it be pulled"
-            ),
+            "CannotPullContainer|UNABLE_TO_PULL|Cannot find repository"
+            "|Requested image .* not found",
+            f"{deploy} builds and pushes images that are missing; the role and the network must"
+            " let it be pulled",
         ),
     )
 

@@ -14,6 +14,7 @@ from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import ServingPlatform
 from onboarding.text_generation.quantizer_route import QUANTIZER, QUANTIZER_IMAGE
+from stacks.template import Properties, vpc_config
 
 QUEUED_MINUTES = 480
 
@@ -89,55 +90,69 @@ def training_image(platform: ServingPlatform) -> str:
     return CPU.image if platform.tensorrt is None else GPU.image
 
 
-def project_properties(
-    environment: EnvironmentSpec, route: BuildRouteProps, *, image_uri: str, buildspec: str
-) -> dict[str, Any]:
-    """An `AWS::CodeBuild::Project` without its role.
+def codebuild_project(
+    environment: EnvironmentSpec,
+    route: str,
+    *,
+    description: str,
+    buildspec: str,
+    machine: Properties,
+    minutes: tuple[int, int],
+) -> Properties:
+    """An `AWS::CodeBuild::Project` without its role; `minutes` are of a build, and in the queue.
 
     It has no source: every build brings one, as a zip in the artifact bucket, so a changed model
     changes no template.
     """
+    logs = {"Status": "ENABLED", "GroupName": log_group_name(environment, route)}
+    return {
+        "Name": names.builder_project(environment, route),
+        "Description": description,
+        "Source": {"Type": "NO_SOURCE", "BuildSpec": buildspec},
+        "Artifacts": {"Type": "NO_ARTIFACTS"},
+        "Environment": machine,
+        "LogsConfig": {"CloudWatchLogs": logs},
+        "TimeoutInMinutes": minutes[0],
+        "QueuedTimeoutInMinutes": minutes[1],
+    }
+
+
+def project_properties(
+    environment: EnvironmentSpec, route: BuildRouteProps, *, image_uri: str, buildspec: str
+) -> Properties:
+    """The project of a route of engine builds, without its role."""
     variables = {
         "ROUNDHOUSE_ENVIRONMENT": environment.name,
         "ROUNDHOUSE_BUCKET": names.artifact_bucket(environment),
     }
-    properties: dict[str, Any] = {
-        "Name": names.builder_project(environment, route.name),
-        "Description": f"Builds engines of {environment.name} by route {route.name}",
-        "Source": {"Type": "NO_SOURCE", "BuildSpec": buildspec},
-        "Artifacts": {"Type": "NO_ARTIFACTS"},
-        "Environment": {
-            "Type": route.environment_type,
-            "ComputeType": route.compute_type,
-            "Image": image_uri,
-            "ImagePullCredentialsType": "SERVICE_ROLE",
-            "PrivilegedMode": False,
-            "EnvironmentVariables": [
-                {"Name": name, "Type": "PLAINTEXT", "Value": value}
-                for name, value in variables.items()
-            ],
-        },
-        "LogsConfig": {
-            "CloudWatchLogs": {"Status": "ENABLED", "GroupName": log_group_name(environment, route)}
-        },
-        "TimeoutInMinutes": environment.builds.timeout_minutes,
-        "QueuedTimeoutInMinutes": QUEUED_MINUTES,
+    machine: Properties = {
+        "Type": route.environment_type,
+        "ComputeType": route.compute_type,
+        "Image": image_uri,
+        "ImagePullCredentialsType": "SERVICE_ROLE",
+        "PrivilegedMode": False,
+        "EnvironmentVariables": [
+            {"Name": name, "Type": "PLAINTEXT", "Value": value} for name, value in variables.items()
+        ],
     }
     if route.fleet_arn is not None:
-        properties["Environment"]["Fleet"] = {"FleetArn": route.fleet_arn}
+        machine["Fleet"] = {"FleetArn": route.fleet_arn}
+    properties = codebuild_project(
+        environment,
+        route.name,
+        description=f"Builds engines of {environment.name} by route {route.name}",
+        buildspec=buildspec,
+        machine=machine,
+        minutes=(environment.builds.timeout_minutes, QUEUED_MINUTES),
+    )
     # A fleet's machines stand in the network that the fleet itself names.
     if environment.network is not None and route.fleet_arn is None:
-        properties["VpcConfig"] = {
-            "VpcId": environment.network.vpc_id,
-            "Subnets": list(environment.network.subnet_ids),
-            "SecurityGroupIds": list(environment.network.security_group_ids),
-        }
+        network = {"VpcId": environment.network.vpc_id}
+        properties["VpcConfig"] = network | vpc_config(environment.network)["VpcConfig"]
     return properties
 
 
-def machine_properties(
-    environment: EnvironmentSpec, definition: Mapping[str, Any]
-) -> dict[str, Any]:
+def machine_properties(environment: EnvironmentSpec, definition: Mapping[str, Any]) -> Properties:
     """An `AWS::StepFunctions::StateMachine` without its role and the substitution of `JobRole`.
 
     The definition goes in as text: CloudFormation makes texts of the numbers in an object. Nothing
@@ -152,6 +167,6 @@ def machine_properties(
     }
 
 
-def log_group_name(environment: EnvironmentSpec, route: BuildRouteProps) -> str:
-    """A project's log group."""
-    return f"/aws/codebuild/{names.builder_project(environment, route.name)}"
+def log_group_name(environment: EnvironmentSpec, route: str) -> str:
+    """The log group of a project, by its build route."""
+    return f"/aws/codebuild/{names.builder_project(environment, route)}"

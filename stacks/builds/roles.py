@@ -28,11 +28,11 @@ from stacks.access.policies import (
     output_key_encryption,
     pass_role,
     registry_log_in,
+    source_reads,
     topic_publish,
     volume_key_grant,
     write_once,
 )
-from stacks.access.sources import source_reads
 from stacks.builds.projects import BuildRouteProps, log_group_name
 from stacks.builds.signing import function_arn
 from stacks.builds.training_states import LOG_GROUP
@@ -81,7 +81,7 @@ def project_statements(
         *caches,
         *key_use(environment, ["kms:Decrypt", "kms:GenerateDataKey"]),
         *source_reads(environment),
-        *log_stream_writes(environment, log_group_name(environment, route)),
+        *log_stream_writes(environment, log_group_name(environment, route.name)),
         *network_interfaces(environment),
     )
 
@@ -121,10 +121,11 @@ def recommender_statements(environment: EnvironmentSpec) -> tuple[Statement, ...
         arns.arn(environment, "sagemaker", f"{kind}/{BENCHMARK_PREFIX}*")
         for kind in ("model", "endpoint-config", "endpoint")
     ]
-    nouns = ("Model", "EndpointConfig", "Endpoint")
-    actions = [
-        f"sagemaker:{verb}{noun}" for verb in ("Create", "Describe", "Delete") for noun in nouns
-    ]
+    actions = (
+        "sagemaker:CreateModel CreateEndpointConfig CreateEndpoint DescribeModel"
+        " DescribeEndpointConfig DescribeEndpoint DeleteModel DeleteEndpointConfig DeleteEndpoint"
+        " InvokeEndpoint"
+    )
     group = arns.log_group(environment, f"/aws/sagemaker/Endpoints/{BENCHMARK_PREFIX}*")
     return (
         *image_pull(environment, *get_args(ServingImage)),
@@ -134,7 +135,7 @@ def recommender_statements(environment: EnvironmentSpec) -> tuple[Statement, ...
         *key_use(environment, ["kms:Decrypt"]),
         *volume_key_grant(environment),
         allow("ReadBenchmarkedModel", ["sagemaker:DescribeModel"], [given]),
-        allow("RunBenchmarks", [*actions, "sagemaker:InvokeEndpoint"], made),
+        allow("RunBenchmarks", actions, made),
         *pass_role(names.recommender_arn(environment), "sagemaker.amazonaws.com"),
         allow("ReadBenchmarkMetrics", ["cloudwatch:GetMetricData"], ["*"]),
         *_job_logs(environment, RECOMMENDATION_LOG_GROUP),
@@ -152,35 +153,25 @@ def machine_statements(
     signers: Sequence[str],
 ) -> tuple[Statement, ...]:
     """The state machine's: these projects, training jobs, signers, its executions, one topic."""
-    machine = names.build_machine(environment)
-    executions = [
-        arns.arn(environment, "states", f"execution:{machine}{rest}") for rest in (":*", "/*")
-    ]
-    jobs = arns.arn(
-        environment, "sagemaker", f"training-job/{names.training_job_prefix(environment)}*"
-    )
+    executions = arns.build_executions(environment, "execution")
     builders = [
         arns.arn(environment, "codebuild", f"project/{names.builder_project(environment, project)}")
         for project in projects
     ]
     functions = [function_arn(environment, signer) for signer in signers]
     return (
-        allow("RunBuilds", ["codebuild:BatchGetBuilds", "codebuild:StartBuild"], builders),
+        allow("RunBuilds", "codebuild:BatchGetBuilds StartBuild", builders),
         allow(
             "RunTrainingJobs",
-            ["sagemaker:AddTags", "sagemaker:CreateTrainingJob", "sagemaker:DescribeTrainingJob"],
-            [jobs],
+            "sagemaker:AddTags CreateTrainingJob DescribeTrainingJob",
+            [arns.training_jobs(environment)],
         ),
         *pass_role(job_role, "sagemaker.amazonaws.com"),
         allow("InvokeSigner", ["lambda:InvokeFunction"], functions),
         # A Map Run starts an execution of the same machine for every engine, and ends them when it
         # is ended.
-        allow(
-            "StartEngines",
-            ["states:StartExecution"],
-            [arns.arn(environment, "states", f"stateMachine:{machine}")],
-        ),
-        allow("FollowEngines", ["states:DescribeExecution", "states:StopExecution"], executions),
+        allow("StartEngines", "states:StartExecution", [arns.build_machine(environment)]),
+        allow("FollowEngines", "states:DescribeExecution StopExecution", executions),
         *topic_publish(environment, arns.alarm_topic(environment)),
     )
 
@@ -193,8 +184,6 @@ def _job_logs(environment: EnvironmentSpec, log_group: str) -> tuple[Statement, 
     group = arns.log_group(environment, log_group)
     streams = f"{group}:log-stream:{names.training_job_prefix(environment)}*"
     return (
-        allow(
-            "FindJobLog", ["logs:CreateLogGroup", "logs:DescribeLogStreams"], [group, f"{group}:*"]
-        ),
+        allow("FindJobLog", "logs:CreateLogGroup DescribeLogStreams", [group, f"{group}:*"]),
         allow("WriteJobLog", ["logs:CreateLogStream", "logs:PutLogEvents"], [streams]),
     )

@@ -13,6 +13,7 @@ from onboarding.text_generation.checkpoint_key import CHECKPOINTS
 from stacks.access import arns
 from stacks.access.policies import (
     Statement,
+    action_names,
     allow,
     bucket_listing,
     exact_role,
@@ -160,9 +161,7 @@ def _function(environment: EnvironmentSpec, name: str, what: str, program: str) 
             "Variables": {
                 "BUCKET": names.artifact_bucket(environment),
                 "SIGNING_KEY": arns.signing_key_alias(environment),
-                "BUILDER": arns.arn(
-                    environment, "states", f"stateMachine:{names.build_machine(environment)}"
-                ),
+                "BUILDER": arns.build_machine(environment),
             }
         },
     }
@@ -178,27 +177,18 @@ def signer_statements(
         published.append(f"{CHECKPOINTS}/*")
         functions.append(names.checkpoint_signer(environment))
     prefixes = [f"{names.CANDIDATES_PREFIX}/*", *published]
-    alias = {"kms:ResourceAliases": arns.signing_key_alias(environment)}
+    keys = [arns.arn(environment, "kms", "key/*")]
+    algorithm = {"kms:SigningAlgorithm": SIGNING_ALGORITHM}
+    alias = {
+        "ForAnyValue:StringEquals": {"kms:ResourceAliases": arns.signing_key_alias(environment)}
+    }
     return (
         *object_reads(environment, prefixes),
         *bucket_listing(environment),
         *write_once(environment, published),
         *key_use(environment, ["kms:Decrypt", "kms:GenerateDataKey"]),
-        allow(
-            "Sign",
-            ["kms:Sign"],
-            [arns.arn(environment, "kms", "key/*")],
-            {
-                "StringEquals": {"kms:SigningAlgorithm": SIGNING_ALGORITHM},
-                "ForAnyValue:StringEquals": alias,
-            },
-        ),
-        allow(
-            "ReadPublicKey",
-            ["kms:GetPublicKey"],
-            [arns.arn(environment, "kms", "key/*")],
-            {"ForAnyValue:StringEquals": alias},
-        ),
+        allow("Sign", "kms:Sign", keys, {"StringEquals": algorithm, **alias}),
+        allow("ReadPublicKey", "kms:GetPublicKey", keys, alias),
         *log_stream_writes(environment, *(f"/aws/lambda/{function}" for function in functions)),
     )
 
@@ -216,7 +206,7 @@ def signing_key_statements(environment: EnvironmentSpec) -> list[dict[str, Any]]
     account = {"AWS": f"arn:{aws_partition(environment.region)}:iam::{environment.account}:root"}
     key = {"Effect": "Allow", "Principal": account, "Resource": "*"}
     return [
-        {"Sid": "Administer", "Action": list(ADMINISTRATION), **key},
+        {"Sid": "Administer", "Action": action_names(ADMINISTRATION), **key},
         {
             "Sid": "SignEngines",
             "Action": "kms:Sign",
@@ -230,25 +220,9 @@ def signing_key_statements(environment: EnvironmentSpec) -> list[dict[str, Any]]
 
 
 ADMINISTRATION = (
-    "kms:CancelKeyDeletion",
-    "kms:CreateAlias",
-    "kms:DeleteAlias",
-    "kms:DescribeKey",
-    "kms:DisableKey",
-    "kms:EnableKey",
-    "kms:GetKeyPolicy",
-    "kms:GetKeyRotationStatus",
-    "kms:GetPublicKey",
-    "kms:ListAliases",
-    "kms:ListGrants",
-    "kms:ListKeyPolicies",
-    "kms:ListResourceTags",
-    "kms:PutKeyPolicy",
-    "kms:ScheduleKeyDeletion",
-    "kms:TagResource",
-    "kms:UntagResource",
-    "kms:UpdateAlias",
-    "kms:UpdateKeyDescription",
-    "kms:Verify",
+    "kms:CancelKeyDeletion CreateAlias DeleteAlias DescribeKey DisableKey EnableKey GetKeyPolicy"
+    " GetKeyRotationStatus GetPublicKey ListAliases ListGrants ListKeyPolicies ListResourceTags"
+    " PutKeyPolicy ScheduleKeyDeletion TagResource UntagResource UpdateAlias UpdateKeyDescription"
+    " Verify"
 )
 """What IAM may allow of the key beside signing: no grant, which would carry signing to others."""

@@ -24,6 +24,7 @@ from stacks.builds.job import (
     wait,
 )
 from stacks.builds.language import PATIENTLY, State, call, jsonata, literal, with_fields
+from stacks.template import vpc_config
 
 JOB_ROLE = "${JobRole}"
 """Replaced by the role's ARN where the state machine is deployed."""
@@ -105,12 +106,6 @@ def training_job(environment: EnvironmentSpec, image_uri: str) -> dict[str, Any]
         "S3DataDistributionType": "FullyReplicated",
     }
     checkpoints = literal(f"{bucket}/{names.unfinished_work_prefix('')}")
-    network = {}
-    if environment.network is not None:
-        network["VpcConfig"] = {
-            "Subnets": list(environment.network.subnet_ids),
-            "SecurityGroupIds": list(environment.network.security_group_ids),
-        }
     return {
         "TrainingJobName": jsonata(_name(environment)),
         "AlgorithmSpecification": {"TrainingImage": image_uri, "TrainingInputMode": "File"},
@@ -133,7 +128,7 @@ def training_job(environment: EnvironmentSpec, image_uri: str) -> dict[str, Any]
         "StoppingCondition": {"MaxRuntimeInSeconds": 60 * builds.timeout_minutes},
         "EnableNetworkIsolation": False,
         "Tags": [{"Key": "roundhouse-environment", "Value": environment.name}],
-        **network,
+        **vpc_config(environment.network),
     }
 
 

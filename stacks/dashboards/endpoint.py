@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,30 +9,32 @@ from onboarding import names
 from onboarding.deployment import Deployment, Variant
 from stacks.alarms.alarm import alarm_arn
 from stacks.alarms.properties import endpoint_alarms
-from stacks.dashboards import graphs, instance_graphs, lines
+from stacks.dashboards import graphs, lines
 from stacks.dashboards.overview import deployed, promises
 from stacks.dashboards.widget import (
+    SETTINGS,
     Graph,
     Section,
     Shown,
     Widget,
     alarm_states,
+    dashboard,
     graph,
     laid_out,
     text,
     with_headings,
 )
+from stacks.template import Resources
 
 HEAD_HEIGHT = 6
 
 
-def endpoint_dashboard(deployment: Deployment) -> dict[str, dict[str, Any]]:
+def endpoint_dashboard(deployment: Deployment) -> Resources:
     """The `AWS::CloudWatch::Dashboard` by its logical id; empty unless the endpoint has one."""
     if not deployment.endpoint.dashboard:
         return {}
-    body = json.dumps(endpoint_dashboard_body(deployment), sort_keys=True)
-    properties = {"DashboardName": dashboard_name(deployment), "DashboardBody": body}
-    return {"Dashboard": {"Type": "AWS::CloudWatch::Dashboard", "Properties": properties}}
+    body = endpoint_dashboard_body(deployment)
+    return {"Dashboard": dashboard(dashboard_name(deployment), body)}
 
 
 def dashboard_name(deployment: Deployment) -> str:
@@ -59,7 +60,7 @@ def endpoint_dashboard_body(deployment: Deployment) -> dict[str, Any]:
         (title, [graph(region, content) for content in contents]) for title, contents in sections
     ]
     widgets = [*_head(deployment, endpoint), *with_headings(drawn)]
-    return {"start": "-PT3H", "periodOverride": "inherit", "widgets": laid_out(widgets)}
+    return {**SETTINGS, "widgets": laid_out(widgets)}
 
 
 def _head(deployment: Deployment, endpoint: str) -> list[Widget]:
@@ -85,8 +86,8 @@ def _sections(
         f"Latency and failures{of}",
         [
             graphs.latency(shown, latency, overhead=not queued, end_to_end=metrics is not None),
-            graphs.failed_share(shown, queued=queued),
-            graphs.failed_count(shown, queued=queued),
+            graphs.failed_share(shown, graphs.ERRORS[queued:]),
+            graphs.failed_count(shown, graphs.ERRORS[queued:]),
         ],
     )
     if queued:
@@ -103,19 +104,19 @@ def _load(deployment: Deployment, variant: Variant, shown: Shown) -> Iterator[Gr
     aims = lines.target_lines(deployment, variant)
     yield graphs.requests(shown)
     yield graphs.requests_of_each(shown, [*lines.capacity_lines(deployment, variant), *aims])
-    yield instance_graphs.instances(shown, lines.count_lines(deployment, variant))
+    yield graphs.instances(shown, lines.count_lines(deployment, variant))
     prices = lines.instance_prices(deployment, variant)
     if prices is not None:
-        yield instance_graphs.cost(shown, prices, lines.cost_lines(deployment, variant))
+        yield graphs.cost(shown, prices, lines.cost_lines(deployment, variant))
 
 
 def _hosts(deployment: Deployment, variant: Variant, shown: Shown) -> Iterator[Graph]:
     gpus, memory = lines.gpu_counts([variant]), lines.memory_lines(deployment)
     if gpus:
-        yield instance_graphs.gpu_use(shown, gpus, lines.gpu_lines(deployment, variant))
-        yield instance_graphs.gpu_memory(shown, gpus, memory)
+        yield graphs.gpu_use(shown, gpus, lines.gpu_lines(deployment, variant))
+        yield graphs.gpu_memory(shown, gpus, memory)
     vcpus = variant.instance_type.vcpus if len(variant.pools) == 1 else None
-    yield instance_graphs.cpu(shown, vcpus, lines.cpu_lines(deployment, variant))
-    yield instance_graphs.memory_and_disk(shown, [*memory, *lines.disk_lines(deployment)])
+    yield graphs.cpu(shown, vcpus, lines.cpu_lines(deployment, variant))
+    yield graphs.memory_and_disk(shown, [*memory, *lines.disk_lines(deployment)])
     if deployment.endpoint.asynchronous is not None:
-        yield instance_graphs.reported_instances(shown, lines.count_lines(deployment, variant))
+        yield graphs.reported_instances(shown, lines.count_lines(deployment, variant))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ from onboarding.deployment import VARIANT, Deployment
 from onboarding.environment_spec import EnvironmentSpec
 from stacks.access import arns
 from stacks.alarms.properties import endpoint_alarms
-from stacks.dashboards import graphs, instance_graphs
+from stacks.dashboards import graphs
 from stacks.dashboards.lines import (
     Line,
     capacity_lines,
@@ -22,12 +21,14 @@ from stacks.dashboards.lines import (
 )
 from stacks.dashboards.overview import GRAVEST, overview
 from stacks.dashboards.widget import (
+    SETTINGS,
     Graph,
     Section,
     Shown,
     Widget,
     alarm_graph,
     alarm_states,
+    dashboard,
     graph,
     laid_out,
     with_headings,
@@ -53,13 +54,7 @@ def environment_dashboard(
 
     `others` are widgets of endpoints of another kind, below those of `deployments`.
     """
-    return {
-        "Type": "AWS::CloudWatch::Dashboard",
-        "Properties": {
-            "DashboardName": f"roundhouse-{environment.name}",
-            "DashboardBody": json.dumps(dashboard_body(deployments, others), sort_keys=True),
-        },
-    }
+    return dashboard(f"roundhouse-{environment.name}", dashboard_body(deployments, others))
 
 
 def dashboard_body(
@@ -70,10 +65,8 @@ def dashboard_body(
     Latency, load, errors, instances, cache, queue, variants. Numbers of its own that an endpoint
     has (SLO, capacity, price) are drawn by its alarms' graphs, which follow the selector.
     """
-    # A longer period would sum more than the minute that the lines are about.
-    settings = {"start": "-PT3H", "periodOverride": "inherit"}
     if not deployments:
-        return {**settings, "widgets": laid_out(others)}
+        return {**SETTINGS, "widgets": laid_out(others)}
     alarms = [endpoint_alarms(deployment) for deployment in deployments]
     kinds = [
         frozenset(alarm.kind for alarm in own if alarm.variant in (None, deployment.own))
@@ -85,7 +78,7 @@ def dashboard_body(
         *with_headings(sections),
     ]
     return {
-        **settings,
+        **SETTINGS,
         "variables": [_selector(deployments)],
         "widgets": laid_out([*widgets, *others]),
     }
@@ -158,7 +151,7 @@ class _SelectedEndpoint:
             self._lines(lines(deployment, own) for deployment, own in pairs)
             for lines in (capacity_lines, target_lines)
         )
-        cost = instance_graphs.cost_of_all(self._deployments)
+        cost = graphs.cost_of_all(self._deployments)
         few = cost.rows and len(self._deployments) <= MOST_DRAWN
         return [
             *self._draw(
@@ -168,7 +161,7 @@ class _SelectedEndpoint:
             *self._by_alarm(
                 "saturation", "Requests of each instance against the measured capacity"
             ),
-            *self._draw(instance_graphs.instances(self._shown)),
+            *self._draw(graphs.instances(self._shown)),
             *self._by_alarm(
                 "ceiling", "Instances, while each has more requests than scaling aims at"
             ),
@@ -180,13 +173,13 @@ class _SelectedEndpoint:
         gpus = sorted({count for own in counts for count in own})
         widgets: list[Widget] = []
         if gpus:
-            use, memory = instance_graphs.gpu_use, instance_graphs.gpu_memory
+            use, memory = graphs.gpu_use, graphs.gpu_memory
             widgets += self._draw(use(self._shown, gpus), memory(self._shown, gpus))
         if len(gpus) > 1:
             title = "GPU memory against the alarm, % of each GPU"
             widgets += self._by_alarm("gpu-memory", title)
-        disk = instance_graphs.memory_and_disk(self._shown)
-        return [*widgets, *self._draw(instance_graphs.cpu(self._shown), disk)]
+        disk = graphs.memory_and_disk(self._shown)
+        return [*widgets, *self._draw(graphs.cpu(self._shown), disk)]
 
     def _lines(self, lines: Iterable[list[Line]]) -> list[Line]:
         if len(self._deployments) > MOST_DRAWN:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from onboarding import names
@@ -63,8 +62,7 @@ def overview(
     ]
     listed = listed_alarms(pairs)
     arns = [alarm_arn(deployment, alarm) for deployment, alarm in listed]
-    kinds, listed_kinds = ({alarm.kind for _, alarm in group} for group in (pairs, listed))
-    left_out = sorted(kinds - listed_kinds, key=GRAVEST.index)
+    left_out = len(pairs) - len(listed)
     rows = sum(len(deployment.variants) for deployment in deployments) if drawn else 0
     height = min(MOST_HEIGHT, LEAST_HEIGHT + rows // ROWS_A_UNIT)
     states = alarm_states("In alarm, of all endpoints", arns, height=height, states=["ALARM"])
@@ -72,23 +70,13 @@ def overview(
 
 
 def listed_alarms(pairs: AlarmPairs) -> AlarmPairs:
-    """Every alarm of the gravest kinds, whole kinds while there is room.
-
-    Of the very gravest as many as there is room for.
-    """
-    counts, available = Counter(alarm.kind for _, alarm in pairs), MOST_LISTED
-    kept: set[str] = set()
-    for kind in sorted(counts, key=GRAVEST.index):
-        available -= counts[kind]
-        if available < 0 and kept:
-            break
-        kept.add(kind)
-    return [pair for pair in pairs if pair[1].kind in kept][:MOST_LISTED]
+    """Every alarm; of more than a dashboard lists, the gravest."""
+    if len(pairs) <= MOST_LISTED:
+        return pairs
+    return sorted(pairs, key=lambda pair: GRAVEST.index(pair[1].kind))[:MOST_LISTED]
 
 
-def _explanation_text(
-    deployments: Sequence[Deployment], drawn: bool, left_out: Sequence[str]
-) -> str:
+def _explanation_text(deployments: Sequence[Deployment], drawn: bool, left_out: int) -> str:
     """Says numbers of endpoints only where they are drawn.
 
     Otherwise a change of one endpoint changes its own stack alone.
@@ -107,8 +95,8 @@ def _explanation_text(
         )
     if left_out:
         paragraphs.append(
-            f"Not listed beside: alarms of the kinds {', '.join(left_out)}; the selected endpoint's"
-            " are below."
+            f"Not listed beside: the {left_out} least grave alarms; the selected endpoint's are"
+            " below."
         )
     return "\n\n".join([*paragraphs, *([promises(deployments)] if drawn else [])])
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from onboarding.metrics import HOST, INVOCATIONS
 from stacks.dashboards.lines import Line
+from stacks.template import Resource
 
 Widget = dict[str, Any]
 Row = list[Any]
@@ -15,6 +17,8 @@ Section = tuple[str, Sequence[Widget]]
 """A heading and its widgets."""
 COLUMNS, THIRD, GRAPH_HEIGHT, HEADING_HEIGHT = 24, 8, 6, 1
 PERIOD = 60
+SETTINGS = {"start": "-PT3H", "periodOverride": "inherit"}
+"""Of every dashboard: a longer period would sum more than the minute that the lines are about."""
 MOST_ALARMS = 100
 """That one widget may list."""
 EACH_VARIANT = "${PROP('Dim.VariantName')}"
@@ -84,6 +88,12 @@ def every_variant(endpoint: str, namespace: str, name: str, stat: str, change: s
 def hidden(name: str) -> dict[str, Any]:
     """Options of a metric that only expressions use."""
     return {"id": name, "visible": False}
+
+
+def dashboard(name: str, body: dict[str, Any]) -> Resource:
+    """Return an `AWS::CloudWatch::Dashboard`."""
+    properties = {"DashboardName": name, "DashboardBody": json.dumps(body, sort_keys=True)}
+    return {"Type": "AWS::CloudWatch::Dashboard", "Properties": properties}
 
 
 def graph(region: str, content: Graph) -> Widget:

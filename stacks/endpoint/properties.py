@@ -20,7 +20,7 @@ from stacks.access import arns
 from stacks.images import endpoint_image_uri, serving_image
 from stacks.rollout import PROVISION_SECONDS, variant_timeouts
 from stacks.scaling.targets import variant_id
-from stacks.template import Properties, content_name
+from stacks.template import Properties, content_name, vpc_config
 
 RETAINS, RETAINED = "RetainVariantProperties", "VariantPropertiesAreRetained"
 """A parameter, which `roundhouse deploy` sets, and the condition that it is true."""
@@ -188,21 +188,15 @@ def model_properties(
     deployment: Deployment, server: Server, pool: Pool, image_uris: Mapping[str, str]
 ) -> dict[str, Any]:
     """An `AWS::SageMaker::Model` without its name and role."""
-    network = deployment.environment.network
     image = serving_image(server, pool)
-    properties: dict[str, Any] = {
+    return {
         "PrimaryContainer": {
             "Image": endpoint_image_uri(deployment, image, image_uris),
             **(_multi_model if deployment.multi_model else _single_model)(deployment, server, pool),
         },
         "EnableNetworkIsolation": deployment.endpoint.network_isolation,
+        **vpc_config(deployment.environment.network),
     }
-    if network is not None:
-        properties["VpcConfig"] = {
-            "Subnets": list(network.subnet_ids),
-            "SecurityGroupIds": list(network.security_group_ids),
-        }
-    return properties
 
 
 def _model(deployment: Deployment, logical_id: str, content: dict[str, Any]) -> EndpointModel:

@@ -29,6 +29,7 @@ from stacks.access.policies import (
     network_interfaces,
     object_reads,
     object_writes,
+    policy_document,
     registry_log_in,
     topic_publish,
     volume_key_grant,
@@ -93,7 +94,7 @@ def version_policy(deployment: Deployment) -> dict[str, dict[str, Any]]:
 
 def named_policy(statements: Sequence[Statement]) -> dict[str, dict[str, Any]]:
     """The `AWS::IAM::Policy` of these statements beside `Role`, by a logical id of its content."""
-    document = {"Version": "2012-10-17", "Statement": list(statements)}
+    document = policy_document(statements)
     digest = hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:DIGITS]
     properties = {
         "PolicyName": f"version-{digest}",

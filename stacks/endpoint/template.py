@@ -11,9 +11,10 @@ from onboarding import names
 from onboarding.deployment import Deployment
 from onboarding.memory_findings import memory_faults
 from stacks.access.policies import exact_role
+from stacks.alarms.alarm import alarm_resources
 from stacks.alarms.properties import alarms, rollback_alarm_ids
 from stacks.dashboards.endpoint import endpoint_dashboard
-from stacks.endpoint.faults import engine_faults, signature_faults
+from stacks.endpoint.findings import engine_faults, signature_faults
 from stacks.endpoint.properties import (
     RETAINED,
     RETAINS,
@@ -26,7 +27,7 @@ from stacks.endpoint.statements import endpoint_statements, version_policy
 from stacks.rollout import deployment_config
 from stacks.scaling.resources import held_counts, scaling_resources
 from stacks.suppressions import with_reasons
-from stacks.template import Resources, Template, content_name
+from stacks.template import Resources, Template, content_name, retention
 
 
 def endpoint_faults(deployment: Deployment) -> tuple[str, ...]:
@@ -39,21 +40,12 @@ def endpoint_template(deployment: Deployment, image_uris: Mapping[str, str]) -> 
     if endpoint_faults(deployment):
         return {"Resources": {}}
     resources = endpoint_resources(deployment, image_uris)
-    is_true = {"Fn::Equals": [{"Ref": RETAINS}, "true"]}
-    retention = {
-        "Parameters": {RETAINS: {"Type": "String", "Default": "false"}},
-        "Conditions": {RETAINED: is_true},
-    }
+    retains = "RetainAllVariantProperties" in resources["Endpoint"]["Properties"]
     return {
-        **(retention if retains_counts(resources) else {}),
+        **(retention(RETAINS, RETAINED, "true", "instance counts") if retains else {}),
         "Resources": resources,
         "Outputs": endpoint_outputs(deployment),
     }
-
-
-def retains_counts(resources: Resources) -> bool:
-    """Return whether an update of the endpoint may keep the instance counts that it finds."""
-    return "RetainAllVariantProperties" in resources["Endpoint"]["Properties"]
 
 
 def endpoint_resources(deployment: Deployment, image_uris: Mapping[str, str]) -> Resources:
@@ -97,11 +89,7 @@ def _model_resources(models: Models, *, waits_for: Sequence[str]) -> Resources:
 
 
 def _hosting(deployment: Deployment, models: Models, *, counts_move: bool) -> Resources:
-    """The config, the endpoint, and its alarms.
-
-    Those that take a rollout back are there before it; the others wait for the endpoint, so that
-    none trips before there is an instance.
-    """
+    """The config, the endpoint, and its alarms."""
     content = endpoint_config_properties(deployment, models)
     watching, rollback = alarms(deployment), rollback_alarm_ids(deployment)
     rollout = deployment_config(deployment, [watching[alarm]["AlarmName"] for alarm in rollback])
@@ -115,18 +103,9 @@ def _hosting(deployment: Deployment, models: Models, *, counts_move: bool) -> Re
         "EndpointConfig": {
             "Type": "AWS::SageMaker::EndpointConfig",
             "DependsOn": sorted(model_ids),
-            # What the images hold, for the template rules: a digest does not say which CUDA.
-            "Metadata": {"Roundhouse": {"platform": deployment.platform.name}},
             "Properties": {"EndpointConfigName": config_name, **content},
         },
-        **{
-            alarm: {
-                "Type": "AWS::CloudWatch::Alarm",
-                **({} if alarm in rollback else {"DependsOn": ["Endpoint"]}),
-                "Properties": properties,
-            }
-            for alarm, properties in watching.items()
-        },
+        **alarm_resources(watching, rollback, "Endpoint"),
         "Endpoint": {
             "Type": "AWS::SageMaker::Endpoint",
             "DependsOn": sorted(["EndpointConfig", *rollback]),

@@ -29,22 +29,33 @@ from stacks.alarms.alarm import (
     alarm_name,
     percent,
     properties,
+    rollback_alarms,
+    variant_metric,
 )
-from stacks.alarms.error_alarms import CLIENT_ERRORS, FEW, LEAST_FAILED, LOST_SHARE, SERVER_ERRORS
-from stacks.alarms.gpu_alarms import query_alarm
+from stacks.alarms.host_alarms import query_alarm
+from stacks.alarms.request_alarms import (
+    CLIENT_ERRORS,
+    FEW,
+    LOST_SHARE,
+    SERVER_ERRORS,
+    UNANSWERED,
+    failed_share,
+    unanswered_share,
+)
 from stacks.generation import sizes
 from stacks.generation.properties import component_name
+from stacks.scaling.resources import Dimensions
 
 FEW_REQUESTS = 20
 """A minute, below which the 95th percentile is the slowest request."""
 MINUTE = 60
 KV_SHARE = 0.9
 RANGE = "5m"
-ROLLBACK_ORDER = ("ServerErrors", "NoAnswers", "StreamErrors", "FirstToken")
 ENDPOINT_LABEL, COMPONENT_LABEL = (
     "aws.sagemaker.endpoint.name",
     "aws.sagemaker.inference_component.name",
 )
+_alarm = partial(Alarm, variant=None)
 
 
 def alarms(deployment: GenerationDeployment) -> dict[str, dict[str, Any]]:
@@ -55,22 +66,23 @@ def alarms(deployment: GenerationDeployment) -> dict[str, dict[str, Any]]:
 
 def rollback_alarm_ids(deployment: GenerationDeployment) -> tuple[str, ...]:
     """Return the logical ids of the alarms that take an update back, the gravest first."""
-    found = {alarm.part for alarm in metric_alarms(deployment) if alarm.rolls_back}
-    return tuple(part for part in ROLLBACK_ORDER if part in found)[:ROLLBACK_ALARM_COUNT]
+    return tuple(alarm.part for alarm in _rollback(deployment))
 
 
 def rollback_alarm_names(deployment: GenerationDeployment) -> tuple[str, ...]:
     """Return the names of the alarms that take an update back."""
-    kinds = {alarm.part: alarm.kind for alarm in metric_alarms(deployment)}
-    return tuple(alarm_name(deployment, kinds[part]) for part in rollback_alarm_ids(deployment))
+    return tuple(alarm_name(deployment, alarm.kind) for alarm in _rollback(deployment))
+
+
+def _rollback(deployment: GenerationDeployment) -> list[Alarm]:
+    return rollback_alarms(metric_alarms(deployment))[:ROLLBACK_ALARM_COUNT]
 
 
 def metric_alarms(deployment: GenerationDeployment) -> tuple[Alarm, ...]:
     """Return the alarms on metrics of CloudWatch."""
     return (
         *_errors(deployment),
-        _no_answers(deployment),
-        *_first_token(deployment),
+        _first_token(deployment),
         *_capacity(deployment),
     )
 
@@ -100,37 +112,18 @@ def quantile(deployment: GenerationDeployment, name: str) -> str:
     return f"histogram_quantile(0.95, sum(rate({series(deployment, name)}[{RANGE}])))"
 
 
-def variant_metric(deployment: GenerationDeployment, name: str, statistic: str) -> Metric:
-    """Return one statistic of the endpoint's variant."""
-    return Metric(
-        namespace=INVOCATIONS,
-        name=name,
-        dimensions=variant_dimensions(deployment),
-        statistic=statistic,
-    )
-
-
-def variant_dimensions(deployment: GenerationDeployment) -> list[dict[str, str]]:
-    """Return the CloudWatch dimensions of the endpoint's variant."""
-    endpoint = names.endpoint_name(deployment.environment, deployment.name)
-    return [
-        {"Name": "EndpointName", "Value": endpoint},
-        {"Name": "VariantName", "Value": VARIANT},
-    ]
-
-
-def component_dimensions(deployment: GenerationDeployment) -> list[dict[str, str]]:
+def component_dimensions(deployment: GenerationDeployment) -> Dimensions:
     """Return the CloudWatch dimensions of the base component."""
     return [{"Name": "InferenceComponentName", "Value": component_name(deployment)}]
 
 
 def _errors(deployment: GenerationDeployment) -> Iterator[Alarm]:
-    """Yield alarms on failed requests and broken streams.
+    """Yield alarms on failed requests, broken streams, and requests without an answer.
 
     Requests beyond the queue's bound are answered 503, so that few of them take nothing back: half
     of the failures that a wholly broken version shows in its first batch do.
     """
-    metric = partial(variant_metric, deployment)
+    metric = partial(variant_metric, deployment, VARIANT)
     first = sizes.batch_percent(deployment) if sizes.is_component(deployment) else 100
     for part, kind, name, share, rolls_back, mixed in (
         ("ServerErrors", "server-errors", SERVER_ERRORS, first / 200, True, ", overload included"),
@@ -140,58 +133,36 @@ def _errors(deployment: GenerationDeployment) -> Iterator[Alarm]:
     ):
         if name == "MidStreamErrors" and not deployment.spec.slo.streaming:
             continue
-        yield Alarm(
+        yield _alarm(
             part=part,
             kind=kind,
-            variant=None,
-            watched=Computed(
-                expression=f"IF(failed >= {LEAST_FAILED} OR share == 1, share, 0)",
-                label=f"{name}, share",
-                metrics={"share": metric(name, "Average"), "failed": metric(name, "Sum")},
-            ),
+            watched=failed_share(metric, name),
             threshold=share,
             explanation=f"{name} is over {percent(share)} of the requests{mixed}",
             rolls_back=rolls_back,
         )
-
-
-def _no_answers(deployment: GenerationDeployment) -> Alarm:
-    """Return the alarm on requests that failed under no status."""
-    metric = partial(variant_metric, deployment)
-    return Alarm(
+    yield _alarm(
         part="NoAnswers",
         kind="no-answers",
-        variant=None,
-        watched=Computed(
-            expression=f"IF(failed >= {LEAST_FAILED} OR every == 1, every - clients - servers, 0)",
-            label="requests without an answer, share",
-            metrics={
-                "every": metric("InvocationModelErrors", "Average"),
-                "failed": metric("InvocationModelErrors", "Sum"),
-                "clients": metric(CLIENT_ERRORS, "Average"),
-                "servers": metric(SERVER_ERRORS, "Average"),
-            },
-        ),
+        watched=unanswered_share(metric),
         threshold=LOST_SHARE,
-        explanation=f"over {percent(LOST_SHARE)} of the requests got no answer: time-outs, and "
-        "connections that broke",
+        explanation=f"over {percent(LOST_SHARE)} of the requests got no answer: {UNANSWERED}",
         rolls_back=True,
     )
 
 
-def _first_token(deployment: GenerationDeployment) -> Iterator[Alarm]:
-    """Yield the alarm on the time to the first token; of whole answers, on the answer's time."""
+def _first_token(deployment: GenerationDeployment) -> Alarm:
+    """Return the alarm on the time to the first token; of whole answers, on the answer's time."""
     slo = deployment.spec.slo
     if slo.streaming:
         name, milliseconds, of = "FirstChunkModelLatency", slo.ttft_p95_ms, "time to the first part"
     else:
         name, of = "ModelLatency", "model latency"
         milliseconds = slo.ttft_p95_ms + deployment.spec.context.output_p95 * slo.itl_p95_ms
-    metric = partial(variant_metric, deployment, name)
-    yield Alarm(
+    metric = partial(variant_metric, deployment, VARIANT, name)
+    return _alarm(
         part="FirstToken",
         kind="first-token",
-        variant=None,
         watched=Computed(
             expression=f"IF(requests >= {FEW_REQUESTS}, p95, 0)",
             label=f"{of}, microseconds: p95 of {FEW_REQUESTS} requests or more",
@@ -206,15 +177,11 @@ def _first_token(deployment: GenerationDeployment) -> Iterator[Alarm]:
 def _capacity(deployment: GenerationDeployment) -> Iterator[Alarm]:
     """Yield alarms on missing instances, refused requests, and copies with too many of them."""
     if deployment.spec.endpoint.copies.min > 0:
-        yield Alarm(
+        yield _alarm(
             part="NoInstances",
             kind="no-instances",
-            variant=None,
-            watched=Metric(
-                namespace=HOST,
-                name="MemoryUtilization",
-                dimensions=variant_dimensions(deployment),
-                statistic="SampleCount",
+            watched=variant_metric(
+                deployment, VARIANT, "MemoryUtilization", "SampleCount", namespace=HOST
             ),
             threshold=1,
             comparison=UNDER,
@@ -223,19 +190,15 @@ def _capacity(deployment: GenerationDeployment) -> Iterator[Alarm]:
             missing="breaching",
             explanation="no instance has reported its memory for five minutes",
         )
-    is_component = sizes.is_component(deployment)
-    if is_component:
+    busy = variant_metric(deployment, VARIANT, "ConcurrentRequestsPerModel", "Average")
+    if sizes.is_component(deployment):
         minutes = _minutes_without_capacity(deployment)
-        yield Alarm(
+        metric = partial(Metric, namespace=INVOCATIONS, dimensions=component_dimensions(deployment))
+        busy = metric(name="ConcurrentRequestsPerCopy", statistic="Average")
+        yield _alarm(
             part="NoCapacity",
             kind="no-capacity",
-            variant=None,
-            watched=Metric(
-                namespace=INVOCATIONS,
-                name="NoCapacityInvocationFailures",
-                dimensions=component_dimensions(deployment),
-                statistic="Sum",
-            ),
+            watched=metric(name="NoCapacityInvocationFailures", statistic="Sum"),
             threshold=1,
             comparison=AT_LEAST,
             points=minutes,
@@ -243,16 +206,10 @@ def _capacity(deployment: GenerationDeployment) -> Iterator[Alarm]:
             explanation=f"requests found no copy for {minutes} minutes",
         )
     known = sizes.concurrency(deployment)
-    yield Alarm(
+    yield _alarm(
         part="Saturation",
         kind="saturation",
-        variant=None,
-        watched=Metric(
-            namespace=INVOCATIONS,
-            name="ConcurrentRequestsPerCopy" if is_component else "ConcurrentRequestsPerModel",
-            dimensions=(component_dimensions if is_component else variant_dimensions)(deployment),
-            statistic="Average",
-        ),
+        watched=busy,
         threshold=known.requests,
         points=10,
         periods=15,

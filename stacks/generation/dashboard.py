@@ -6,8 +6,8 @@ for Query Studio, Grafana, or SageMaker's own dashboard of detailed observabilit
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from onboarding import names
@@ -16,16 +16,17 @@ from onboarding.metrics import COMPONENTS, INVOCATIONS
 from onboarding.prices import price
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from stacks.access import arns
+from stacks.dashboards import graphs
 from stacks.dashboards.lines import COLORS, MEASURED, PROMISED, WANTED, Line
 from stacks.dashboards.widget import (
+    SETTINGS,
     Graph,
     Row,
     Shown,
     Widget,
     alarm_states,
-    computed,
+    dashboard,
     graph,
-    hidden,
     laid_out,
     text,
     with_headings,
@@ -33,22 +34,15 @@ from stacks.dashboards.widget import (
 from stacks.generation import sizes
 from stacks.generation.alarms import alarms, dashboard_queries
 from stacks.generation.properties import component_name
+from stacks.template import Resources
 
 HEAD_HEIGHT, QUERIES_HEIGHT = 7, 10
-ERRORS = (
-    ("InvocationModelErrors", "all, without an answer too"),
-    ("Invocation4XXErrors", "4XX"),
-    ("Invocation5XXErrors", "5XX"),
-    ("MidStreamErrors", "broken streams"),
-)
 
 
-def generation_dashboard(deployment: GenerationDeployment) -> dict[str, dict[str, Any]]:
+def generation_dashboard(deployment: GenerationDeployment) -> Resources:
     """Return the `AWS::CloudWatch::Dashboard` by its logical id."""
     name = f"roundhouse-{deployment.environment.name}--{deployment.name}"
-    body = json.dumps(dashboard_body(deployment), sort_keys=True)
-    properties = {"DashboardName": name, "DashboardBody": body}
-    return {"Dashboard": {"Type": "AWS::CloudWatch::Dashboard", "Properties": properties}}
+    return {"Dashboard": dashboard(name, dashboard_body(deployment))}
 
 
 def dashboard_body(deployment: GenerationDeployment) -> dict[str, Any]:
@@ -65,7 +59,7 @@ def dashboard_body(deployment: GenerationDeployment) -> dict[str, Any]:
         *with_headings(sections),
         text(_queries(deployment), height=QUERIES_HEIGHT),
     ]
-    return {"start": "-PT3H", "periodOverride": "inherit", "widgets": laid_out(widgets)}
+    return {**SETTINGS, "widgets": laid_out(widgets)}
 
 
 def generation_widgets(deployments: Sequence[GenerationDeployment]) -> list[Widget]:
@@ -74,17 +68,16 @@ def generation_widgets(deployments: Sequence[GenerationDeployment]) -> list[Widg
         return []
     region = deployments[0].environment.region
     found_arns = [arn for item in deployments for arn in generation_alarm_arns(item)]
-    graphs = [
-        (deployment.name, [graph(region, content) for content in contents])
-        for deployment in deployments
-        for contents in (generation_graphs(deployment)["Requests"],)
+    requests = [
+        (item.name, [graph(region, content) for content in generation_graphs(item)["Requests"]])
+        for item in deployments
     ]
     return [
         text(f"## Text generators\n\n{promises(deployments)}", width=12, height=HEAD_HEIGHT),
         *alarm_states(
             "In alarm, of text generators", found_arns, height=HEAD_HEIGHT, states=["ALARM"]
         ),
-        *with_headings(graphs),
+        *with_headings(requests),
     ]
 
 
@@ -122,39 +115,27 @@ def generation_graphs(deployment: GenerationDeployment) -> Mapping[str, list[Gra
     endpoint = names.endpoint_name(deployment.environment, deployment.name)
     shown = Shown(endpoint=endpoint, variant=VARIANT)
     first = Line("SLO", deployment.spec.slo.ttft_p95_ms, PROMISED, (deployment.name,))
+    rows = graphs.percentiles(shown, "FirstChunkModelLatency")
+    streams = ("MidStreamErrors", "broken streams")
     return {
-        "Requests": [_first_token(shown, first), _requests(deployment, shown), _errors(shown)],
-        "Load": [_concurrency(deployment), *_accelerators(deployment)],
+        "Requests": [
+            Graph(title="First part of an answer, ms", rows=rows, unit="ms", lines=[first]),
+            _requests(deployment, shown),
+            graphs.failed_share(shown, (*graphs.ERRORS, streams)),
+        ],
+        "Load": [_concurrency(deployment, shown), _accelerators(deployment, shown)],
     }
 
 
-def _first_token(shown: Shown, slo: Line) -> Graph:
-    rows: list[Row] = []
-    for percentile in ("p50", "p95", "p99"):
-        ids = (f"{percentile}_us", percentile)
-        rows += shown.converted(
-            "FirstChunkModelLatency", percentile, "/ 1000", label=percentile, ids=ids
-        )
-    return Graph(title="First part of an answer, ms", rows=rows, unit="ms", lines=[slo])
-
-
 def _requests(deployment: GenerationDeployment, shown: Shown) -> Graph:
-    rows: list[Row] = [shown.invocations("Invocations", "Sum", label="requests")]
-    if sizes.is_component(deployment):
-        rows.append(_of_component(deployment, "NoCapacityInvocationFailures", "Sum", "no copy"))
-    return Graph(title="Requests a minute", rows=rows, unit="requests")
+    graph = graphs.requests(shown)
+    if not sizes.is_component(deployment):
+        return graph
+    failures = _of_component(deployment, "NoCapacityInvocationFailures", "Sum", "no copy")
+    return replace(graph, rows=[*graph.rows, failures])
 
 
-def _errors(shown: Shown) -> Graph:
-    """The metrics are 0 or 1 for each request, so their averages are shares."""
-    rows: list[Row] = []
-    for number, (metric, label) in enumerate(ERRORS):
-        rows.append(shown.invocations(metric, "Average", **hidden(f"share{number}")))
-        rows.append(computed(f"share{number} * 100", label, f"percent{number}"))
-    return Graph(title="Failed requests, %", rows=rows, unit="%")
-
-
-def _concurrency(deployment: GenerationDeployment) -> Graph:
+def _concurrency(deployment: GenerationDeployment, shown: Shown) -> Graph:
     known = sizes.concurrency(deployment)
     lines = [
         Line("most within the SLO", known.requests, MEASURED, (deployment.name,)),
@@ -162,26 +143,22 @@ def _concurrency(deployment: GenerationDeployment) -> Graph:
     ]
     label = "requests at once, of each copy"
     if sizes.is_component(deployment):
-        rows = [_of_component(deployment, "ConcurrentRequestsPerCopy", "Average", label)]
+        row = _of_component(deployment, "ConcurrentRequestsPerCopy", "Average", label)
     else:
-        endpoint = names.endpoint_name(deployment.environment, deployment.name)
-        shown = Shown(endpoint=endpoint, variant=VARIANT)
-        rows = [shown.invocations("ConcurrentRequestsPerModel", "Average", label=label)]
-    return Graph(title="Requests at once of each copy", rows=rows, unit="requests", lines=lines)
+        row = shown.invocations("ConcurrentRequestsPerModel", "Average", label=label)
+    return Graph(title="Requests at once of each copy", rows=[row], unit="requests", lines=lines)
 
 
-def _accelerators(deployment: GenerationDeployment) -> list[Graph]:
+def _accelerators(deployment: GenerationDeployment, shown: Shown) -> Graph:
     """Return use and memory of the GPUs, as 100 for all of them."""
     titles = {"GPUUtilizationNormalized": "use of GPUs", "GPUMemoryUtilizationNormalized": "memory"}
-    endpoint = names.endpoint_name(deployment.environment, deployment.name)
-    shown = Shown(endpoint=endpoint, variant=VARIANT)
     rows = [
         _of_component(deployment, name, "Average", label, namespace=COMPONENTS)
         if sizes.is_component(deployment)
         else shown.host(name, "Average", label=label)
         for name, label in titles.items()
     ]
-    return [Graph(title="GPUs of the copies, %", rows=rows, unit="%", most=100)]
+    return Graph(title="GPUs of the copies, %", rows=rows, unit="%", most=100)
 
 
 def _of_component(

@@ -18,7 +18,7 @@ from stacks.endpoint.properties import RETAINED_PROPERTIES
 from stacks.generation import sizes
 from stacks.images import generation_image
 from stacks.rollout import TERMINATION_SECONDS, WAIT_SECONDS
-from stacks.template import Properties, content_name
+from stacks.template import Properties, content_name, vpc_config
 
 KEEPS_COPIES, SETS_COPIES = "RetainCopyCount", "CopyCountIsSet"
 """A parameter, which `roundhouse deploy` sets with the first update of a component, and the
@@ -67,7 +67,7 @@ def model_properties(
             "Environment": environment_variables(deployment),
         },
         "EnableNetworkIsolation": True,
-        **_network(deployment),
+        **vpc_config(deployment.environment.network),
     }
 
 
@@ -87,7 +87,7 @@ def endpoint_config_properties(deployment: GenerationDeployment, model: str) -> 
         "MetricsConfig": {"EnableDetailedObservability": True},
         "KmsKeyId": arns.key_id(deployment.environment),
         **(
-            {"EnableNetworkIsolation": True, **_network(deployment)}
+            {"EnableNetworkIsolation": True, **vpc_config(deployment.environment.network)}
             if sizes.is_component(deployment)
             else {}
         ),
@@ -209,14 +209,6 @@ def _variant(deployment: GenerationDeployment, model: str) -> Properties:
         "ModelDataDownloadTimeoutInSeconds": DOWNLOAD_SECONDS.most,
         "ContainerStartupHealthCheckTimeoutInSeconds": endpoint.start_up_seconds,
     }
-
-
-def _network(deployment: GenerationDeployment) -> Properties:
-    network = deployment.environment.network
-    if network is None:
-        return {}
-    subnets, groups = list(network.subnet_ids), list(network.security_group_ids)
-    return {"VpcConfig": {"Subnets": subnets, "SecurityGroupIds": groups}}
 
 
 def _rollback(alarms: Sequence[str]) -> Properties:

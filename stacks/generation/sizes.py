@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from decimal import ROUND_FLOOR, Decimal
 
-from onboarding.aws_limits import DOWNLOAD_SECONDS, EXECUTION_SECONDS, STEP_PERCENT
+from onboarding.aws_limits import DOWNLOAD_SECONDS, EXECUTION_SECONDS
 from onboarding.platform import InstanceType, instance_types
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.text_generation.platforms import known_arguments
-from stacks.rollout import LEAST_PERCENT, PROVISION_SECONDS, WAIT_SECONDS
-from stacks.scaling.targets import LEAST_TARGET, TargetValue
+from stacks.rollout import LEAST_PERCENT, PROVISION_SECONDS, WAIT_SECONDS, whole_share
+from stacks.scaling.targets import LEAST_TARGET, TargetValue, floored
 
 TARGET_SHARE = 0.7
 """Of the requests that a copy answers at once within the SLO: what is above comes while one more
@@ -83,9 +82,7 @@ def batch_percent(deployment: GenerationDeployment) -> int:
 
     A count would be refused where scaling has brought the copies below twice that count.
     """
-    fewest = max(1, deployment.spec.endpoint.copies.min)
-    most = STEP_PERCENT["rolling"].most
-    return min(most, max(LEAST_PERCENT["rolling"], math.ceil(100 / fewest)))
+    return whole_share(max(1, deployment.spec.endpoint.copies.min), LEAST_PERCENT["rolling"])
 
 
 def start_seconds(deployment: GenerationDeployment) -> int:
@@ -130,8 +127,7 @@ def concurrency(deployment: GenerationDeployment) -> Concurrency:
 def target(deployment: GenerationDeployment) -> TargetValue:
     """Return the concurrent requests that scaling holds each copy at, to a tenth, downward."""
     known = concurrency(deployment)
-    exact = Decimal(known.requests) * Decimal(str(TARGET_SHARE))
-    share = float(exact.quantize(Decimal("0.1"), rounding=ROUND_FLOOR))
+    share = floored(known.requests, TARGET_SHARE)
     value = max(LEAST_TARGET, share)
     raised = f", raised to = {value:g} requests" if share < LEAST_TARGET else ""
     derivation = (

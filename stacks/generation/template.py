@@ -1,4 +1,8 @@
-"""The resources of a text generator's stack, as plain data."""
+"""The resources of a text generator's stack, and what its role may do, as plain data.
+
+What a version needs to start stands in a policy of its own beside the role:
+stacks/endpoint/statements.py says why.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,29 @@ from collections.abc import Mapping
 from typing import Any
 
 from onboarding import names
+from onboarding.text_generation.checkpoint_key import checkpoint_prefix
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.text_generation.spec import AdapterSpec
-from stacks.access.policies import exact_role
+from stacks.access import arns
+from stacks.access.policies import (
+    Statement,
+    alarm_looks,
+    allow,
+    exact_role,
+    host_metrics,
+    image_pull,
+    key_use,
+    log_writes,
+    network_interfaces,
+    object_reads,
+    registry_log_in,
+    volume_key_grant,
+)
+from stacks.alarms.alarm import alarm_resources
 from stacks.endpoint.properties import RETAINED, RETAINS
+from stacks.endpoint.statements import named_policy
 from stacks.generation import sizes
-from stacks.generation.alarms import alarms, rollback_alarm_ids
+from stacks.generation.alarms import alarms, rollback_alarm_ids, rollback_alarm_names
 from stacks.generation.dashboard import generation_dashboard
 from stacks.generation.faults import generation_faults
 from stacks.generation.properties import (
@@ -27,9 +48,9 @@ from stacks.generation.properties import (
     model_properties,
 )
 from stacks.generation.scaling import scaling_resources
-from stacks.generation.statements import generation_statements, version_policy
+from stacks.images import GENERATION_IMAGE
 from stacks.suppressions import with_reasons
-from stacks.template import Properties, Resources, Template, content_name
+from stacks.template import Resources, Template, content_name, retention
 
 COMPONENT = "AWS::SageMaker::InferenceComponent"
 ROLE_ARN = {"Fn::GetAtt": ["Role", "Arn"]}
@@ -42,26 +63,19 @@ def generation_template(
     if generation_faults(deployment):
         return {"Resources": {}}
     return {
-        **retention(deployment),
+        **_retention(deployment),
         "Resources": generation_resources(deployment, image_uris),
         "Outputs": generation_outputs(deployment),
     }
 
 
-def retention(deployment: GenerationDeployment) -> Template:
-    """Return the parameter and the condition by which updates keep the copies that they find.
-
-    None where nothing moves their number.
-    """
+def _retention(deployment: GenerationDeployment) -> Template:
+    """None where nothing moves the number of copies."""
     if not sizes.scales(deployment):
         return {}
-    is_component = sizes.is_component(deployment)
-    parameter, condition = (KEEPS_COPIES, SETS_COPIES) if is_component else (RETAINS, RETAINED)
-    value = "false" if is_component else "true"
-    return {
-        "Parameters": {parameter: {"Type": "String", "Default": "false"}},
-        "Conditions": {condition: {"Fn::Equals": [{"Ref": parameter}, value]}},
-    }
+    if sizes.is_component(deployment):
+        return retention(KEEPS_COPIES, SETS_COPIES, "false", "the number of copies")
+    return retention(RETAINS, RETAINED, "true", "instance counts")
 
 
 def generation_resources(
@@ -76,11 +90,15 @@ def generation_resources(
         service="sagemaker.amazonaws.com",
         statements=generation_statements(deployment),
     )
-    version, content = version_policy(deployment), model_properties(deployment, image_uris)
+    version, content = (
+        named_policy(version_statements(deployment)),
+        model_properties(deployment, image_uris),
+    )
     model = model_name(deployment, content)
     watching, rollback = alarms(deployment), rollback_alarm_ids(deployment)
     rolling_back = [str(watching[alarm]["AlarmName"]) for alarm in rollback]
     is_component = sizes.is_component(deployment)
+    waits_for = "InferenceComponent" if is_component else "Endpoint"
     config = endpoint_config_properties(deployment, model)
     endpoint = endpoint_properties(deployment, "", rolling_back)
     config_name = content_name(
@@ -99,8 +117,6 @@ def generation_resources(
         "EndpointConfig": {
             "Type": "AWS::SageMaker::EndpointConfig",
             **({} if is_component else {"DependsOn": ["Model"]}),
-            # What the image holds, for the template rules: its tag does not say which CUDA.
-            "Metadata": {"Roundhouse": {"platform": deployment.platform.name}},
             "Properties": {"EndpointConfigName": config_name, **role_of_config, **config},
         },
         "Endpoint": {
@@ -109,7 +125,7 @@ def generation_resources(
             "Properties": {**endpoint, "EndpointConfigName": config_name},
         },
         **(_components(deployment, model, rolling_back) if is_component else {}),
-        **_alarm_resources(deployment, watching),
+        **alarm_resources(watching, rollback, waits_for),
         **scaling_resources(deployment),
         **generation_dashboard(deployment),
     }
@@ -151,17 +167,39 @@ def _adapter_id(adapter: AdapterSpec) -> str:
     return f"Adapter{hashlib.sha256(adapter.name.encode()).hexdigest()[:8]}"
 
 
-def _alarm_resources(
-    deployment: GenerationDeployment, watching: Mapping[str, Properties]
-) -> Resources:
-    """Return the alarms; those that take nothing back wait for what they watch."""
-    rollback = rollback_alarm_ids(deployment)
-    waits_for = "InferenceComponent" if sizes.is_component(deployment) else "Endpoint"
-    return {
-        alarm: {
-            "Type": "AWS::CloudWatch::Alarm",
-            **({} if alarm in rollback else {"DependsOn": [waits_for]}),
-            "Properties": content,
-        }
-        for alarm, content in watching.items()
-    }
+def generation_statements(deployment: GenerationDeployment) -> tuple[Statement, ...]:
+    """Return the role's own statements, of whatever checkpoint."""
+    environment = deployment.environment
+    return (
+        *registry_log_in(),
+        allow("LocateBucket", ["s3:GetBucketLocation"], [arns.bucket(environment)]),
+        *key_use(environment, ["kms:Decrypt"]),
+        *volume_key_grant(environment),
+        *log_writes(environment, *_log_groups(deployment)),
+        *host_metrics(),
+        *alarm_looks(environment, rollback_alarm_names(deployment)),
+        *network_interfaces(environment),
+    )
+
+
+def version_statements(deployment: GenerationDeployment) -> tuple[Statement, ...]:
+    """Return what a copy of this version must have to start: its image and its checkpoint."""
+    assert deployment.entry is not None
+    environment = deployment.environment
+    files = f"{checkpoint_prefix(deployment.entry.checkpoint_key)}*"
+    listed = {"StringLike": {"s3:prefix": [files]}}
+    adapters = list(map(names.adapter_path, deployment.adapters.values()))
+    return (
+        *image_pull(environment, GENERATION_IMAGE),
+        *object_reads(environment, [files, *adapters], "ReadCheckpoint"),
+        allow("ListCheckpoint", ["s3:ListBucket"], [arns.bucket(environment)], listed),
+    )
+
+
+def _log_groups(deployment: GenerationDeployment) -> tuple[str, ...]:
+    """Return SageMaker's log groups of the endpoint, and of its components where it has some."""
+    endpoint = names.endpoint_name(deployment.environment, deployment.name)
+    groups = [f"/aws/sagemaker/Endpoints/{endpoint}"]
+    if deployment.spec.endpoint.kind == "inference-component":
+        groups.append(f"/aws/sagemaker/InferenceComponents/{component_name(deployment)}")
+    return tuple(groups)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import aws_partition
@@ -16,16 +14,13 @@ ENGINES = f"{names.ENGINES_PREFIX}/*"
 
 def plan_statements(environment: EnvironmentSpec) -> tuple[Statement, ...]:
     """What is deployed and runs, without a byte of any object."""
+    listed = {"StringLike": {"s3:prefix": ENGINES}}
+    described = "sagemaker:DescribeEndpoint DescribeEndpointConfig DescribeModel"
     return (
         stack_list(),
-        stack_reads(environment, "DescribeStacks", "GetTemplate"),
-        allow(
-            "ListEngines",
-            ["s3:ListBucket"],
-            [arns.bucket(environment)],
-            {"StringLike": {"s3:prefix": ENGINES}},
-        ),
-        _endpoint_reads(environment, {}),
+        stack_reads(environment, "DescribeStacks GetTemplate"),
+        allow("ListEngines", "s3:ListBucket", [arns.bucket(environment)], listed),
+        _endpoint_reads(environment, described, "endpoint", "endpoint-config", "model"),
         _scaling_reads(),
         alarm_reads(environment, "DescribeAlarms"),
     )
@@ -33,120 +28,104 @@ def plan_statements(environment: EnvironmentSpec) -> tuple[Statement, ...]:
 
 def drift_statements(environment: EnvironmentSpec) -> tuple[Statement, ...]:
     """Everything that our templates make, as it is now, and AWS's price list. Code of main asks."""
+    described = (
+        "sagemaker:DescribeEndpoint DescribeEndpointConfig DescribeInferenceComponent"
+        " DescribeModel ListTags"
+    )
+    kinds = ("endpoint", "endpoint-config", "inference-component", "model")
     return (
         *bucket_reads(environment, [ENGINES]),
         *key_use(environment, ["kms:Decrypt"]),
         stack_list(),
-        stack_reads(environment, "DescribeStackResources", "DescribeStacks", "GetTemplate"),
-        _endpoint_reads(environment, {"InferenceComponent": "inference-component"}, "ListTags"),
+        stack_reads(environment, "DescribeStackResources DescribeStacks GetTemplate"),
+        _endpoint_reads(environment, described, *kinds),
         _scaling_reads(),
         alarm_reads(environment, "DescribeAlarms"),
         *_shared_reads(environment),
-        allow("ReadPrices", ["pricing:GetProducts"], ["*"]),
+        allow("ReadPrices", "pricing:GetProducts", ["*"]),
     )
 
 
-def _endpoint_reads(
-    environment: EnvironmentSpec, others: Mapping[str, str], *verbs: str
-) -> Statement:
-    """Describe endpoints and what they are made of, `others` too: kinds, and their ARNs' words."""
-    kinds = {"Endpoint": "endpoint", "EndpointConfig": "endpoint-config", **others,
-             "Model": "model"}  # fmt: skip
+def _endpoint_reads(environment: EnvironmentSpec, actions: str, *kinds: str) -> Statement:
+    """Describe endpoints and what they are made of; `kinds` are their ARNs' words."""
     prefix = names.endpoint_name(environment, "*")
-    return allow(
-        "ReadEndpoints",
-        [f"sagemaker:{verb}" for verb in (*(f"Describe{kind}" for kind in kinds), *verbs)],
-        [arns.arn(environment, "sagemaker", f"{kind}/{prefix}") for kind in kinds.values()],
-    )
+    resources = [arns.arn(environment, "sagemaker", f"{kind}/{prefix}") for kind in kinds]
+    return allow("ReadEndpoints", actions, resources)
 
 
 def _scaling_reads() -> Statement:
-    kinds = ("ScalableTargets", "ScalingPolicies", "ScheduledActions")
     return allow(
-        "ReadScaling", [f"application-autoscaling:Describe{kind}" for kind in kinds], ["*"]
+        "ReadScaling",
+        "application-autoscaling:DescribeScalableTargets DescribeScalingPolicies"
+        " DescribeScheduledActions",
+        ["*"],
     )
 
 
 def _shared_reads(environment: EnvironmentSpec) -> tuple[Statement, ...]:
     """What the stacks beside the endpoints make."""
-    own = names.stack_name(environment, "*")
     partition, account = aws_partition(environment.region), environment.account
     dashboards = f"arn:{partition}:cloudwatch::{account}:dashboard/roundhouse-{environment.name}*"
+    signers = (names.signer(environment), names.checkpoint_signer(environment))
     aliases = [arns.key_alias(environment), arns.signing_key_alias(environment)]
-    machine = arns.arn(environment, "states", f"stateMachine:{names.build_machine(environment)}")
-    signers = [
-        function_arn(environment, name)
-        for name in (names.signer(environment), names.checkpoint_signer(environment))
-    ]
+    roles = arns.role(environment, names.stack_name(environment, "*"))
     operations = {
-        "ReadDashboards": (["cloudwatch:GetDashboard"], [dashboards]),
+        "ReadDashboards": ("cloudwatch:GetDashboard", [dashboards]),
         "ReadRoles": (
-            [
-                "iam:GetRole",
-                "iam:GetRolePolicy",
-                "iam:ListAttachedRolePolicies",
-                "iam:ListRolePolicies",
-            ],
-            [role_arn(environment, own)],
+            "iam:GetRole GetRolePolicy ListAttachedRolePolicies ListRolePolicies",
+            [roles],
         ),
         "ReadBucketSettings": (
-            ["s3:GetBucketPolicy", "s3:GetBucketPublicAccessBlock", "s3:GetBucketVersioning"],
+            "s3:GetBucketPolicy GetBucketPublicAccessBlock GetBucketVersioning",
             [arns.bucket(environment)],
         ),
-        "ListLogs": (["logs:DescribeLogGroups"], ["*"]),
+        "ListLogs": ("logs:DescribeLogGroups", ["*"]),
         "ReadTopics": (
-            ["sns:GetTopicAttributes", "sns:ListSubscriptionsByTopic"],
+            "sns:GetTopicAttributes ListSubscriptionsByTopic",
             [arns.alarm_topic(environment), arns.answer_topic(environment)],
         ),
-        "ReadRepositories": (["ecr:DescribeRepositories"], [image_repositories(environment)]),
-        "ReadProjects": (["codebuild:BatchGetProjects"], [project(environment, "*")]),
-        "ReadSigner": (["lambda:GetFunction"], signers),
-        "ReadMachine": (["states:DescribeStateMachine"], [machine]),
+        "ReadRepositories": ("ecr:DescribeRepositories", [arns.repository(environment, "*")]),
+        "ReadProjects": ("codebuild:BatchGetProjects", [project(environment, "*")]),
+        "ReadSigner": ("lambda:GetFunction", [function_arn(environment, it) for it in signers]),
+        "ReadMachine": ("states:DescribeStateMachine", [arns.build_machine(environment)]),
     }
     if environment.alarm_slack is not None:
-        operations["ReadSlackChannel"] = (["chatbot:DescribeSlackChannelConfigurations"], ["*"])
+        operations["ReadSlackChannel"] = ("chatbot:DescribeSlackChannelConfigurations", ["*"])
     return (
         *(allow(sid, actions, resources) for sid, (actions, resources) in operations.items()),
         allow(
             "ReadKeySettings",
-            ["kms:GetKeyPolicy", "kms:GetKeyRotationStatus"],
+            "kms:GetKeyPolicy GetKeyRotationStatus",
             [arns.arn(environment, "kms", "key/*")],
             {"ForAnyValue:StringEquals": {"kms:ResourceAliases": aliases}},
         ),
     )
 
 
-def image_repositories(environment: EnvironmentSpec) -> str:
-    """Return the pattern of the environment's image repositories."""
-    return arns.arn(environment, "ecr", f"repository/{names.repository(environment, '*')}")
-
-
 def bucket_reads(environment: EnvironmentSpec, paths: list[str]) -> tuple[Statement, ...]:
     """Read these objects, and list the bucket."""
-    objects = [arns.bucket_object(environment, path) for path in paths]
     return (
-        allow("ReadObjects", ["s3:GetObject"], objects),
-        allow("ListBucket", ["s3:ListBucket"], [arns.bucket(environment)]),
+        allow("ReadObjects", "s3:GetObject", arns.bucket_objects(environment, paths)),
+        allow("ListBucket", "s3:ListBucket", [arns.bucket(environment)]),
     )
 
 
 def stack_list() -> Statement:
     """List the stacks of the account, which knows no resource."""
-    return allow("ListStacks", ["cloudformation:ListStacks"], ["*"])
+    return allow("ListStacks", "cloudformation:ListStacks", ["*"])
 
 
-def stack_reads(environment: EnvironmentSpec, *operations: str) -> Statement:
+def stack_reads(environment: EnvironmentSpec, operations: str) -> Statement:
     """Call these operations on the environment's stacks."""
-    stacks = arns.arn(
-        environment, "cloudformation", f"stack/{names.stack_name(environment, '*')}/*"
-    )
-    return allow("UseStacks", [f"cloudformation:{name}" for name in operations], [stacks])
+    stacks = f"stack/{names.stack_name(environment, '*')}/*"
+    resources = [arns.arn(environment, "cloudformation", stacks)]
+    return allow("UseStacks", f"cloudformation:{operations}", resources)
 
 
-def alarm_reads(environment: EnvironmentSpec, *operations: str) -> Statement:
+def alarm_reads(environment: EnvironmentSpec, operations: str) -> Statement:
     """Alarms are listed by state and by the beginning of their names, so all of an account."""
     alarms = arns.arn(environment, "cloudwatch", "alarm:*")
-    return allow("ReadAlarms", [f"cloudwatch:{name}" for name in operations], [alarms])
+    return allow("ReadAlarms", f"cloudwatch:{operations}", [alarms])
 
 
 def project(environment: EnvironmentSpec, route: str) -> str:
@@ -154,8 +133,3 @@ def project(environment: EnvironmentSpec, route: str) -> str:
     return arns.arn(
         environment, "codebuild", f"project/{names.builder_project(environment, route)}"
     )
-
-
-def role_arn(environment: EnvironmentSpec, name: str) -> str:
-    """Return the ARN of a role of the account by its name."""
-    return f"arn:{aws_partition(environment.region)}:iam::{environment.account}:role/{name}"

@@ -1,4 +1,8 @@
-"""The roles of GitHub's workflows: for each who may take it, for how long, and what it may do."""
+"""The roles of GitHub's workflows: for each who may take it, for how long, and what it may do.
+
+Sources: IAM user guide, "Available keys for AWS OIDC federation"; GitHub docs, "OpenID Connect
+reference". Repositories made since 2026-07-15 have the numbers in their tokens' subject.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from onboarding import names
-from onboarding.aws_limits import SESSION_SECONDS
+from onboarding.aws_limits import GITHUB_ISSUER, SESSION_SECONDS
 from onboarding.environment_spec import EnvironmentSpec, GithubSpec
-from stacks.access.policies import Statement
+from stacks.access.policies import Statement, role_properties
 from stacks.github.reads import drift_statements, plan_statements
 from stacks.github.statements import (
     build_statements,
@@ -17,7 +21,10 @@ from stacks.github.statements import (
     gate_statements,
     promote_statements,
 )
-from stacks.github.trust import MAIN_BRANCH, PULL_REQUEST, role_trust, trust_statement
+
+AUDIENCE = "sts.amazonaws.com"
+MAIN = "refs/heads/main"
+PULL_REQUEST, MAIN_BRANCH = "pull_request", f"ref:{MAIN}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,16 +38,11 @@ class WorkflowRole:
 
     def properties(self, environment: EnvironmentSpec) -> dict[str, Any]:
         """Return the properties of its `AWS::IAM::Role`."""
-        policy = {"Version": "2012-10-17", "Statement": list(self.statements)}
-        properties: dict[str, Any] = {
+        return {
             "RoleName": names.pipeline_role(environment, self.name),
-            "AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": list(self.trust)},
             "MaxSessionDuration": self.seconds,
-            "Policies": [{"PolicyName": "exact", "PolicyDocument": policy}],
+            **role_properties(environment, self.trust, self.statements),
         }
-        if environment.permissions_boundary_arn is not None:
-            properties["PermissionsBoundary"] = environment.permissions_boundary_arn
-        return properties
 
 
 def workflow_roles(
@@ -91,3 +93,54 @@ def workflow_roles(
             ),
             statements=gate_statements(environment),
         )
+
+
+def subjects(github: GithubSpec, context: str) -> list[str]:
+    """Return a token's `sub` in both forms: with names alone, and with names and numbers.
+
+    `context` is `pull_request`, `ref:<git reference>` or `environment:<name>`.
+    """
+    owner, _, name = github.repository.partition("/")
+    numbered = f"{owner}@{github.owner_id}/{name}@{github.repository_id}"
+    return [f"repo:{repository}:{context}" for repository in (github.repository, numbered)]
+
+
+def trust_statement(
+    github: GithubSpec,
+    provider: str | dict[str, Any],
+    context: str,
+    *,
+    run_workflow: bool = False,
+    from_main: bool = False,
+) -> Statement:
+    """Return who may assume a role: one repository's workflows, in one context.
+
+    `run_workflow`: only jobs of the workflow that builds, deploys and promotes, in main's version;
+    `from_main`: only runs of the main branch. `provider` is the OIDC provider's ARN or its `Ref`.
+    """
+    claims: dict[str, str | list[str]] = {
+        "aud": AUDIENCE,
+        "sub": subjects(github, context),
+        "repository_id": str(github.repository_id),
+    }
+    if run_workflow:
+        claims["job_workflow_ref"] = f"{github.repository}/{names.RUN_WORKFLOW}@{MAIN}"
+    if from_main:
+        claims["ref"] = MAIN
+    condition = {f"{GITHUB_ISSUER}:{name}": value for name, value in claims.items()}
+    return {
+        "Effect": "Allow",
+        "Principal": {"Federated": provider},
+        "Action": "sts:AssumeRoleWithWebIdentity",
+        "Condition": {"StringEquals": condition},
+    }
+
+
+def role_trust(role: str) -> Statement:
+    """Return that one role, by its ARN, may assume this one, whether it exists yet or not."""
+    return {
+        "Effect": "Allow",
+        "Principal": {"AWS": f"{role.partition(':role/')[0]}:root"},
+        "Action": "sts:AssumeRole",
+        "Condition": {"ArnEquals": {"aws:PrincipalArn": role}},
+    }

@@ -6,6 +6,8 @@ together.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.text_generation.checkpoint_key import CHECKPOINTS
@@ -16,9 +18,7 @@ from stacks.github.reads import (
     ENGINES,
     alarm_reads,
     bucket_reads,
-    image_repositories,
     project,
-    role_arn,
     stack_list,
     stack_reads,
 )
@@ -48,56 +48,40 @@ def deploy_statements(environment: EnvironmentSpec, qualifier: str) -> tuple[Sta
 
     `qualifier` is that of the account's `cdk bootstrap`.
     """
+    components = f"inference-component/{names.endpoint_name(environment, '*')}"
+    place = f"role-{environment.account}-{environment.region}"
+    cdk_roles = [
+        arns.role(environment, f"cdk-{qualifier}-{kind}-{place}")
+        for kind in ("deploy", "file-publishing", "lookup")
+    ]
     return (
         *bucket_reads(environment, [ENGINES, NETWORKS, CHECKPOINT_FILES, ADAPTERS, SOURCES]),
         *key_use(environment, ["kms:Decrypt", "kms:GenerateDataKey"]),
         *write_once(environment, [SOURCES, ADAPTERS]),
         # An image that is built again under its tag has another digest, which its bill names.
-        allow("WriteBills", ["s3:PutObject"], [arns.bucket_object(environment, IMAGES)]),
-        allow("LookAtImages", ["ecr:DescribeImages"], [image_repositories(environment)]),
-        allow("BuildImages", ["codebuild:StartBuild"], [project(environment, IMAGES_ROUTE)]),
+        allow("WriteBills", "s3:PutObject", [arns.bucket_object(environment, IMAGES)]),
+        allow("LookAtImages", "ecr:DescribeImages", [arns.repository(environment, "*")]),
+        allow("BuildImages", "codebuild:StartBuild", [project(environment, IMAGES_ROUTE)]),
         *_machine_use(environment),
         *_interruption(environment),
         stack_list(),
         stack_reads(
             environment,
-            "DescribeStackResources",
-            "DescribeStacks",
-            "GetTemplate",
-            "UpdateTerminationProtection",
+            "DescribeStackResources DescribeStacks GetTemplate UpdateTerminationProtection",
         ),
         alarm_reads(environment, "DescribeAlarms"),
         *_quota_reads(environment),
         allow(
             "TagEngines",
-            ["s3:DeleteObjectTagging", "s3:GetObjectTagging", "s3:PutObjectTagging"],
-            [
-                arns.bucket_object(environment, path)
-                for path in (ENGINES, NETWORKS, CHECKPOINT_FILES)
-            ],
+            "s3:DeleteObjectTagging GetObjectTagging PutObjectTagging",
+            arns.bucket_objects(environment, PROMOTED),
         ),
         allow(
             "LookAtComponents",
-            ["sagemaker:DescribeInferenceComponent"],
-            [
-                arns.arn(
-                    environment,
-                    "sagemaker",
-                    f"inference-component/{names.endpoint_name(environment, '*')}",
-                )
-            ],
+            "sagemaker:DescribeInferenceComponent",
+            [arns.arn(environment, "sagemaker", components)],
         ),
-        allow(
-            "AssumeDeploymentRoles",
-            ["sts:AssumeRole"],
-            [
-                role_arn(
-                    environment,
-                    f"cdk-{qualifier}-{kind}-role-{environment.account}-{environment.region}",
-                )
-                for kind in ("deploy", "file-publishing", "lookup")
-            ],
-        ),
+        allow("AssumeDeploymentRoles", "sts:AssumeRole", cdk_roles),
     )
 
 
@@ -105,32 +89,24 @@ def promote_statements(
     environment: EnvironmentSpec, source: EnvironmentSpec
 ) -> tuple[Statement, ...]:
     """What the environment before built, its alarms, and own objects that are written once."""
-    objects = [arns.bucket_object(source, path) for path in PROMOTED]
-    is_near = source.account == environment.account
-    gate = (
-        alarm_reads(source, "DescribeAlarmHistory", "DescribeAlarms")
-        if is_near
-        else allow(
-            "ReadAlarmsBefore", ["sts:AssumeRole"], [names.pipeline_role_arn(source, "gate")]
-        )
-    )
+    key = source.kms_key_arn or arns.arn(source, "kms", "key/*")
+    gate = names.pipeline_role_arn(source, "gate")
     return (
-        allow("ReadSource", ["s3:GetObject"], objects),
-        allow("ListSource", ["s3:ListBucket"], [arns.bucket(source)]),
-        allow(
-            "UseSourceKey",
-            ["kms:Decrypt"],
-            [source.kms_key_arn or arns.arn(source, "kms", "key/*")],
-            source_key_condition(source),
+        allow("ReadSource", "s3:GetObject", arns.bucket_objects(source, PROMOTED)),
+        allow("ListSource", "s3:ListBucket", [arns.bucket(source)]),
+        allow("UseSourceKey", "kms:Decrypt", [key], source_key_condition(source)),
+        *(
+            gate_statements(source)
+            if source.account == environment.account
+            else (allow("ReadAlarmsBefore", "sts:AssumeRole", [gate]),)
         ),
-        gate,
         *bucket_reads(environment, [*PROMOTED]),
         *key_use(environment, ["kms:Decrypt", "kms:GenerateDataKey"]),
         *write_once(environment, [*PROMOTED]),
         allow(
             "WriteParts",
-            ["s3:PutObject"],
-            [arns.bucket_object(environment, path) for path in (ENGINES, NETWORKS)],
+            "s3:PutObject",
+            arns.bucket_objects(environment, (ENGINES, NETWORKS)),
             PARTS,
         ),
     )
@@ -138,7 +114,7 @@ def promote_statements(
 
 def gate_statements(environment: EnvironmentSpec) -> tuple[Statement, ...]:
     """Alarms, which a promotion to another account asks about."""
-    return (alarm_reads(environment, "DescribeAlarmHistory", "DescribeAlarms"),)
+    return (alarm_reads(environment, "DescribeAlarmHistory DescribeAlarms"),)
 
 
 def source_key_condition(source: EnvironmentSpec) -> Condition:
@@ -154,33 +130,62 @@ def source_key_condition(source: EnvironmentSpec) -> Condition:
     }
 
 
+def promotion_reads(
+    environment: EnvironmentSpec, receivers: Sequence[EnvironmentSpec]
+) -> tuple[Statement, ...]:
+    """Return the bucket policy's statements for the promote roles of other accounts.
+
+    A role that does not exist yet could not be a principal, so its account is, on the condition
+    that it is that role.
+    """
+    objects = arns.bucket_objects(environment, PROMOTED)
+    prefixes: Condition = {"StringLike": {"s3:prefix": list(PROMOTED)}}
+    return (
+        {**allow("ReadPromoted", "s3:GetObject", objects), **_of_roles(receivers)},
+        {
+            **allow("ListPromoted", "s3:ListBucket", [arns.bucket(environment)]),
+            **_of_roles(receivers, prefixes),
+        },
+    )
+
+
+def promotion_decryption(
+    environment: EnvironmentSpec, receivers: Sequence[EnvironmentSpec]
+) -> Statement:
+    """Return the key policy's statement: objects of the bucket, through S3, for those roles."""
+    statement = allow("DecryptPromoted", "kms:Decrypt", ["*"])
+    return {**statement, **_of_roles(receivers, source_key_condition(environment))}
+
+
+def _of_roles(
+    receivers: Sequence[EnvironmentSpec], condition: Condition | None = None
+) -> Statement:
+    """Return principal and condition of a statement for the receivers' promote roles."""
+    roles = [names.pipeline_role_arn(receiver, "promote") for receiver in receivers]
+    roots = [f"{role.partition(':role/')[0]}:root" for role in roles]
+    return {
+        "Principal": {"AWS": roots},
+        "Condition": {"ArnEquals": {"aws:PrincipalArn": roles}, **(condition or {})},
+    }
+
+
 def _machine_use(environment: EnvironmentSpec) -> tuple[Statement, ...]:
     """Start the state machine's executions and follow them, down to their logs."""
-    machine = names.build_machine(environment)
     groups = [
         arns.log_group(environment, f"/aws/codebuild/{names.builder_project(environment, '*')}"),
         arns.log_group(environment, LOG_GROUP),
     ]
     return (
-        allow(
-            "StartBuilds",
-            ["states:StartExecution"],
-            [arns.arn(environment, "states", f"stateMachine:{machine}")],
-        ),
+        allow("StartBuilds", "states:StartExecution", [arns.build_machine(environment)]),
         allow(
             "FollowBuilds",
-            [
-                "states:DescribeExecution",
-                "states:GetExecutionHistory",
-                "states:ListExecutions",
-                "states:ListMapRuns",
-            ],
-            _executions(environment, "execution", "mapRun"),
+            "states:DescribeExecution GetExecutionHistory ListExecutions ListMapRuns",
+            arns.build_executions(environment, "execution", "mapRun"),
         ),
-        allow("LookAtBuilds", ["codebuild:BatchGetBuilds"], [project(environment, "*")]),
+        allow("LookAtBuilds", "codebuild:BatchGetBuilds", [project(environment, "*")]),
         allow(
             "ReadBuildLogs",
-            ["logs:DescribeLogStreams", "logs:GetLogEvents"],
+            "logs:DescribeLogStreams GetLogEvents",
             [form for group in groups for form in (group, f"{group}:*")],
         ),
     )
@@ -188,56 +193,31 @@ def _machine_use(environment: EnvironmentSpec) -> tuple[Statement, ...]:
 
 def _interruption(environment: EnvironmentSpec) -> tuple[Statement, ...]:
     """Stop what was started, when whoever waits for it is interrupted."""
-    jobs = f"training-job/{names.training_job_prefix(environment)}*"
+    executions = arns.build_executions(environment, "execution")
     return (
-        allow("StopExecutions", ["states:StopExecution"], _executions(environment, "execution")),
+        allow("StopExecutions", "states:StopExecution", executions),
         allow(
             "StopBuilds",
-            [
-                "codebuild:BatchGetProjects",
-                "codebuild:ListBuildsForProject",
-                "codebuild:StopBuild",
-            ],
+            "codebuild:BatchGetProjects ListBuildsForProject StopBuild",
             [project(environment, "*")],
         ),
-        allow("ListJobs", ["sagemaker:ListTrainingJobs"], ["*"]),
-        allow(
-            "StopJobs",
-            ["sagemaker:StopTrainingJob"],
-            [arns.arn(environment, "sagemaker", jobs)],
-        ),
+        allow("ListJobs", "sagemaker:ListTrainingJobs", ["*"]),
+        allow("StopJobs", "sagemaker:StopTrainingJob", [arns.training_jobs(environment)]),
     )
 
 
 def _quota_reads(environment: EnvironmentSpec) -> tuple[Statement, ...]:
     """Quotas of the account and region, and every instance there that counts against them."""
-    kinds = {
-        "DescribeEndpoint": "endpoint",
-        "DescribeEndpointConfig": "endpoint-config",
-        "DescribeTrainingJob": "training-job",
-    }
+    kinds = ("endpoint", "endpoint-config", "training-job")
     return (
         allow(
             "ReadQuotas",
-            [
-                "sagemaker:ListEndpoints",
-                "servicequotas:ListAWSDefaultServiceQuotas",
-                "servicequotas:ListServiceQuotas",
-            ],
+            "sagemaker:ListEndpoints servicequotas:ListAWSDefaultServiceQuotas ListServiceQuotas",
             ["*"],
         ),
         allow(
             "CountInstances",
-            [f"sagemaker:{name}" for name in kinds],
-            [arns.arn(environment, "sagemaker", f"{kind}/*") for kind in kinds.values()],
+            "sagemaker:DescribeEndpoint DescribeEndpointConfig DescribeTrainingJob",
+            [arns.arn(environment, "sagemaker", f"{kind}/*") for kind in kinds],
         ),
     )
-
-
-def _executions(environment: EnvironmentSpec, *kinds: str) -> list[str]:
-    machine = names.build_machine(environment)
-    return [
-        arns.arn(environment, "states", f"{kind}:{machine}{rest}")
-        for kind in kinds
-        for rest in (":*", "/*")
-    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
 
@@ -68,8 +69,7 @@ def _share_of_a_minute(deployment: Deployment, variant: Variant, unit: str) -> T
     capacity, safety = variant_capacity(deployment, variant), variant.scaling.safety_factor
     if capacity is None:
         return None
-    exact = Decimal(str(capacity.requests_per_second)) * SECONDS_A_MINUTE * Decimal(str(safety))
-    share = float(exact.quantize(Decimal("0.1"), rounding=ROUND_FLOOR))
+    share = floored(capacity.requests_per_second, SECONDS_A_MINUTE, safety)
     value = max(LEAST_TARGET, share)
     raised = f", raised to {value:g}, the least" if share < LEAST_TARGET else ""
     explanation = (
@@ -77,6 +77,12 @@ def _share_of_a_minute(deployment: Deployment, variant: Variant, unit: str) -> T
         f" {unit}{raised}"
     )
     return TargetValue(value=value, derivation=explanation)
+
+
+def floored(*factors: float) -> float:
+    """Return a product to a tenth, downward."""
+    exact = math.prod(Decimal(str(factor)) for factor in factors)
+    return float(Decimal(exact).quantize(Decimal("0.1"), rounding=ROUND_FLOOR))
 
 
 def _pool_gpu_target(deployment: Deployment, variant: Variant, pool: Pool) -> TargetValue:

@@ -1,126 +1,171 @@
-"""Rules of CodeBuild projects and Step Functions: images, privileges, API calls, maps."""
+"""Checks of the roles of builds, training jobs and state machines."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from typing import Any
 
-from onboarding.nearest import did_you_mean
-from template_rules.rule import resource_rule, template_rule
-from template_rules.state_machine import (
-    MACHINE,
-    argument_faults,
-    calls,
-    definition,
-    graphs,
-    operations,
-    states,
-)
+from template_rules.hosting import MACHINE, PROJECT
+from template_rules.policies import ROLE, trusts
+from template_rules.rule import rule
+from template_rules.rules.needs import PUSH, Need, Place, lacking_actions
+from template_rules.state_machine import Call, calls, definition, sample, states
 from template_rules.templates import Assembly, Problem, Resource
-from template_rules.values import at, boolean, fields, is_known, items, known_text
+from template_rules.values import at, boolean, fields, objects
 
-PROJECT = "AWS::CodeBuild::Project"
-REGISTRY = re.compile(r"\d{12}\.dkr\.ecr\.")
-PATH = "DefinitionString"
-
-
-@resource_rule("E9255", "Image that the build cannot pull", PROJECT)
-def build_image(project: Resource) -> Iterator[Problem]:
-    """A private image is pulled with the project's role, CodeBuild's own by CodeBuild."""
-    image = known_text(project.at("Environment.Image")) or ""
-    given = project.at("Environment.ImagePullCredentialsType") or "CODEBUILD"
-    wanted = None
-    if REGISTRY.match(image):
-        wanted = "SERVICE_ROLE"
-    elif image.startswith("aws/codebuild/"):
-        wanted = "CODEBUILD"
-    if wanted is not None and is_known(given) and given != wanted:
-        path, what = "Environment.ImagePullCredentialsType", "the image cannot be pulled"
-        yield project.problem(path, what, f"write {wanted}", value=given, allowed=wanted)
+BUILD_WRITES = ("networks/", "candidates/", "source-copies/", "timing-caches/")
+BUILD_READS = ("sources/", "engines/", *BUILD_WRITES)
+"""Prefixes of the artifact bucket that an engine build reads and writes."""
+CHECKPOINTS = "jobs/"
 
 
-@resource_rule(
-    "E9254", "Privileged build without Docker, or image build without privileges", PROJECT
-)
-def build_privileges(project: Resource) -> Iterator[Problem]:
-    """A build is privileged to run Docker, and only then."""
-    commands = (known_text(project.at("Source.BuildSpec")) or "").lower()
-    privileged = boolean(project.at("Environment.PrivilegedMode") or False)
-    images = re.search(r"docker|buildx|podman|images?\.py|images\.json", commands)
-    if "\n" in commands and privileged is not None and privileged != bool(images):
-        what = "only a build of images needs Docker, and it does"
-        value = str(privileged).lower()
-        path, way_out = "Environment.PrivilegedMode", f"write {str(bool(images)).lower()}"
-        yield project.problem(path, what, way_out, value=value)
+@rule("E9703", "A build's role may do what the build needs")
+def build_role(assembly: Assembly) -> Iterator[Problem]:
+    for project in assembly.of_type(PROJECT):
+        needs = _project_needs(assembly, project)
+        yield from lacking_actions(assembly, project, "ServiceRole", list(needs))
 
 
-@template_rule("E9280", "Task that calls an unknown API operation, or passes unknown arguments")
-def workflow_calls(assembly: Assembly) -> Iterator[Problem]:
-    """A task calls an API operation that the service has, with arguments that it takes."""
+def _project_needs(assembly: Assembly, project: Resource) -> Iterator[Need]:
+    place = Place(assembly=assembly, resource=project)
+    yield from place.image(project.at("Environment.Image"), "to pull the build's image")
+    network = project.properties.get("VpcConfig")
+    yield from place.network(network, "to attach to the VPC", hosts=False)
+    if project.at("LogsConfig.CloudWatchLogs.Status") != "DISABLED":
+        given = project.at("LogsConfig.CloudWatchLogs.GroupName")
+        group = given if isinstance(given, str) else f"/aws/codebuild/{project.name}"
+        made = assembly.find(group, "AWS::Logs::LogGroup") is not None
+        yield from place.logs(group, creates=not made, reason="to write the build's log")
+    commands = str(project.at("Source.BuildSpec"))
+    variables = {
+        str(item.get("Name")): item.get("Value")
+        for _, item in objects(project.at("Environment.EnvironmentVariables"))
+    }
+    if "engine_build --" in commands and isinstance(variables.get("ROUNDHOUSE_BUCKET"), str):
+        yield from _engine_build_needs(place, str(variables["ROUNDHOUSE_BUCKET"]))
+    elif "images" in commands and boolean(project.at("Environment.PrivilegedMode") or False):
+        yield Need(action="ecr:GetAuthorizationToken", arn="*", reason="to push images")
+        for repository in assembly.of_type("AWS::ECR::Repository"):
+            for action in PUSH:
+                yield Need(action=action, arn=str(repository.arn), reason="to push images")
+        for bucket in list(assembly.of_type("AWS::S3::Bucket"))[:1]:
+            uri = f"s3://{bucket.name}/{BUILD_READS[0]}*"
+            yield from place.objects(uri, read=True, reason="to read the build's source")
+
+
+def _engine_build_needs(place: Place, bucket: str, extra: str = "") -> Iterator[Need]:
+    for prefix in filter(None, (*BUILD_READS, extra)):
+        uri, reason = f"s3://{bucket}/{prefix}*", "to read what the build needs"
+        yield from place.objects(uri, read=True, reason=reason)
+    for prefix in filter(None, (*BUILD_WRITES, extra)):
+        uri, reason = f"s3://{bucket}/{prefix}*", "to publish what was built"
+        yield from place.objects(uri, read=False, reason=reason)
+
+
+@rule("E9704", "A state machine's role may make the calls of its tasks")
+def machine_role(assembly: Assembly) -> Iterator[Problem]:
+    for machine in assembly.of_type(MACHINE):
+        needs: list[Need] = []
+        for call in calls(assembly):
+            if call.machine is machine:
+                needs += _call_needs(assembly, call)
+        if any(_is_distributed(state) for _, state in states(definition(machine))):
+            place = Place(assembly=assembly, resource=machine)
+            execution = place.arn("states", f"execution:{machine.name}/map:\0run\0")
+            reason = "to run the distributed map"
+            needs.append(Need(action="states:StartExecution", arn=str(machine.arn), reason=reason))
+            for action in ("states:DescribeExecution", "states:StopExecution"):
+                needs.append(Need(action=action, arn=execution, reason=reason))
+        yield from lacking_actions(assembly, machine, "RoleArn", needs)
+
+
+def _is_distributed(state: dict[str, object]) -> bool:
+    return bool(at(state, "ItemProcessor", "ProcessorConfig", "Mode") == "DISTRIBUTED")
+
+
+def _call_needs(assembly: Assembly, call: Call) -> Iterator[Need]:
+    place, arguments = Place(assembly=assembly, resource=call.machine), call.arguments
+    reason = f"for state {call.state}"
+    action = f"{call.service}:{call.operation}"
+    if call.service == "codebuild":
+        for project in _projects(assembly, call):
+            yield Need(action=action, arn=str(project.arn), reason=reason)
+    elif call.service == "sagemaker" and "TrainingJob" in call.operation:
+        jobs = [item.arguments.get("TrainingJobName") for item in calls(assembly)]
+        name = next((text for job in jobs if (text := sample(job)) is not None), "*")
+        arn = place.arn("sagemaker", f"training-job/{name}")
+        yield Need(action=action, arn=arn, reason=reason)
+        if arguments.get("Tags"):
+            yield Need(action="sagemaker:AddTags", arn=arn, reason=reason)
+        role = arguments.get("RoleArn")
+        if isinstance(role, str):
+            context = {"iam:PassedToService": "sagemaker.amazonaws.com"}
+            yield Need(action="iam:PassRole", arn=role, reason=reason, context=context)
+    elif call.service == "sns" and call.operation == "Publish":
+        yield from place.topic(sample(arguments.get("TopicArn")), reason)
+    elif call.service == "lambda":
+        yield Need(
+            action="lambda:InvokeFunction",
+            arn=str(arguments.get("FunctionName", "*")),
+            reason=reason,
+        )
+
+
+def _projects(assembly: Assembly, call: Call) -> list[Resource]:
+    """Return the projects that a call may be about: by name, or by a name that is put together."""
+    names = [item.arguments.get("ProjectName") for item in calls(assembly)]
+    found = []
+    for project in assembly.of_type(PROJECT):
+        for name in {text for given in names if (text := sample(given)) is not None}:
+            rest = project.name.removeprefix(name.rstrip("*"))
+            listed = f'"{rest}"' in str(definition(call.machine))
+            if project.name == name or (name.endswith("*") and rest != project.name and listed):
+                found.append(project)
+    return found
+
+
+@rule("E9705", "A training job's role may do what the build in it needs")
+def job_role(assembly: Assembly) -> Iterator[Problem]:
     for call in calls(assembly):
-        if call.integration != "aws-sdk":
+        role = assembly.find(call.arguments.get("RoleArn"), ROLE)
+        if call.operation != "CreateTrainingJob" or role is None:
             continue
-        known = operations(call.service)
-        where = f"state {call.state}"
-        if not known:
-            what = f"{where}: AWS SDK integrations have no service {call.service}"
-            yield call.machine.problem(PATH, what, "write the SDK's name of the service")
-        elif call.operation not in known or call.action[:1].isupper():
-            names = [name[:1].lower() + name[1:] for name in known]
-            what = f"{where}: {call.service} has no such action"
-            way_out = did_you_mean(call.action, names, "write one that it has")
-            yield call.machine.problem(PATH, what, way_out, value=call.action)
-        else:
-            for fault in argument_faults(known[call.operation].input_shape, call.arguments):
-                what = f"{where}: {call.service}:{call.action}: {fault}"
-                yield call.machine.problem(PATH, what, "write the API's own names")
+        place = Place(assembly=assembly, resource=role)
+        account = role.template.stack.account
+        context = {} if account is None else {"aws:SourceAccount": account}
+        if not trusts(role, "sagemaker", context):
+            what = "SageMaker may not assume the training job's role for this account"
+            yield role.problem("AssumeRolePolicyDocument", what, "trust sagemaker.amazonaws.com")
+        yield from lacking_actions(assembly, role, "", list(_job_needs(place, call)), role=role)
 
 
-@resource_rule("E9281", "State that is not there, or that its workflow does not run", MACHINE)
-def workflow_states(machine: Resource) -> Iterator[Problem]:
-    """Every next state exists; a distributed map and a callback run in standard workflows."""
-    express = machine.properties.get("StateMachineType", "STANDARD") == "EXPRESS"
-    for graph in graphs(definition(machine)):
-        named = fields(graph.get("States"))
-        for place, target in _targets(graph):
-            if target not in named:
-                what = f"{place} goes to a state that is not there"
-                yield machine.problem(PATH, what, value=target, allowed=", ".join(named))
-    for name, state in states(definition(machine)):
-        for what in _faults(state, express=express):
-            way_out = "write a standard workflow, or another state"
-            yield machine.problem(PATH, f"state {name}: {what}", way_out)
-
-
-def _targets(graph: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield (place, state) of every transition of one graph of states."""
-    yield "StartAt", graph.get("StartAt")
-    for name, state in fields(graph.get("States")).items():
-        branches = [*items(at(state, "Choices")), *items(at(state, "Catch"))]
-        for target in (at(state, "Next"), at(state, "Default"), *(at(b, "Next") for b in branches)):
-            if target is not None:
-                yield f"state {name}", target
-
-
-def _faults(state: dict[str, Any], *, express: bool) -> Iterator[str]:
-    config = at(state, "ItemProcessor", "ProcessorConfig") or {}
-    distributed = config.get("Mode") == "DISTRIBUTED"
-    waiting = str(state.get("Resource", "")).endswith((".sync", ".sync:2", ".waitForTaskToken"))
-    if express and distributed:
-        yield "an express workflow runs no distributed map"
-    if express and waiting:
-        yield "an express workflow does not wait for jobs or callbacks"
-    if distributed and config.get("ExecutionType") not in ("STANDARD", "EXPRESS"):
-        yield "a distributed map names its ExecutionType, STANDARD or EXPRESS"
-    inner = state.get("ItemProcessor")
-    if distributed and config.get("ExecutionType") == "EXPRESS":
-        for name, child in states(inner):
-            long = child.get("Type") == "Wait" or "sync" in str(child.get("Resource", ""))
-            if long and is_known(name):
-                yield f"an express map ends after five minutes, and {name} waits"
-                break
-    seconds = state.get("Seconds")
-    whole = not isinstance(seconds, int | float) or (seconds > 0 and seconds == int(seconds))
-    if state.get("Type") == "Wait" and not whole:
-        yield f"a Wait state takes whole seconds above 0, not {seconds}"
+def _job_needs(place: Place, call: Call) -> Iterator[Need]:
+    given = call.arguments
+    image = at(given, "AlgorithmSpecification", "TrainingImage")
+    yield from place.image(image, "to pull the job's image")
+    yield from place.network(given.get("VpcConfig"), "to attach to the VPC")
+    group = "/aws/sagemaker/TrainingJobs"
+    name = (sample(given.get("TrainingJobName")) or "*").rstrip("*")
+    own = place.arn("logs", f"log-group:{group}")
+    reason = "to write the job's log"
+    yield Need(action="logs:CreateLogGroup", arn=own, reason=reason)
+    for action in ("logs:CreateLogStream", "logs:PutLogEvents"):
+        yield Need(action=action, arn=f"{own}:log-stream:{name}x", reason=reason)
+    namespace = {"cloudwatch:namespace": "/aws/sagemaker/TrainingJobs"}
+    yield Need(
+        action="cloudwatch:PutMetricData",
+        arn="*",
+        reason="to publish the job's metrics",
+        context=namespace,
+    )
+    publish = sample(at(given, "HyperParameters", "publish"))
+    if publish is not None and publish.startswith("s3://"):
+        bucket = publish.removeprefix("s3://").split("/")[0]
+        yield from _engine_build_needs(place, bucket, CHECKPOINTS)
+    for key in ("OutputDataConfig", "CheckpointConfig"):
+        target = sample(
+            fields(given.get(key)).get("S3OutputPath", fields(given.get(key)).get("S3Uri"))
+        )
+        if target is not None:
+            uri = f"{target.rstrip('*').rstrip('/')}/*"
+            key_id = fields(given.get(key)).get("KmsKeyId")
+            yield from place.objects(uri, read=False, reason="to write results", key=key_id)

@@ -1,4 +1,7 @@
-"""Rules of endpoints: their config, how a deployment shifts traffic, and what an update keeps."""
+"""Rules of endpoints, their configs and models.
+
+How a deployment shifts traffic, what an update keeps, keys of what is written, isolation.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,14 @@ from onboarding.aws_limits import ROLLBACK_ALARM_COUNT, STEP_PERCENT
 from template_rules.hosting import (
     COMPONENT,
     ENDPOINT,
+    ENDPOINT_CONFIG,
     INSTANCE_COUNT,
+    MODEL,
     TARGET,
     rollback_alarms,
     scaled_endpoint,
 )
-from template_rules.rule import resource_rule, template_rule
+from template_rules.rule import resource_rule, rule
 from template_rules.templates import Assembly, Problem, Resource
 from template_rules.values import at, boolean, fields, known_text, number, objects
 
@@ -31,7 +36,7 @@ BATCHES = (
 """Path, traffic routing type, noun, least and most percent. Source: SageMaker API reference."""
 
 
-@template_rule("E9141", "Canary, linear step or rolling batch without a size, or out of bounds")
+@rule("E9141", "Canary, linear step or rolling batch without a size, or out of bounds")
 def batch_sizes(assembly: Assembly) -> Iterator[Problem]:
     """Canaries, linear steps and rolling batches have the sizes that SageMaker takes."""
     for endpoint in assembly.of_type(ENDPOINT, COMPONENT):
@@ -56,7 +61,7 @@ def batch_sizes(assembly: Assembly) -> Iterator[Problem]:
                 yield endpoint.problem(path, what, "bring it within", value=value, allowed=bounds)
 
 
-@template_rule("E9152", "Rollout without a baking period, or ended before its waits are over")
+@rule("E9152", "Rollout without a baking period, or ended before its waits are over")
 def rollout_waits(assembly: Assembly) -> Iterator[Problem]:
     """A rollout waits long enough for its alarms, and has the time that its waits take."""
     for endpoint in assembly.of_type(ENDPOINT, COMPONENT):
@@ -118,13 +123,13 @@ def rollback_alarm_count(endpoint: Resource) -> Iterator[Problem]:
         yield endpoint.problem(
             path,
             "no bad version is rolled back, or an alarm is named twice",
-            "name alarms of this endpoint, several of them in a composite alarm",
+            "name alarms of this endpoint",
             value=f"{len(names)} alarms",
             allowed=f"1 to {ROLLBACK_ALARM_COUNT} different alarms",
         )
 
 
-@template_rule("E9153", "Update that resets the instance count of a scaled variant")
+@rule("E9153", "Update that resets the instance count of a scaled variant")
 def update_keeps_count(assembly: Assembly) -> Iterator[Problem]:
     """An update of a scaled endpoint keeps the instance count that scaling chose."""
     what = "an update starts with InitialInstanceCount, however many instances are in use"
@@ -139,3 +144,30 @@ def update_keeps_count(assembly: Assembly) -> Iterator[Problem]:
             yield endpoint.problem(key, what, "set it to true for updates", value="false")
         elif "DesiredInstanceCount" in excluded:
             yield endpoint.problem(path, what, "remove DesiredInstanceCount from the list")
+
+
+@resource_rule("E9108", "Model without network isolation", MODEL)
+def network_isolation(model: Resource) -> Iterator[Problem]:
+    """A model's container has no way out to the network."""
+    if boolean(model.properties.get("EnableNetworkIsolation", False)) is False:
+        yield model.problem(
+            "EnableNetworkIsolation",
+            "the container reaches the network",
+            "set it, or suppress E9108 in the resource's cfn-lint metadata with the reason",
+            allowed="true",
+        )
+
+
+@resource_rule("E9129", "Data capture or asynchronous output without a KMS key", ENDPOINT_CONFIG)
+def output_encryption(config: Resource) -> Iterator[Problem]:
+    """Captured data and asynchronous responses are encrypted with a customer managed key."""
+    capture = config.properties.get("DataCaptureConfig")
+    output = config.at("AsyncInferenceConfig.OutputConfig")
+    enabled = boolean(fields(capture).get("EnableCapture", True)) is not False
+    holders = {"AsyncInferenceConfig.OutputConfig": output}
+    holders |= {"DataCaptureConfig": capture} if enabled else {}
+    for path, holder in holders.items():
+        key = fields(holder).get("KmsKeyId")
+        if isinstance(holder, dict) and (key is None or "alias/aws/" in str(key)):
+            what = "the data in S3 is not encrypted with a key of yours"
+            yield config.problem(f"{path}.KmsKeyId", what, "name the bucket's key", value=key)

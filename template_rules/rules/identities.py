@@ -6,14 +6,13 @@ import re
 from collections.abc import Iterator
 
 from template_rules.policies import (
-    IDENTITIES,
     ROLE,
     Statement,
     identity_statements,
     resource_statements,
     trust_statements,
 )
-from template_rules.rule import resource_rule, template_rule
+from template_rules.rule import resource_rule, rule
 from template_rules.templates import Assembly, Problem, Resource
 from template_rules.values import display, fields, is_known, known_text, texts
 
@@ -38,7 +37,7 @@ application-autoscaling:DescribeScheduledActions pricing:GetProducts
 """Actions that take `*` only. Source: Service Authorization Reference."""
 
 
-@template_rule("E9220", "Policy that allows all actions, a whole service, or all but some")
+@rule("E9220", "Policy that allows all actions, a whole service, or all but some")
 def exact_actions(assembly: Assembly) -> Iterator[Problem]:
     """A policy allows actions by name."""
     for statement in identity_statements(assembly):
@@ -53,7 +52,7 @@ def exact_actions(assembly: Assembly) -> Iterator[Problem]:
                 yield _problem(statement, "Action", what, way_out, action)
 
 
-@template_rule("E9222", "Policy on every resource")
+@rule("E9222", "Policy on every resource")
 def exact_resources(assembly: Assembly) -> Iterator[Problem]:
     """A policy names what its actions are about, where the action takes resources."""
     buckets = re.compile(r"arn:[^:]*:s3:::(\*|[^/]*\*[^/]*)(/.*)?")
@@ -74,7 +73,7 @@ def exact_resources(assembly: Assembly) -> Iterator[Problem]:
             yield _problem(statement, "Condition", what, "add a condition on cloudwatch:namespace")
 
 
-@template_rule("E9223", "Use of every KMS key")
+@rule("E9223", "Use of every KMS key")
 def key_use(assembly: Assembly) -> Iterator[Problem]:
     """A role may use keys by ARN, or by an alias or what they encrypt in a condition."""
     for statement in identity_statements(assembly):
@@ -90,7 +89,7 @@ def key_use(assembly: Assembly) -> Iterator[Problem]:
             yield _problem(statement, "Condition", what, way_out, wild[0])
 
 
-@template_rule("E9224", "iam:PassRole of every role, or to every service")
+@rule("E9224", "iam:PassRole of every role, or to every service")
 def pass_role(assembly: Assembly) -> Iterator[Problem]:
     """A role may pass roles that are named, to services that are named."""
     for statement in identity_statements(assembly):
@@ -106,7 +105,7 @@ def pass_role(assembly: Assembly) -> Iterator[Problem]:
             yield _problem(statement, "Condition", what, "add a condition on iam:PassedToService")
 
 
-@resource_rule("E9225", "Managed policy with full access", *IDENTITIES)
+@resource_rule("E9225", "Managed policy with full access", ROLE)
 def managed_policies(identity: Resource) -> Iterator[Problem]:
     """No managed policy gives full access."""
     for arn in texts(identity.properties.get("ManagedPolicyArns")):
@@ -141,7 +140,7 @@ def trust(role: Resource) -> Iterator[Problem]:
             yield _problem(statement, "Condition", what, way_out, value)
 
 
-@template_rule("E9227", "Resource policy that is open to others")
+@rule("E9227", "Resource policy that is open to others")
 def open_resource_policy(assembly: Assembly) -> Iterator[Problem]:
     """A resource's policy lets nobody in whom it does not name, nor another account's services."""
     for statement in resource_statements(assembly):

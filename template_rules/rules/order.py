@@ -7,25 +7,26 @@ from collections.abc import Iterator
 from template_rules.hosting import (
     ALARM,
     COMPONENT,
-    COMPOSITE,
     ENDPOINT,
     ENDPOINT_CONFIG,
     MODEL,
     POLICY,
     TARGET,
     all_variants,
+    config_of,
     rollback_alarms,
     scaled_component,
     scaled_variant,
+    variants,
     watched_endpoints,
 )
 from template_rules.policies import ROLE, attached_policies
-from template_rules.rule import template_rule
+from template_rules.rule import rule
 from template_rules.templates import Assembly, Problem, Resource
 from template_rules.values import is_known
 
 
-@template_rule("E9131", "Name of a resource that the template does not have")
+@rule("E9131", "Name of a resource that the template does not have")
 def names_exist(assembly: Assembly) -> Iterator[Problem]:
     """A config, an endpoint, a component and a target name what the template has, by its name."""
     for resource, path, name, kinds in _names(assembly):
@@ -33,9 +34,17 @@ def names_exist(assembly: Assembly) -> Iterator[Problem]:
         if names and is_known(name) and name is not None and (found is None or found.name != name):
             what = f"no {kinds[0].rsplit('::', 1)[-1]} of this template has the name"
             yield resource.problem(path, what, value=name, allowed=names)
+    for resource in assembly.of_type(TARGET, POLICY):
+        match = scaled_variant(resource)
+        endpoint = None if match is None else assembly.find(match["endpoint"], ENDPOINT)
+        own = endpoint if endpoint and endpoint.template is resource.template else None
+        named = [item.name for item in variants(config_of(assembly, own)) if not item.shadow]
+        if match is not None and match["variant"] not in named and all(map(is_known, named)):
+            what = "no endpoint of this template has such a production variant"
+            yield resource.problem("ResourceId", what, value=match.group(), allowed=named)
 
 
-@template_rule("E9173", "Resource that may be created before what it needs")
+@rule("E9173", "Resource that may be created before what it needs")
 def creation_order(assembly: Assembly) -> Iterator[Problem]:
     """A resource that names another by its name is created after it."""
     for resource, other in _needed_before(assembly):
@@ -94,7 +103,7 @@ def _names(assembly: Assembly) -> Iterator[Named]:
 def _rollbacks(assembly: Assembly) -> Iterator[Named]:
     for updated in assembly.of_type(ENDPOINT, COMPONENT):
         for path, name in rollback_alarms(updated):
-            yield updated, path, name, (ALARM, COMPOSITE)
+            yield updated, path, name, (ALARM,)
 
 
 def _policies(assembly: Assembly) -> Iterator[tuple[Resource, Resource]]:
@@ -109,16 +118,9 @@ def _policies(assembly: Assembly) -> Iterator[tuple[Resource, Resource]]:
 
 def _alarms(assembly: Assembly) -> Iterator[tuple[Resource, Resource]]:
     """An alarm that does not roll a deployment back rings for an endpoint that exists."""
-    rollbacks = {assembly.find(name, ALARM, COMPOSITE) for _, _, name, _ in _rollbacks(assembly)}
+    rollbacks = {assembly.find(name, ALARM) for _, _, name, _ in _rollbacks(assembly)}
     for alarm in assembly.of_type(ALARM):
-        member = any(
-            alarm.name in str(composite.properties.get("AlarmRule"))
-            for composite in rollbacks
-            if composite is not None
-        )
-        if alarm in rollbacks or member:
-            continue
-        for name in watched_endpoints(assembly, alarm):
+        for name in () if alarm in rollbacks else watched_endpoints(alarm):
             endpoint = assembly.find(name, ENDPOINT)
             if endpoint is not None:
                 yield alarm, endpoint

@@ -8,19 +8,19 @@ from typing import Any
 
 from template_rules.hosting import MODEL, containers
 from template_rules.policies import resource_statements
-from template_rules.rule import resource_rule, template_rule
+from template_rules.rule import resource_rule, rule
 from template_rules.templates import Assembly, Problem, Resource
 from template_rules.values import at, boolean, fields, known_text, objects
 
 BUCKET, TOPIC, KEY = "AWS::S3::Bucket", "AWS::SNS::Topic", "AWS::KMS::Key"
 REPOSITORY, LOG_GROUP = "AWS::ECR::Repository", "AWS::Logs::LogGroup"
-STATEFUL = (BUCKET, KEY, REPOSITORY, "AWS::DynamoDB::Table", "AWS::EFS::FileSystem")
+STATEFUL = (BUCKET, KEY, REPOSITORY)
 BLOCKS = ("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets")
 SECRET_NAME = re.compile(r"(PASSWORD|PASSWD|SECRET|PRIVATE_KEY|API_?KEY|(^|_)TOKEN)$", re.I)
 SECRET_VALUE = re.compile(r"AKIA[0-9A-Z]{16}|hf_[A-Za-z0-9]{20,}|ghp_[A-Za-z0-9]{30,}")
 
 
-@template_rule("E9400", "Stateful resource without a deletion policy that keeps it")
+@rule("E9400", "Stateful resource without a deletion policy that keeps it")
 def deletion_policy(assembly: Assembly) -> Iterator[Problem]:
     """A stateful resource is kept when its stack or its logical id goes."""
     allowed = {
@@ -35,9 +35,9 @@ def deletion_policy(assembly: Assembly) -> Iterator[Problem]:
                 yield resource.problem(key, what, f"write {key}: {values[-1]}", value=given)
 
 
-@template_rule("E9401", "Store without a customer managed key, or a key without rotation")
+@rule("E9401", "Store without a customer managed key, or a key without rotation")
 def store_encryption(assembly: Assembly) -> Iterator[Problem]:
-    """Buckets, topics and queues are encrypted with a customer managed key that rotates."""
+    """Buckets and topics are encrypted with a customer managed key that rotates."""
     for bucket in assembly.of_type(BUCKET):
         rules = list(objects(bucket.at("BucketEncryption.ServerSideEncryptionConfiguration")))
         defaults = [fields(rule.get("ServerSideEncryptionByDefault")) for _, rule in rules]
@@ -45,7 +45,7 @@ def store_encryption(assembly: Assembly) -> Iterator[Problem]:
         if not named or any(key is None or "alias/aws/" in str(key) for key in named):
             what = "the bucket is not encrypted with a key of yours"
             yield bucket.problem("BucketEncryption", what, "write aws:kms and KMSMasterKeyID")
-    for store in assembly.of_type(TOPIC, "AWS::SQS::Queue"):
+    for store in assembly.of_type(TOPIC):
         key = store.properties.get("KmsMasterKeyId")
         if key is None or "alias/aws/" in str(key) or str(key).startswith("aws/"):
             what = "services cannot publish through a key of AWS, and data has no key of yours"
@@ -77,7 +77,7 @@ def bucket_access(bucket: Resource) -> Iterator[Problem]:
         yield bucket.problem(path, what, "write Status: Enabled", value=status)
 
 
-@template_rule("E9403", "Bucket or topic that takes requests without TLS")
+@rule("E9403", "Bucket or topic that takes requests without TLS")
 def secure_transport(assembly: Assembly) -> Iterator[Problem]:
     """A bucket and a topic refuse requests without TLS."""
     policies = {
@@ -132,7 +132,7 @@ def log_retention(group: Resource) -> Iterator[Problem]:
         yield group.problem("RetentionInDays", what, "write how long, such as 90")
 
 
-@template_rule("E9406", "Lifecycle rule that takes away what a model serves")
+@rule("E9406", "Lifecycle rule that takes away what a model serves")
 def served_objects(assembly: Assembly) -> Iterator[Problem]:
     """No lifecycle rule takes away or archives what a model serves, and each has its own Id."""
     for bucket in assembly.of_type(BUCKET):
@@ -143,22 +143,22 @@ def lifecycle_problems(assembly: Assembly, bucket: Resource) -> Iterator[Problem
     """Yield the lifecycle rules of a bucket that act on served archives, or share an Id."""
     served = _served_keys(assembly, bucket)
     seen: set[str] = set()
-    for index, rule in objects(bucket.at("LifecycleConfiguration.Rules")):
+    for index, lifecycle in objects(bucket.at("LifecycleConfiguration.Rules")):
         path = f"LifecycleConfiguration.Rules[{index}]"
-        name = known_text(rule.get("Id"))
+        name = known_text(lifecycle.get("Id"))
         if name is not None and name in seen:
             yield bucket.problem(path, "two lifecycle rules have one Id", "rename one", value=name)
         seen.add(name or "")
-        transitions = [transition for _, transition in objects(rule.get("Transitions"))]
+        transitions = [transition for _, transition in objects(lifecycle.get("Transitions"))]
         classes = {transition.get("StorageClass") for transition in transitions}
-        acts = {"ExpirationInDays", "ExpirationDate"} & set(rule) or classes & {
+        acts = {"ExpirationInDays", "ExpirationDate"} & set(lifecycle) or classes & {
             "GLACIER",
             "DEEP_ARCHIVE",
         }
-        prefix = str(rule.get("Prefix", ""))
+        prefix = str(lifecycle.get("Prefix", ""))
         hit = next((key for key in served if key.startswith(prefix)), None)
-        enabled = rule.get("Status") == "Enabled"
-        if acts and enabled and hit is not None and not rule.get("TagFilters"):
+        enabled = lifecycle.get("Status") == "Enabled"
+        if acts and enabled and hit is not None and not lifecycle.get("TagFilters"):
             what = "the rule takes away an archive that a model serves"
             yield bucket.problem(path, what, "narrow it by TagFilters or Prefix", value=hit)
 
@@ -174,7 +174,7 @@ def _served_keys(assembly: Assembly, bucket: Resource) -> list[str]:
     return found or ["engines/"]
 
 
-@template_rule("E9407", "Secret in plain text")
+@rule("E9407", "Secret in plain text")
 def plain_secrets(assembly: Assembly) -> Iterator[Problem]:
     """No secret is in a template as plain text."""
     for resource, path, name, value in _variables(assembly):

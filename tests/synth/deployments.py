@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from pathlib import Path
 from typing import Any
 
 from onboarding.deployment import Deployment, Pool, Target
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.resolve import deployments
+from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.tree import read_tree
 from onboarding.values import Server
 from tests.fixtures.many_models import benchmark as benchmark
@@ -103,3 +105,29 @@ def with_engine_key(deployment: Deployment, engine_key: str) -> Deployment:
     return with_locks(
         deployment.with_targets(lambda target: dataclasses.replace(target, engine_key=engine_key))
     )
+
+
+def fixed_engines(deployment: Deployment, **manifest_fields: Any) -> Deployment:
+    """A deployment whose engine keys and manifests depend on model and instance type alone."""
+
+    def with_key(target: Target) -> Target:
+        identity = f"{target.model.name} {target.instance_type.name}"
+        key = hashlib.sha256(identity.encode()).hexdigest()[: len(target.engine_key)]
+        return dataclasses.replace(target, engine_key=key)
+
+    def with_manifest(target: Target) -> Target:
+        entry = target.lock_entry
+        assert entry is not None
+        digest = hashlib.sha256(target.engine_key.encode()).hexdigest()
+        archive = entry.archive.model_copy(update={"manifest_sha256": digest})
+        return dataclasses.replace(target, lock_entry=entry.model_copy(update={"archive": archive}))
+
+    locked = with_locks(deployment.with_targets(with_key), **manifest_fields)
+    return locked.with_targets(with_manifest)
+
+
+def fixed_checkpoint(deployment: GenerationDeployment) -> GenerationDeployment:
+    """A text generator whose checkpoint has the same key whatever quantizes it."""
+    assert deployment.entry is not None
+    entry = deployment.entry.model_copy(update={"checkpoint_key": "0123456789abcdef0123"})
+    return dataclasses.replace(deployment, entry=entry)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from aws_cdk import App
+
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
-from tests.synth.assembly import Stacks, synthesized
+from stacks.environment_stage import EnvironmentStage
+from tests.synth.assembly import SOURCES, Stacks, synthesized
 from tests.synth.deployments import with_locks
 from tests.synth.endpoint_cases import CAPTURE, MODEL, POOLS, QUEUE, beside, endpoint_settings
 from tests.synth.generation_cases import SCALED, generator_files, lock_checkpoints
@@ -94,3 +97,24 @@ def neighbours(environment: EnvironmentSpec) -> dict[str, EnvironmentSpec]:
             ("prod", "000000000000", {"promotes_from": environment.name}),
         )
     }
+
+
+def full_stage(app: App, folder: Path) -> EnvironmentStage:
+    """The constructs of such an environment, to add Aspects to."""
+    changes = {
+        "environments/cloud.yaml": {"name: cloud\n": SETTINGS},
+        MODEL: endpoint_settings(CAPTURE, "dashboard: true"),
+        **generator_files(**SCALED),
+    }
+    root = tree_root(folder, changes)
+    generators = lock_checkpoints(root)
+    tree = read_tree(root)
+    environment = tree.environments["cloud"]
+    return EnvironmentStage(
+        app,
+        environment=environment.model_copy(update={"promotes_from": "staging"}),
+        deployments=tuple(map(with_locks, deployments(tree, "cloud"))),
+        generators=generators,
+        sources=SOURCES,
+        environments=neighbours(environment),
+    )

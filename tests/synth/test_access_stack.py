@@ -7,7 +7,6 @@ import re
 
 import pytest
 
-from onboarding import names
 from onboarding.aws_limits import GITHUB_ISSUER
 from onboarding.environment_spec import EnvironmentSpec, GithubSpec, SlackSpec
 from tests.synth.assembly import Stacks, synthesized
@@ -143,35 +142,6 @@ def test_role_that_promotes_within_an_account_reads_the_alarms_itself(tmp_path):
     assert "promote" not in json.dumps(before["Foundation"].template)
 
 
-def test_plan_reads_no_object_and_neither_it_nor_drift_writes(pair):
-    plan, drift = (actions_of(roles(pair[1])[name]) for name in ("plan", "drift"))
-    assert not {"s3:GetObject", "sts:AssumeRole"} & plan
-    assert not [action for action in plan if action.startswith("kms:")]
-    reading = ("BatchGet", "Decrypt", "Describe", "Get", "List")
-    assert all(action.split(":")[1].startswith(reading) for action in plan | drift)
-
-
-@pytest.mark.parametrize(
-    ("name", "paths"),
-    [
-        ("drift", {"engines/*"}),
-        ("build", {"checkpoints/*", "engines/*", "sources/*"}),
-        ("deploy", {"adapters/*", "checkpoints/*", "engines/*", "networks/*", "sources/*"}),
-        ("promote", {"checkpoints/*", "engines/*", "networks/*"}),
-    ],
-)
-def test_role_reads_the_objects_that_its_commands_look_at(pair, name, paths):
-    found = {item["Sid"]: item for item in statements(roles(pair[1])[name])}["ReadObjects"]
-    assert {path.partition("/")[2] for path in found["Resource"]} == paths
-
-
-def test_drift_reads_each_function_that_the_builds_stack_may_have(pair):
-    found = {item["Sid"]: item for item in statements(roles(pair[1])["drift"])}["ReadSigner"]
-    own = spec("dev", "111122223333")
-    wanted = {names.signer(own), names.checkpoint_signer(own)}
-    assert {arn.rpartition(":")[2] for arn in found["Resource"]} == wanted
-
-
 def test_every_write_but_a_bill_of_materials_and_a_check_s_source_is_conditional(pair):
     wanted = {
         "build": {"sources/*"},
@@ -237,10 +207,6 @@ def test_provider_of_the_account_is_used_where_it_is_named(tmp_path):
     assert found["Access"].properties("AWS::IAM::OIDCProvider") == {}
     (statement,) = roles(found)["plan"]["AssumeRolePolicyDocument"]["Statement"]
     assert statement["Principal"] == {"Federated": arn}
-
-
-def test_environment_without_a_repository_has_no_access_stack(tmp_path):
-    assert "Access" not in stacks(tmp_path, environment("dev"))
 
 
 def test_policies_of_a_role_fit_into_iams_limit(pair):

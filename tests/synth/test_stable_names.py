@@ -10,21 +10,23 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from onboarding import names
-from onboarding.deployment import Deployment, Target
 from onboarding.generation_resolve import checkpoint_keys
 from onboarding.resolve import deployments
-from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.tree import read_tree
 from tests.synth.assembly import SOURCES, Stacks, synthesized
-from tests.synth.deployments import ROOT, environment, unlocked, with_locks
+from tests.synth.deployments import (
+    ROOT,
+    environment,
+    fixed_checkpoint,
+    fixed_engines,
+    unlocked,
+)
 from tests.synth.endpoint_cases import MODEL, beside
 from tests.synth.full_stage import KINDS, SETTINGS
 from tests.synth.generation_cases import SCALED, generator_files, lock_checkpoints
@@ -63,31 +65,6 @@ NAMES = (
 FIXED_FILES = {image: {"Dockerfile": b"FROM scratch\n"} for image in SOURCES.image_files}
 FIXED_SOURCES = dataclasses.replace(SOURCES, image_files=FIXED_FILES)
 """Image tags follow image contents, which change for reasons of their own."""
-
-
-def fixed_engines(deployment: Deployment) -> Deployment:
-    """A deployment whose engine keys and manifests depend on model and instance type alone."""
-
-    def with_key(target: Target) -> Target:
-        identity = f"{target.model.name} {target.instance_type.name}"
-        key = hashlib.sha256(identity.encode()).hexdigest()[: len(target.engine_key)]
-        return dataclasses.replace(target, engine_key=key)
-
-    def with_manifest(target: Target) -> Target:
-        entry = target.lock_entry
-        assert entry is not None
-        digest = hashlib.sha256(target.engine_key.encode()).hexdigest()
-        archive = entry.archive.model_copy(update={"manifest_sha256": digest})
-        return dataclasses.replace(target, lock_entry=entry.model_copy(update={"archive": archive}))
-
-    return with_locks(deployment.with_targets(with_key)).with_targets(with_manifest)
-
-
-def fixed_checkpoint(deployment: GenerationDeployment) -> GenerationDeployment:
-    """A text generator whose checkpoint has the same key whatever quantizes it."""
-    assert deployment.entry is not None
-    entry = deployment.entry.model_copy(update={"checkpoint_key": "0123456789abcdef0123"})
-    return dataclasses.replace(deployment, entry=entry)
 
 
 def stable_lines(environment: str, stacks: Stacks) -> Iterator[str]:
@@ -173,14 +150,6 @@ def golden_texts(folder: Path) -> dict[Path, str]:
 def test_keys_names_and_resources_of_what_is_deployed_stay_as_they_are(tmp_path):
     for path, text in golden_texts(tmp_path).items():
         assert text.splitlines() == path.read_text(encoding="utf-8").splitlines(), path.name
-
-
-def test_endpoint_names_are_those_of_the_environment_and_the_file():
-    lines = GOLDEN.read_text(encoding="utf-8")
-    endpoints = re.findall(r'^\[dev\] .* AWS::SageMaker::Endpoint "([^"]+)"', lines, re.MULTILINE)
-    assert endpoints == [
-        names.endpoint_name(environment("dev"), deployment.name) for deployment in unlocked("dev")
-    ]
 
 
 if __name__ == "__main__":

@@ -10,20 +10,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from template_rules.findings import assembly_findings, check_files, own_findings
+from template_rules.findings import check_files, own_findings
 from template_rules.read import TemplateFiles, read_templates
 from template_rules.templates import Template
 from tests.synth.assembly import read_stacks, synthesized
 from tests.synth.deployments import environment, locked
 from tests.synth.endpoint_cases import CAPTURE, POOLS, QUEUE, endpoint_settings
 from tests.synth.full_stage import SETTINGS, everything
-from tests.synth.generation_cases import (
-    FIXED,
-    SCALED,
-    WITHOUT_COMPONENTS,
-    ZERO,
-    generator,
-)
+from tests.synth.generation_cases import SCALED, WITHOUT_COMPONENTS, generator
 
 Document = dict[str, Any]
 Stacks = dict[str, Document]
@@ -51,14 +45,8 @@ SCHEDULE = """    max: 2
     schedule:
       - {schedule: 'cron(0 7 ? * MON-FRI *)', min: 2, timezone: Europe/Berlin}
       - {schedule: 'cron(0 19 ? * MON-FRI *)', min: 1, timezone: Europe/Berlin}"""
-ASLEEP = {"    min: 1": "    min: 0"}
-CHATS = {
-    "generator": SCALED,
-    "asleep generator": ZERO,
-    "fixed generator": FIXED,
-    "model generator": WITHOUT_COMPONENTS,
-}
-ASSEMBLIES = ("dev", "local", "everything", "queue", "asleep", "pools", "volume", *CHATS)
+CHATS = {"generator": SCALED, "model generator": WITHOUT_COMPONENTS}
+ASSEMBLIES = ("dev", "local", "everything", "queue", "pools", "volume", *CHATS)
 
 
 @cache
@@ -70,8 +58,7 @@ def folder() -> TemporaryDirectory[str]:
         synthesized(path / name, environment(name), locked(name))
     kinds: dict[str, dict[str, Any]] = {
         "everything": endpoint_settings(CAPTURE, "dashboard: true", **{"    max: 2": SCHEDULE}),
-        "queue": endpoint_settings(QUEUE),
-        "asleep": endpoint_settings(QUEUE, **ASLEEP),
+        "queue": endpoint_settings(QUEUE, **{"    min: 1": "    min: 0"}),
         "pools": endpoint_settings(POOLS),
         "volume": {"ml.g5.xlarge": "ml.c7i.xlarge"},
     }
@@ -112,7 +99,7 @@ def change_templates(name: str, change: Change) -> tuple[list[Template], list[Te
     templates, different = [], []
     for item in before:
         document = after[names[item.file]]
-        new = Template(item.file, document, stack=item.stack, depends_on=item.depends_on)
+        new = Template(item.file, document, stack=item.stack)
         templates.append(new)
         if document != documents[names[item.file]]:
             different.append(new)
@@ -126,8 +113,7 @@ def refusals(name: str, change: Change, *, linted: bool = False) -> set[str]:
     if linted:
         found = check_files(TemplateFiles(templates=different))
         return {item.rule for item in found if item.severity == "error"}
-    rules = {item.rule for item in assembly_findings(templates)}
-    return rules.union(item.rule for template in different for item in own_findings(template))
+    return {item.rule for item in own_findings(templates)}
 
 
 def resources(template: Document, kind: str, text: str = "") -> Iterator[Document]:
@@ -217,22 +203,6 @@ def rewrite(stack: str, kind: str, name: str, old: str, new: str, text: str = ""
         properties[name] = json.loads(before.replace(old, new))
 
     return change
-
-
-def stat(end: str, identifier: str, value: str) -> Change:
-    """Return a change of a statistic in the metric math of an alarm, by the end of its name."""
-
-    def change(stacks: Stacks) -> None:
-        metrics = alarm(stacks[EMBEDDER], end)["Metrics"]
-        query = next(item for item in metrics if item["Id"] == identifier)
-        query["MetricStat"]["Stat"] = value
-
-    return change
-
-
-def wake(actions: list[str]) -> Change:
-    """Return a change of what the alarm starts that is to add the first copy."""
-    return lambda stacks: alarm(stacks[CHAT], "-from-zero").update(AlarmActions=actions)
 
 
 def unordered(stack: str, kind: str, other: str, text: str = "") -> Change:

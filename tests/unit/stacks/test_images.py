@@ -1,12 +1,37 @@
-"""The pure functions behind the stacks."""
+"""Images of endpoints and builders: what each holds, starts from, and whom it rolls."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import get_args
+
 import pytest
 
+from onboarding import resolve
+from onboarding.environment_spec import PLATFORM_IMAGES, ImagesSpec, ServingImage
+from onboarding.platform import instance_types, serving_platforms
+from onboarding.tree import read_tree
+from stacks.capacity.engine import engine_capacity
+from stacks.endpoint.template import endpoint_template
 from stacks.image_contents import IMAGE_CONTENTS
-from stacks.images import image_tag, image_tags, read_image_files
+from stacks.images import (
+    DOCKERFILES,
+    FROM_PLATFORM,
+    build_arguments,
+    image_tag,
+    image_tags,
+    image_uris,
+    needed_images,
+    pinned_images,
+    read_image_files,
+    serving_image,
+    serving_images,
+)
+from stacks.rollout import COMPILING_SECONDS, variant_timeouts
 from stacks.template import content_name
+from tests.synth.deployments import environment, with_locks
+from tests.unit.onboarding.test_runtimes import beside
+from tests.unit.roundhouse.engines import copied_tree, entry_for, with_entry
 
 pytestmark = pytest.mark.unit
 
@@ -53,3 +78,124 @@ def test_image_files_are_sources_and_locked_requirements(tmp_path):
         "container/server/a.py",
         "requirements/server.txt",
     }
+
+
+PIN, DIGEST = "0" * 20, f"sha256:{'d' * 64}"
+CONFIG, MODEL = "AWS::SageMaker::EndpointConfig", "AWS::SageMaker::Model"
+
+
+@pytest.fixture(scope="module")
+def deployments(tmp_path_factory):
+    """Two endpoints or more that run the same image."""
+    tree = read_tree(copied_tree(tmp_path_factory.mktemp("tree")))
+    return [
+        item.with_targets(lambda target: with_entry(target, entry_for(item, target)))  # noqa: B023
+        for item in resolve.deployments(tree, "dev")
+    ]
+
+
+def pinned(deployments, *names, **pin):
+    """The deployments with every serving image pinned, but those of some endpoints."""
+    pins = {image: {"tag": PIN, **pin} for image in get_args(ServingImage)}
+    images = ImagesSpec.model_validate({"pinned": pins, "except": names})
+    spec = deployments[0].environment.model_copy(update={"images": images})
+    return [replace(item, environment=spec) for item in deployments]
+
+
+def resources(deployments, version, kind):
+    """The resources of one type of each endpoint, by name, at a version of the code."""
+    uris = image_uris(deployments[0].environment, dict.fromkeys(DOCKERFILES, version))
+    return {
+        item.name: [
+            resource["Properties"]
+            for resource in endpoint_template(item, uris)["Resources"].values()
+            if resource["Type"] == kind
+        ]
+        for item in deployments
+    }
+
+
+def rolled(deployments):
+    """The endpoints that get another endpoint config by another version of the code."""
+    before, after = (resources(deployments, version, CONFIG) for version in ("1", "2"))
+    return {name for name in before if before[name] != after[name]}
+
+
+def test_code_rolls_every_endpoint_that_pins_no_image(deployments):
+    names = {item.name for item in deployments}
+    assert len(names) > 1 and rolled(deployments) == names
+    assert rolled(pinned(deployments)) == set()
+    first = deployments[0].name
+    assert rolled(pinned(deployments, first)) == {first}
+
+
+def test_model_names_the_digest_where_the_pin_has_one(deployments):
+    for pin, reference in (({}, f":{PIN}"), ({"digest": DIGEST}, f"@{DIGEST}")):
+        for models in resources(pinned(deployments, **pin), "1", MODEL).values():
+            for model in models:
+                assert model["PrimaryContainer"]["Image"].endswith(reference)
+
+
+def test_pinned_image_is_not_built_from_the_code(deployments):
+    platform = serving_platforms()[deployments[0].environment.platform]
+    serving = set(needed_images(platform, deployments)) & set(get_args(ServingImage))
+    assert serving
+    stays = pinned(deployments)
+    assert not set(needed_images(platform, stays)) & set(get_args(ServingImage))
+    assert set(pinned_images(stays)) == serving and pinned_images(deployments) == {}
+    assert set(needed_images(platform, pinned(deployments, deployments[0].name))) >= serving
+
+
+def test_images_of_the_platform_are_those_that_start_from_its_base_image():
+    assert set(PLATFORM_IMAGES) == FROM_PLATFORM & set(get_args(ServingImage))
+
+
+CPU = instance_types()["ml.c7i.large"]
+
+
+@pytest.fixture
+def deployment(tmp_path):
+    (one,) = resolve.deployments(beside(tmp_path, "pytorch-compile"), "cloud", only=["example"])
+    return one
+
+
+def test_variants_run_the_images_of_their_runtimes(deployment):
+    assert serving_images(deployment) == ("triton", "python-server-gpu-baseline")
+    rival = deployment.variants[1]
+    on_cpu = replace(
+        rival.pools[0],
+        instance_type=CPU,
+        targets=tuple(replace(item, instance_type=CPU) for item in rival.targets),
+    )
+    assert serving_image("python", on_cpu) == "python-server-baseline"
+
+
+def test_plans_alone_need_the_gpu_builders_image(deployment):
+    platform = serving_platforms()["triton-26.05"]
+    alone = replace(deployment, variants=deployment.variants[1:])
+    assert "builder-gpu" in needed_images(platform, [deployment])
+    assert needed_images(platform, [alone]) == ("builder-cpu", "python-server-gpu-baseline")
+
+
+@pytest.mark.parametrize(
+    ("image", "argument"),
+    [("python-server-baseline", "TORCH_INDEX"), ("python-server-gpu-baseline", "TRITON_IMAGE")],
+)
+def test_images_with_torch_start_from_python_and_from_the_platform(image, argument):
+    arguments = build_arguments(environment("dev"), serving_platforms()["triton-26.05"], image)
+    assert argument in arguments
+    assert image in DOCKERFILES
+
+
+def test_server_that_compiles_has_half_an_hour_to_start(deployment):
+    own, rival = deployment.variants
+    assert variant_timeouts(deployment, rival)[1] == COMPILING_SECONDS
+    assert variant_timeouts(deployment, own)[1] < COMPILING_SECONDS
+
+
+def test_benchmark_of_the_builders_cpu_gives_no_capacity_of_a_gpu(deployment):
+    locked = with_locks(deployment)
+    rival = locked.variants[1].targets[0]
+    reason = engine_capacity(locked, rival)
+    assert isinstance(reason, str)
+    assert "was not timed by pytorch-compile; measure it on ml.g5.xlarge" in reason

@@ -17,13 +17,12 @@ ENDLESS = "E9405"
 HERE = "aws://111122223333/eu-west-1"
 
 
-def stack(name, environment=HERE, *dependencies):
+def stack(name, environment=HERE):
     properties = {"templateFile": f"{name}.template.json", "stackName": name}
     return {
         "type": "aws:cloudformation:stack",
         "environment": environment,
         "properties": properties,
-        "dependencies": list(dependencies),
     }
 
 
@@ -91,18 +90,18 @@ def test_refuses_a_file_that_is_no_template(assembly, text, reason):
     assert finding.rule == "E9000" and reason.lower() in finding.message.lower()
 
 
-def test_assemblies_of_stages_have_stacks_and_dependencies(tmp_path):
+def test_assemblies_of_stages_have_stacks(tmp_path):
     stage = {"type": "cdk:cloud-assembly", "properties": {"directoryName": "assembly-dev"}}
     write_manifest(tmp_path, dev=stage)
     (tmp_path / "assembly-dev").mkdir()
     unknown = "aws://unknown-account/unknown-region"
-    write_manifest(tmp_path / "assembly-dev", a=stack("a", HERE, "b"), b=stack("b", unknown))
+    write_manifest(tmp_path / "assembly-dev", a=stack("a"), b=stack("b", unknown))
     for name in "ab":
         write(tmp_path / "assembly-dev", name)
     first, second = read_templates(tmp_path).templates
     assert first.file == "assembly-dev/a.template.json"
     assert first.stack == Stack(name="a", account="111122223333", region="eu-west-1")
-    assert (first.depends_on, second.stack) == ({"b"}, Stack(name="b"))
+    assert second.stack == Stack(name="b")
 
 
 def test_refuses_a_folder_that_is_no_assembly(tmp_path):

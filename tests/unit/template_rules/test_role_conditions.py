@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from template_rules.assembly.roles import conditions_here
 from template_rules.intrinsics import Stack
+from template_rules.rules.roles import conditions_here
 from template_rules.templates import Assembly, Template
 
 pytestmark = pytest.mark.unit

@@ -10,7 +10,7 @@ from roundhouse.gitops.drift.shared import shared_drift
 from roundhouse.gitops.drift.stack import DeployedStack, Difference, differ_of
 from roundhouse.gitops.markdown import MOST_CHARACTERS
 from stacks.access import arns
-from stacks.slack import slack_channel
+from stacks.foundation_stack import slack_channel
 
 pytestmark = pytest.mark.unit
 

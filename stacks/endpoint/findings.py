@@ -1,0 +1,209 @@
+"""Why an endpoint cannot be deployed, and what a person should know of one before it is.
+
+One sentence each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from onboarding import names
+from onboarding.aws_limits import ROLLBACK_ALARM_COUNT
+from onboarding.deployment import Deployment, Target, Variant
+from onboarding.lock import LockEntry
+from onboarding.manifest import TensorRecord
+from onboarding.memory_findings import memory_notes
+from onboarding.resolve import runtime_identity
+from stacks.alarms.properties import rollback_alarm_ids
+from stacks.capacity.variant import capacity_warnings
+from stacks.rollout import LEAST_INSTANCES, effective_rollout
+from stacks.scaling.targets import (
+    backlog_target,
+    cpu_target,
+    fewest,
+    gpu_target,
+    invocations_target,
+    scaled_variants,
+)
+
+
+def engine_faults(deployment: Deployment) -> Iterator[str]:
+    """Yield engines that are missing or were built for other hardware, runtime or configuration."""
+    for target in deployment.targets:
+        model = target.model.name
+        command = f"roundhouse build --env {deployment.environment.name} --model {model}"
+        if target.lock_entry is None:
+            yield (
+                f"No lock has engine {target.engine_key} of model '{model}' for endpoint"
+                f" '{deployment.name}'; run: {command}"
+            )
+            continue
+        for noun, locked, needed in _comparisons(deployment, target, target.lock_entry):
+            if locked != needed:
+                yield (
+                    f"The locked engine of model '{model}' has {noun} {locked}, and endpoint"
+                    f" '{deployment.name}' needs {needed}; run: {command}"
+                )
+
+
+def _comparisons(
+    deployment: Deployment, target: Target, entry: LockEntry
+) -> Iterator[tuple[str, str, str]]:
+    manifest, instance = entry.manifest, target.instance_type
+    built = manifest.runtime
+    needed = runtime_identity(target.model, deployment.platform, instance)
+    yield "compute capability", manifest.compute_capability, instance.compute_capability
+    yield "GPU model", manifest.gpu or "any", target.plan_gpu or "any"
+    yield "runtime", f"{built.name} {built.version}", f"{needed.name} {needed.version}"
+    yield "key", manifest.engine_key, target.engine_key
+    yield "archive", entry.archive.path, names.engine_archive_path(target.engine_key)
+
+
+def signature_faults(deployment: Deployment) -> Iterator[str]:
+    """Yield every joined model whose inputs or outputs are others than the endpoint's own.
+
+    No client knows which variant answers.
+    """
+    for joined in (target for variant in deployment.variants[1:] for target in variant.targets):
+        (own,) = deployment.own.targets
+        if own.lock_entry is None or joined.lock_entry is None:
+            continue
+        ours, theirs = own.lock_entry.manifest, joined.lock_entry.manifest
+        for noun, expected, given in (
+            ("inputs", ours.inputs, theirs.inputs),
+            ("outputs", ours.outputs, theirs.outputs),
+        ):
+            if not _are_alike(expected, given):
+                yield (
+                    f"Model '{joined.model.name}' answers beside '{own.model.name}', and its {noun}"
+                    f" are {_tensor_list(given)}, not {_tensor_list(expected)}; make them alike, or"
+                    " describe an endpoint of its own."
+                )
+
+
+def _are_alike(expected: Sequence[TensorRecord], given: Sequence[TensorRecord]) -> bool:
+    """The same names, datatypes and sizes; a dynamic size is like any other."""
+    others = {tensor.name: tensor for tensor in given}
+    return others.keys() == {tensor.name for tensor in expected} and all(
+        tensor.datatype == others[tensor.name].datatype
+        and _fits(tensor.shape, others[tensor.name].shape)
+        for tensor in expected
+    )
+
+
+def _fits(shape: Sequence[int], other: Sequence[int]) -> bool:
+    return len(shape) == len(other) and all(
+        -1 in sizes or sizes[0] == sizes[1] for sizes in zip(shape, other, strict=True)
+    )
+
+
+def _tensor_list(tensors: Sequence[TensorRecord]) -> str:
+    texts = (f"{tensor.name} {tensor.datatype} {list(tensor.shape)}" for tensor in tensors)
+    return ", ".join(texts) or "none"
+
+
+def endpoint_warnings(deployment: Deployment) -> tuple[str, ...]:
+    """Every warning; each is deployed all the same."""
+    return (
+        *scaling_warnings(deployment),
+        *_isolation(deployment),
+        *unwatched_alarms(deployment, rollback_alarm_ids(deployment)),
+        *_stuck_shadows(deployment),
+    )
+
+
+def endpoint_notes(deployment: Deployment) -> Iterator[str]:
+    """Yield what a person may take otherwise than it is, one sentence each.
+
+    Source: SageMaker API reference, `KmsKeyId` of CreateEndpointConfig.
+    """
+    instances = (pool.instance_type for variant in deployment.variants for pool in variant.pools)
+    local_disks = sorted({instance.name for instance in instances if instance.local_nvme})
+    if local_disks:
+        yield (
+            f"Endpoint '{deployment.name}': the KMS key encrypts the storage volume, and not the "
+            f"local NVMe disk of {', '.join(local_disks)}, which its hardware encrypts."
+        )
+    given, used = deployment.endpoint.rollout, effective_rollout(deployment)
+    if given != used:
+        yield (
+            f"Endpoint '{deployment.name}': rollout {given} takes at most half of a variant's "
+            f"instances in a step, and a variant may have one; updates are {used}, unless every "
+            f"scaling.min is {LEAST_INSTANCES} or more."
+        )
+
+
+def _isolation(deployment: Deployment) -> Iterator[str]:
+    if not deployment.endpoint.network_isolation:
+        in_vpc = deployment.environment.network is not None
+        reaches = "what the VPC's routes reach" if in_vpc else "the internet"
+        yield (
+            f"Endpoint '{deployment.name}': its containers reach {reaches}, since network_isolation"
+            " is false; no server of ours needs that."
+        )
+
+
+def unwatched_alarms(deployment: Deployment, alarms: Sequence[str]) -> Iterator[str]:
+    """Alarms that would take a rollout back, and are more than SageMaker watches."""
+    if len(alarms) > ROLLBACK_ALARM_COUNT:
+        left_out = ", ".join(alarms[ROLLBACK_ALARM_COUNT:])
+        yield (
+            f"Endpoint '{deployment.name}' has {len(alarms)} alarms that would take a rollout back,"
+            f" and SageMaker watches {ROLLBACK_ALARM_COUNT}; these only notify: {left_out}."
+        )
+
+
+def _stuck_shadows(deployment: Deployment) -> Iterator[str]:
+    """Warn of a shadow's fixed count that an update retains with the counts of the others."""
+    for variant in deployment.variants if scaled_variants(deployment) else ():
+        if variant.role == "shadow":
+            count = max(1, variant.scaling.min)
+            yield (
+                f"Endpoint '{deployment.name}': shadow {variant.name} begins with {count}"
+                f" instance{'s' if count > 1 else ''} and keeps that count; to change it, take the"
+                " shadow out for one deployment."
+            )
+
+
+def scaling_warnings(deployment: Deployment) -> tuple[str, ...]:
+    """Warnings of the scaling of every production variant.
+
+    Capacity that is not measured or misses the SLO, schedules that only ever add instances, and the
+    evictions of a multi-model endpoint.
+    """
+    unmeasured = (
+        warning
+        for variant in deployment.variants
+        if variant.role == "variant"
+        for warning in capacity_warnings(deployment, variant)
+    )
+    return (*unmeasured, *_raised_for_good(deployment), *memory_notes(deployment))
+
+
+def _raised_for_good(deployment: Deployment) -> Iterator[str]:
+    """A lower floor takes no instance away: a policy does, and a lower ceiling."""
+    for variant in scaled_variants(deployment):
+        if _has_policy(deployment, variant):
+            continue
+        subject = f"Endpoint '{deployment.name}', variant {variant.name}"
+        if deployment.endpoint.asynchronous is not None and fewest(variant) == 0:
+            yield (
+                f"{subject}: the first request brings one instance, and nothing takes it back to 0"
+                " or adds another, since no policy follows the queue; measure the capacity."
+            )
+        floors = variant.scaling.schedule
+        highest = max((floor.min for floor in floors), default=0)
+        ceilings = [variant.scaling.max if floor.max is None else floor.max for floor in floors]
+        if any(floor.min < highest for floor in floors) and min(ceilings) >= highest:
+            yield (
+                f"{subject}: its schedule raises the count to {highest}, and nothing takes it back:"
+                " a lower min removes no instance, and no policy follows the load; give the"
+                " schedule with the lower min a max too, or measure the capacity."
+            )
+
+
+def _has_policy(deployment: Deployment, variant: Variant) -> bool:
+    queued = deployment.endpoint.asynchronous is not None
+    targets = (backlog_target,) if queued else (invocations_target, gpu_target)
+    by_cpu = not queued and cpu_target(variant) is not None
+    return by_cpu or any(target(deployment, variant) is not None for target in targets)

@@ -1,0 +1,69 @@
+"""What a text generator's stack deploys, as plain data."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from stacks.generation.faults import generation_faults, generation_notes
+from tests.synth.generation_cases import (
+    SCALED,
+    generator,
+    knee,
+    template,
+)
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture(scope="module")
+def generation():
+    return generator(**SCALED)
+
+
+def test_another_checkpoint_changes_the_component_and_not_the_endpoint(generation):
+    entry = generation.entry.model_copy(update={"checkpoint_key": "1" * 20})
+    after = dataclasses.replace(generation, entry=entry)
+    changed = {
+        name
+        for name, item in template(after)["Resources"].items()
+        if item != template(generation)["Resources"].get(name)
+    }
+    assert {name for name in changed if "Policy" not in name} == {"Model", "InferenceComponent"}
+    assert len([name for name in changed if name.startswith("VersionPolicy")]) == 1
+
+
+def test_same_files_give_the_same_template():
+    first, again = (json.dumps(template(generator(**SCALED)), sort_keys=True) for _ in range(2))
+    assert first == again
+
+
+def test_refuses_a_checkpoint_that_is_not_built():
+    (fault,) = generation_faults(generator(build=False))
+    assert "`roundhouse build --env cloud --model chat`" in fault
+    assert template(generator(build=False)) == {"Resources": {}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        (
+            {"serving": {"speculative": {"method": "eagle3", "tokens": 4,
+                                         "model": f"acme/draft@{'0' * 40}"}}},
+            "its container has no network",
+        ),
+    ],
+)  # fmt: skip
+def test_refuses_what_cannot_be_served(changes, fault):
+    found = generation_faults(generator(**changes))
+    assert any(fault in item for item in found), found
+
+
+def test_estimate_is_noted_until_a_load_test_has_measured_the_instance_type():
+    notes = [
+        any("the plan's estimate" in note for note in generation_notes(generator(**SCALED, **more)))
+        for more in ({}, {"entry": {"knee": knee(10, "ml.g6e.2xlarge")}})
+    ]
+    assert notes == [True, False]
