@@ -98,12 +98,15 @@ def test_copies_alone_wait_for_late_answers(shell):
     assert clients(COPIES).meta.service_model.service_name == "s3"
 
 
-def test_refuses_an_answer_that_is_not_of_aws(shell):
-    with serve(lambda number: Answer(body=b"<html>hello</html")) as server:
+@pytest.mark.parametrize("service", ["sagemaker", "cloudformation"])
+def test_refuses_an_answer_that_is_not_of_aws(shell, service):
+    with serve(lambda number: Answer(body=b"<html>hello<br></html>")) as server:
         shell({**KEYS, "AWS_ENDPOINT_URL": server.url.removesuffix("/invocations")})
-        sagemaker = aws_clients("us-east-1")("sagemaker")
-        with pytest.raises(AwsError, match="something else than AWS"), calling("SageMaker"):
-            _ = sagemaker.describe_endpoint(EndpointName="a")["EndpointStatus"]
+        client = aws_clients("us-east-1")(service)
+        with pytest.raises(AwsError, match="something else than AWS"), calling(service):
+            if service == "cloudformation":
+                client.list_stacks()
+            _ = client.describe_endpoint(EndpointName="a")["EndpointStatus"]
 
 
 @pytest.mark.parametrize("read", [object_bytes, object_sha256])
