@@ -119,12 +119,14 @@ def show_signer(paths: Paths, report: Report, env: str, form: Format) -> None:
 
 def show_state(report: Report, state: State) -> None:
     """Print the tables of a state, and below each what it rests on."""
-    from roundhouse.status.generators import generator_lines, generators_table
-    from roundhouse.status.live_generators import live_generator_lines, live_generators_table
     from roundhouse.status.table import (
         drift_lines,
         endpoint_lines,
         endpoints_table,
+        generator_lines,
+        generators_table,
+        live_generator_lines,
+        live_generators_table,
         live_table,
         state_table,
         unknown_lines,

@@ -14,7 +14,7 @@ from roundhouse.compare.result import ranked
 from roundhouse.reports.compare_report import compare_page
 from tests.unit.roundhouse.compare.test_result import cell, failure, report, row
 from tests.unit.roundhouse.engines import copied_tree, local_deployments
-from tests.unit.roundhouse.status.test_live import Account
+from tests.unit.roundhouse.live_account import Account
 
 pytestmark = pytest.mark.unit
 

@@ -7,9 +7,8 @@ import dataclasses
 import pytest
 
 from onboarding.text_generation.checkpoint_record import record_sha256
-from roundhouse.deploy.endpoint_steps import require_live_component, retention_parameters
+from roundhouse.deploy.endpoint_steps import retention_parameters
 from roundhouse.deploy.verification import checkpoint_fault
-from roundhouse.errors import DeployFailedError
 from tests.fixtures.signer import Signer
 from tests.synth.generation_cases import FIXED, SCALED, generator, knee, template
 
@@ -78,45 +77,3 @@ def test_checkpoint_that_a_trusted_signer_signed_has_no_fault(generation):
         trusting = dataclasses.replace(generation, environment=environment, entry=entry)
         found = checkpoint_fault(trusting, entry, sizes)
         assert (found is None) == (fault is None)
-
-
-class Account:
-    """One inference component, and the resources of its stack."""
-
-    def __init__(self, runs):
-        self.runs = runs
-
-    def __call__(self, service):
-        return self
-
-    def describe_stack_resources(self, StackName):
-        place = "arn:aws:sagemaker:us-east-1:111122223333"
-        kinds = {"InferenceComponent": "inference-component/cloud-chat", "Model": "model/new"}
-        return {
-            "StackResources": [
-                {"ResourceType": f"AWS::SageMaker::{kind}", "PhysicalResourceId": f"{place}:{name}"}
-                for kind, name in kinds.items()
-            ]
-        }
-
-    def describe_inference_component(self, InferenceComponentName):
-        assert InferenceComponentName == "cloud-chat"
-        return {
-            "InferenceComponentStatus": "InService",
-            "Specification": {"ModelName": self.runs},
-        }
-
-    def get_paginator(self, name):
-        return self
-
-    def paginate(self, StateValue):
-        yield {"MetricAlarms": []}
-
-
-def test_copies_of_the_stacks_model_are_as_deployed(generation):
-    require_live_component(Account("new"), generation)
-
-
-def test_refuses_copies_that_went_back(generation):
-    with pytest.raises(DeployFailedError, match="runs model old, not new"):
-        require_live_component(Account("old"), generation)

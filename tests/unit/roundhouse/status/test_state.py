@@ -42,15 +42,15 @@ class Account:
 def test_an_account_that_is_out_of_reach_is_called_once(failure, calls, reason):
     account = Account(failure)
     looking = Looking(clients=account)
-    assert [looking.at("archive", account.look) for _ in range(3)] == [UNKNOWN] * 3
+    assert [looking.find("archive", account.look) for _ in range(3)] == [None] * 3
     assert account.calls == calls and [gap.reason for gap in looking.unknown.values()] == [reason]
 
 
 def test_an_engine_that_may_not_be_read_hides_no_other():
     account = Account(DENIED)
     looking = Looking(clients=account)
-    assert looking.at("archive", account.look) == UNKNOWN
-    assert looking.at("archive", lambda clients: "in S3") == "in S3"
+    assert looking.find("archive", account.look) is None
+    assert looking.find("archive", lambda clients: "in S3") == "in S3"
     (why,) = looking.unknown.values()
     assert (why.column, why.reason) == (
         "archive",
