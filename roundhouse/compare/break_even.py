@@ -9,7 +9,7 @@ from onboarding.values import Runtime
 from roundhouse.compare.result import Row
 from roundhouse.compare.run import Run
 from roundhouse.errors import AwsError
-from roundhouse.gitops.build_estimates import compile_estimate
+from roundhouse.gitops.build_estimates import build_estimate
 from roundhouse.money import BreakEven
 from roundhouse.session import Session
 from roundhouse.status.live import live_endpoint
@@ -75,7 +75,7 @@ def built_usd(run: Run, model: str) -> float | None:
         for target in deployment.targets:
             if target.model.name == model and target.lock_entry is not None:
                 entry, environment = target.lock_entry, run.session.environment
-                return compile_estimate(environment, target, entry, None).usd
+                return build_estimate(environment, target, entry).usd
     return None
 
 

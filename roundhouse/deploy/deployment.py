@@ -27,7 +27,7 @@ from roundhouse.deploy.endpoint_steps import (
 from roundhouse.deploy.permissions import Confirm, added_permissions, require_approval
 from roundhouse.deploy.quotas import require_quotas
 from roundhouse.deploy.stacks import Template, deployed_templates, require_updatable_stacks
-from roundhouse.deploy.verification import verify, verify_checkpoints
+from roundhouse.deploy.verification import verify
 from roundhouse.errors import RoundhouseError
 from roundhouse.session import Session
 from roundhouse.text import quantity
@@ -111,9 +111,9 @@ def deploy(
             raise
     else:
         session.report.print("✓ Nothing to build: every engine is in its lock and in S3")
-    deployments, generators = session.deployments(), session.generators()
-    verified = verify(session, deployments) + verify_checkpoints(session, generators)
-    deployed = _deploy_endpoints(session, options, (*deployments, *generators), cdk.ALL)
+    endpoints = (*session.deployments(), *session.generators())
+    verified = verify(session, endpoints)
+    deployed = _deploy_endpoints(session, options, endpoints, cdk.ALL)
     return DeployResult(
         built=built,
         verified=verified,
@@ -189,10 +189,7 @@ def _deploy_complete_endpoints(
     if not complete:
         return
     try:
-        verify(session, [item for item in complete if isinstance(item, Deployment)])
-        verify_checkpoints(
-            session, [item for item in complete if isinstance(item, GenerationDeployment)]
-        )
+        verify(session, complete)
         _deploy_endpoints(session, options, complete, tuple(map(construct_path, complete)))
     except RoundhouseError as error:
         session.report.print(str(error))

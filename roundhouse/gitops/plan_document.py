@@ -153,10 +153,6 @@ class EngineChange(Value):
     """The engine whose plan it is packaged of; None: its plan is compiled, or it is not built."""
     because: tuple[Cause, ...]
     estimate: BuildEstimate | None
-    compile_estimate: BuildEstimate | None = None
-    """Where its plan is reused: what the compilation that is not needed would take."""
-    compile_route: BuildRoute | None = None
-    """Where that would be."""
     before: EngineEvidence | None
     after: EngineEvidence | None
 

@@ -16,7 +16,7 @@ from roundhouse.deploy.destroy import (
     require_received,
 )
 from roundhouse.errors import DeployFailedError
-from tests.unit.roundhouse.deploy.whole_session import Account, refusal, whole_session
+from tests.unit.roundhouse.deploy.whole_session import Account, whole_session
 
 pytestmark = pytest.mark.unit
 
@@ -137,21 +137,10 @@ def test_what_a_promotion_names_was_copied(paths):
         require_received(paths, "dev")
 
 
-def test_what_stays_is_counted_and_what_is_not_known_is_named(session):
-    def describe(repositoryName):
-        if not repositoryName.endswith("triton"):
-            raise refusal("RepositoryNotFoundException")
-        yield {"imageDetails": [{"imageSizeInBytes": 2**31}]}
-
-    session.clients.objects = {"engines/a/model.tar.gz": b"x" * 2**20}
-    session.clients.describe_images = describe
-    assert list(kept_storage(session)) == [
-        "s3://roundhouse-dev-111122223333-us-east-1 with every engine (1 object, 0.00 GiB)",
-        "1 container image in ECR (2.00 GiB)", "the KMS key", "log groups",
+def test_what_stays_is_named(session):
+    bucket = "s3://roundhouse-dev-111122223333-us-east-1 with every engine"
+    assert list(kept_storage(session.environment)) == [
+        bucket, "container images in ECR", "the KMS key", "log groups",
     ]  # fmt: skip
-
-    def deny(repositoryName):
-        raise refusal("AccessDeniedException")
-
-    session.clients.describe_images = deny
-    assert "how many is not known (Listing the images of" in list(kept_storage(session))[1]
+    own = session.environment.model_copy(update={"kms_key_arn": "arn:aws:kms:a"})
+    assert "the KMS key" not in list(kept_storage(own))

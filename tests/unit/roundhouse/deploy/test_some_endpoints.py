@@ -69,7 +69,7 @@ def test_engine_of_another_endpoint_is_neither_built_nor_verified(session):
     del session.clients.objects[other.lock_entry.archive.path]
     assert engines.missing_engines(session) == ()
     (request,) = engines.missing_engines(every)
-    assert request.engine_key == other.engine_key
+    assert request.key == other.engine_key
     done = deployment.deploy(session, YES)
     assert done.verified == 1 and done.built == ()
     assert "endpoint=sentence-embedder" in session.run.commands[-2].argv

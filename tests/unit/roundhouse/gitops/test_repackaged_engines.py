@@ -8,7 +8,6 @@ from onboarding.lock import read_lock, write_lock_entry
 from onboarding.manifest import RepackagingRecord
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
-from roundhouse.deploy.builds.requests import compile_route
 from roundhouse.gitops.plan_comment import comment
 from roundhouse.gitops.plan_text import headline, notes, sections
 from tests.unit.roundhouse.engines import plan_files
@@ -56,16 +55,13 @@ def engine_rows(plan):
     return next(item.rows for item in sections(plan) if item.title == "Engines")
 
 
-def test_changed_batching_is_repackaged_and_says_what_the_compilation_would_take(compiled):
+def test_changed_batching_is_repackaged(compiled):
     (before,) = read_lock(compiled.root / "models", MODELS[0]).engines
     compiled.edit(FILES[0], BATCHING)
     environment = compiled.changes()
     (engine,) = environment.engines
     assert (engine.state, engine.plan_from, engine.route) == ("missing", before, "cpu")
-    assert engine.compile_route == "gpu"
-    assert (engine.estimate.minutes, engine.compile_estimate.minutes) == (30.0, 30.0)
-    assert engine.estimate.is_bound and not engine.compile_estimate.is_bound
-    assert engine.compile_estimate.usd is None  # no price of it is shipped
+    assert engine.estimate.minutes == 30.0 and engine.estimate.is_bound
     assert [cause.path for cause in engine.because] == [
         "serving.dynamic_batching.max_queue_delay_us"
     ]
@@ -74,7 +70,6 @@ def test_changed_batching_is_repackaged_and_says_what_the_compilation_would_take
         f"repackage the plan of engine {before}: route cpu, at most 30 min, at most 0.60 USD"
         in after
     )
-    assert "; to compile it: route gpu, about 30 min, cost unknown" in after
     assert "1 engine to build (1 repackaged)" in headline(environment)
     assert any("Repackaged: model-001; nothing is compiled" in note for note in notes(environment))
     assert "repackage the plan of engine" in comment(compiled.plan())
@@ -96,7 +91,6 @@ def test_renamed_model_is_repackaged(compiled):
     compiled.edit("models/other.yaml", {"name": "other"})
     (engine,) = [engine for engine in compiled.changes().engines if engine.model == "other"]
     assert engine.plan_from in read_lock(compiled.root / "models", MODELS[0]).engines
-    assert engine.compile_estimate.minutes == 30.0
 
 
 def test_of_several_with_a_new_plan_the_first_is_compiled_and_the_others_follow(compiled):
@@ -104,7 +98,7 @@ def test_of_several_with_a_new_plan_the_first_is_compiled_and_the_others_follow(
         compiled.edit(file, BUDGET)
     environment = compiled.changes()
     first, second = sorted(environment.engines, key=lambda engine: engine.plan_from is not None)
-    assert (first.plan_from, first.route, first.compile_estimate) == (None, "gpu", None)
+    assert (first.plan_from, first.route) == (None, "gpu")
     assert (second.plan_from, second.route) == (first.key, "cpu")
     assert "2 engines to build (1 repackaged)" in headline(environment)
     texts = [row[3] for row in engine_rows(environment)]
@@ -125,7 +119,3 @@ def test_preview_and_plan_name_the_same_engine(compiled):
     (request,) = engines.missing_engines(session_of(compiled.root, cloud, "dev"))
     (engine,) = compiled.changes().engines
     assert request.plan_from.engine_key == engine.plan_from
-    environment = tree.environments["dev"]
-    assert (
-        engine.compile_route == request.compile_route == compile_route(environment, request.target)
-    )

@@ -59,7 +59,7 @@ def test_what_runs_as_its_files_say_has_no_drift(deployment, generation):
     assert (live.drift, live.alarms, live.config) == ((), (), "config-1")
     assert live.variants[0].engines == (deployment.targets[0].engine_key,)
     shown = text_of(live_table([live]))
-    assert "0 of 1 wanted x ml.c7i.large" in shown and "triton:new" in shown
+    assert "0 of 1 wanted x ml.c7i.large" in shown and "triton:new │ none" in shown
     require_live_config(account, deployment)
 
     account = Account(generation)
@@ -72,7 +72,8 @@ def test_what_runs_as_its_files_say_has_no_drift(deployment, generation):
     assert list(live_generator_lines([live])) == [
         "cloud-chat: InService, changed 2026-11-23 21:05:00 UTC."
     ]
-    assert "0 of 1 wanted x ml.g5.2xlarge" in text_of(live_generators_table([live]))
+    shown = text_of(live_generators_table([live]))
+    assert "0 of 1 wanted x ml.g5.2xlarge" in shown and "cloud-chat-first" in shown
     require_live_component(account, generation)
 
 
