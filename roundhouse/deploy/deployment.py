@@ -35,6 +35,7 @@ from roundhouse.text import quantity
 EARLY_STACKS = ("*/Foundation", "*/Images", "*/Builds")
 EARLY_CONCURRENCY = 4
 SHOWN_FAULTS = 20
+Endpoint = Deployment | GenerationDeployment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +112,7 @@ def deploy(
             raise
     else:
         session.report.print("✓ Nothing to build: every engine is in its lock and in S3")
-    endpoints = (*session.deployments(), *session.generators())
+    endpoints: list[Endpoint] = [*session.deployments(), *session.generators()]
     verified = verify(session, endpoints)
     deployed = _deploy_endpoints(session, options, endpoints, cdk.ALL)
     return DeployResult(
@@ -195,7 +196,7 @@ def _deploy_complete_endpoints(
         session.report.print(str(error))
 
 
-def _complete_endpoints(session: Session) -> list[Deployment | GenerationDeployment]:
+def _complete_endpoints(session: Session) -> list[Endpoint]:
     """Return the endpoints that lack no engine and no checkpoint."""
     engines = [item for item in session.deployments() if not item.missing]
     return [*engines, *(item for item in session.generators() if item.problem is None)]
@@ -204,7 +205,7 @@ def _complete_endpoints(session: Session) -> list[Deployment | GenerationDeploym
 def _deploy_endpoints(
     session: Session,
     options: DeployOptions,
-    deployments: Sequence[Deployment | GenerationDeployment],
+    deployments: Sequence[Endpoint],
     patterns: tuple[str, ...],
 ) -> cdk.Deployed:
     """Deploy endpoints, each by as many updates as its change takes.

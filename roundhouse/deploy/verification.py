@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 
 from onboarding.deployment import Deployment, Target, signature_faults
 from onboarding.lock import LockEntry
 from onboarding.names import ENGINES_PREFIX, NETWORKS_PREFIX, artifact_bucket
 from onboarding.resolve import runtime_identity
-from onboarding.signature import PublicKey
 from onboarding.text_generation.checkpoint_key import checkpoint_prefix
 from onboarding.text_generation.checkpoint_lock import CheckpointEntry
 from onboarding.text_generation.generation_deployment import GenerationDeployment
-from roundhouse.aws.clients import Client, calling, list_objects, object_sha256
+from roundhouse.aws.clients import Client, list_objects, object_sha256
 from roundhouse.deploy import prune as tags
-from roundhouse.errors import DeployFailedError, NotReadyError
+from roundhouse.errors import DeployFailedError
 from roundhouse.session import Session
 
 
@@ -178,27 +176,3 @@ def archive_fault(
 
 def _build_command(deployment: Deployment, target: Target) -> str:
     return f"`roundhouse build --env {deployment.environment.name} --model {target.model.name}`"
-
-
-def signing_key(session: Session) -> PublicKey:
-    """Return the key of the foundation stack, by its alias. Raises NotReadyError."""
-    from botocore.exceptions import ClientError
-
-    from stacks.access.arns import signing_key_alias
-
-    alias, name = signing_key_alias(session.environment), session.environment.name
-    with calling(f"Reading the public key of {alias}"):
-        try:
-            return PublicKey(session.clients("kms").get_public_key(KeyId=alias)["PublicKey"])
-        except ClientError as error:
-            if error.response.get("Error", {}).get("Code") != "NotFoundException":
-                raise
-            raise NotReadyError(
-                f"{alias}: is not there yet; `roundhouse deploy --env {name}` makes it, then "
-                "builds, signs and deploys what is missing."
-            ) from error
-
-
-def key_text(key: PublicKey) -> str:
-    """Return a key as `trusted_signers` names it."""
-    return base64.b64encode(key.der).decode()

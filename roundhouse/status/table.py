@@ -93,7 +93,8 @@ def live_generator_lines(live: Sequence[LiveGenerator]) -> Iterator[str]:
 
 def drift_lines(state: State) -> Iterator[str]:
     """Return how what runs differs from the files, and the stacks that no file describes."""
-    for endpoint in (*state.live_generators, *state.live):
+    running: list[LiveEndpoint | LiveGenerator] = [*state.live_generators, *state.live]
+    for endpoint in running:
         yield from (f"Drift: {endpoint.endpoint} {line}." for line in endpoint.drift)
     for name in state.stacks_without_files:
         yield (
