@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+
 import pytest
 import yaml
 
@@ -10,6 +14,7 @@ from roundhouse.gitops.compare import plan_against_git
 from roundhouse.gitops.plan_document import Plan
 from roundhouse.gitops.plan_text import headline
 from roundhouse.processes import Processes
+from tests.unit.roundhouse.gitops.repository import ROOT
 
 pytestmark = pytest.mark.unit
 
@@ -188,3 +193,34 @@ def test_engine_that_another_environment_builds_is_received(repository):
     assert [engine.built_in for engine in (*dev.missing, *received.missing)] == [None, "dev"]
     assert received.missing[0].estimate is None
     assert headline(received).startswith("staging: 1 engine to receive, 1 changed endpoint")
+
+
+ISOLATED = ("unshare", "--net", "--map-root-user")
+SOCKETS_REFUSED = """
+import sys
+
+def refuse(event, arguments):
+    if event.startswith("socket."):
+        raise SystemExit(event)
+
+sys.addaudithook(refuse)
+"""
+PLAN = """
+sys.argv = ["roundhouse", "plan", "--env", "dev", "--root", {root!r}, "--format", "json"]
+from roundhouse.__main__ import main
+main()
+"""
+
+
+def run_isolated(statement):
+    program = SOCKETS_REFUSED + statement
+    command = (*ISOLATED, sys.executable, "-c", program)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_plan_runs_without_a_network_and_opens_no_socket(repository):
+    repository.edit("models/model-001.yaml", {"endpoint": {"scaling": {"max": 6}}})
+    result = run_isolated(PLAN.format(root=str(repository.root)))
+    assert (result.returncode, result.stderr) == (0, "")
+    (environment,) = json.loads(result.stdout)["environments"]
+    assert [item["name"] for item in environment["endpoints"]] == ["model-001"]

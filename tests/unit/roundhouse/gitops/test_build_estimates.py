@@ -1,17 +1,80 @@
-"""A plan says which engines are compiled and which are packaged of a plan that is there already."""
+"""Which engines are compiled or packaged of a plan that is there, where, and what that takes."""
 
 from __future__ import annotations
 
 import pytest
 
 from onboarding.lock import read_lock, write_lock_entry
-from onboarding.manifest import RepackagingRecord
+from onboarding.manifest import BuilderRecord, RepackagingRecord
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
+from roundhouse.deploy.builds.engines import missing_engines
+from roundhouse.gitops.build_estimates import build_preview
 from roundhouse.gitops.plan_comment import comment
 from roundhouse.gitops.plan_text import headline, notes, sections
-from tests.unit.roundhouse.engines import plan_files
+from tests.unit.roundhouse.build_cloud import Cloud, session_of
+from tests.unit.roundhouse.engines import copied_tree, entry_for, local_deployments, plan_files
 from tests.unit.roundhouse.gitops.repository import BUDGET
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def session(tmp_path):
+    tree = copied_tree(tmp_path)
+    return session_of(tree, Cloud(local_deployments(tree)))
+
+
+def previews(session):
+    return {
+        request.target.model.name: build_preview(session, request)
+        for request in missing_engines(session)
+    }
+
+
+def test_preview_of_a_first_build_knows_where_and_not_how_long(session):
+    preview = previews(session)["sentence-embedder"]
+    assert (preview.route, preview.machine, preview.why) == (
+        "cpu",
+        "CodeBuild, Linux",
+        "not in the lock",
+    )
+    assert (preview.minutes, preview.usd) == (None, None)
+    assert "no build of this model was timed" in preview.cells()[5]
+
+
+def test_preview_follows_the_last_build_of_the_model(session):
+    deployment = next(item for item in session.deployments() if item.name == "sentence-embedder")
+    (target,) = deployment.targets
+    builder = BuilderRecord(machine="a", built_at="2026-01-01T00:00:00Z", seconds=90.0)
+    entry = entry_for(deployment, target, builder=builder, engine_key="0" * 20)
+    write_lock_entry(session.paths.tree / session.environment.locks, "sentence-embedder", entry)
+    preview = previews(session)["sentence-embedder"]
+    assert (preview.minutes, preview.usd) == (1.5, 0.03)
+    assert preview.cells()[5:] == ("1.5", "0.03")
+
+
+def test_preview_says_repackage_where_a_lock_has_the_plan(session):
+    deployment = next(item for item in session.deployments() if item.name == "sentence-embedder")
+    (target,) = deployment.targets
+    builder = BuilderRecord(machine="a", built_at="2026-01-01T00:00:00Z", seconds=90.0)
+    entry = entry_for(deployment, target, builder=builder, engine_key="0" * 20)
+    packaged = RepackagingRecord(
+        engine_key="1" * 20,
+        archive_sha256="a" * 64,
+        builder=builder.model_copy(update={"seconds": 12.0}),
+    )
+    locks = session.paths.tree / session.environment.locks
+    assert previews(session)["sentence-embedder"].action == "compile"
+    for record, minutes, usd in ((None, 1.5, 0.03), (packaged, 0.2, 0.0)):
+        update = {"plan_key": target.plan_key, "repackaged": record}
+        write_lock_entry(locks, "sentence-embedder", entry.model_copy(update=update))
+        session.clients.objects[entry.archive.path] = b"archive"
+        preview = previews(session)["sentence-embedder"]
+        assert (preview.action, preview.plan_from, preview.route) == ("repackage", "0" * 20, "cpu")
+        assert (preview.minutes, preview.usd) == (minutes, usd)
+    assert preview.cells()[2] == "repackage"
+
 
 MODELS = ("model-001", "model-002")
 FILES = tuple(f"models/{name}.yaml" for name in MODELS)
