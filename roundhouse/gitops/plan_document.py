@@ -53,11 +53,6 @@ class PermissionChange(Value):
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
 
-    @property
-    def broadened(self) -> bool:
-        """True when something may be done that was not allowed before."""
-        return bool(self.added)
-
 
 class RolloutPlan(Value):
     """How an endpoint takes the change.
