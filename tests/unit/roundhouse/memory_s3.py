@@ -30,7 +30,7 @@ class MemoryS3:
     def __init__(self):
         self.objects = {}
 
-    def stored(self, bucket):
+    def bucket(self, name):
         """Return the objects of a bucket."""
         return self.objects
 
@@ -39,9 +39,9 @@ class MemoryS3:
         return SimpleNamespace(paginate=getattr(self, operation))
 
     def _content(self, bucket, key, code="404"):
-        if key not in self.stored(bucket):
+        if key not in self.bucket(bucket):
             raise refusal(code)
-        return self.stored(bucket)[key]
+        return self.bucket(bucket)[key]
 
     def head_bucket(self, Bucket):
         if not self.bucket_there:
@@ -62,10 +62,10 @@ class MemoryS3:
 
     def list_objects_v2(self, Bucket, Prefix):
         modified = datetime(2026, 11, 21, tzinfo=UTC)
-        for key, content in sorted(self.stored(Bucket).items()):
+        for key, content in sorted(self.bucket(Bucket).items()):
             if key.startswith(Prefix):
                 item = {"Key": key, "Size": len(content), "LastModified": modified}
                 yield {"Contents": [item]}
 
     def put_object(self, Bucket, Key, Body, IfNoneMatch=None):
-        self.stored(Bucket)[Key] = Body
+        self.bucket(Bucket)[Key] = Body

@@ -139,7 +139,7 @@ def test_refuses_a_build_that_failed_or_pushed_nothing(session, field, value, me
         images.build_images(session, images.missing(session))
 
 
-def test_an_image_that_is_not_listed_is_missing_and_one_that_may_not_be_asked_for_is_not(session):
+def test_an_image_that_is_not_listed_is_missing_and_one_that_may_not_be_read_is_not(session):
     session.clients.absent = "AccessDeniedException"
     with pytest.raises(NotReadyError, match=r"Looking for .*: AWS answered AccessDeniedException"):
         images.missing(session)

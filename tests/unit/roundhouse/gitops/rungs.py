@@ -49,8 +49,8 @@ class S3(MemoryS3):
         self.copies: list[str] = []
         self.calls = 1_000
 
-    def stored(self, bucket):
-        return self.buckets[bucket]
+    def bucket(self, name):
+        return self.buckets[name]
 
     @property
     def meta(self):

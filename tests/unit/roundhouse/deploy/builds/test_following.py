@@ -86,8 +86,8 @@ def test_refuses_to_follow_builds_of_which_aws_says_nothing_more_and_they_go_on(
         build(session)
     assert sum(refused.value.naps) == pytest.approx(waited, abs=1 if waited > 1 else 0)
     assert session.clients.stopped == []
-    asked_again = "asking again" in session.report.console.file.getvalue()
-    assert asked_again == (waited == 300)
+    asks_again = "asking again" in session.report.console.file.getvalue()
+    assert asks_again == (waited == 300)
 
 
 def succeeded(output):
