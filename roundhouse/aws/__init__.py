@@ -1,4 +1,1 @@
-"""AWS for the command.
-
-Clients, failures as sentences, and web pages that come in place of AWS's answers.
-"""
+"""AWS for the command: clients, and their failures as sentences."""

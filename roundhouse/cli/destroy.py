@@ -115,5 +115,5 @@ def destroy_environment(
             raise DeployFailedError(f"Nothing was deleted: '{answer}' is not {name}.")
         delete_stacks(session, stacks)
         report.print(f"Deleted {quantity(len(stacks), 'stack')}.")
-    report.print(f"Kept, and still paid for: {', '.join(kept_storage(session))}.")
+    report.print(f"Kept, and still paid for: {', '.join(kept_storage(session.environment))}.")
     report.print(f"`roundhouse deploy --env {name}` deploys it again and builds nothing.")

@@ -149,15 +149,13 @@ def write_workflows(
 ) -> None:
     """Write workflows and code owners.
 
-    And Renovate's settings and, with the repository's numbers, the `github` of every environment
-    file; then say what a person must set. A file that is there with another text is never
-    overwritten, nor an environment that names another repository: nothing is written then.
+    And Renovate's settings; then say what a person must set. A file that is there with another
+    text is never overwritten, nor is anything where an environment names another repository.
     """
     from onboarding.tree import read_tree
     from roundhouse.errors import UsageError
     from roundhouse.gitops.set_up import (
         block_steps,
-        environment_edits,
         github_steps,
         gitlab_steps,
         pipeline_environments,
@@ -175,16 +173,13 @@ def write_workflows(
     tree = read_tree(paths.tree) if github is None else valid_tree(paths)
     environments = pipeline_environments(tree)
     specs = {item.name: tree.environments[item.name] for item in environments}
-    edits = {} if github is None else environment_edits(paths.tree, specs, github)
-    result = write_pipeline(paths.tree, texts, edits)
+    blocks = list(block_steps(specs, name, github)) if is_github else []
+    result = write_pipeline(paths.tree, texts)
     for path in sorted(result.present):
         report.print(f"As it is  {path}")
     for path in sorted(result.written):
         report.print(f"Wrote     {path}")
-    for path in result.edited:
-        report.print(f"Edited    {path}: its workflows' repository")
     report.print("Then set:")
     steps = github_steps if is_github else gitlab_steps
-    blocks = block_steps(specs, name) if is_github and github is None else ()
     for step in (*blocks, *steps(environments)):
         report.print(f"- {step}")

@@ -29,14 +29,6 @@ def status(
             "one it promotes from; with --format json their roles too.",
         ),
     ] = False,
-    signer: Annotated[
-        bool,
-        typer.Option(
-            "--signer",
-            help="Only the public key that signs the environment's engines: a line for the file of "
-            "each environment that takes them.",
-        ),
-    ] = False,
     root: Root = None,
     form: Form = Format.text,
     model: Annotated[
@@ -66,9 +58,6 @@ def status(
         show_environments(current_paths(root), env, form)
         return
     env, report = env or LOCAL, open_report(form)
-    if signer:
-        show_signer(current_paths(root), report, env, form)
-        return
     if card != (model is not None):
         raise UsageError("--card: is of one model; write `roundhouse status MODEL --card`.")
     if model is not None:
@@ -101,30 +90,16 @@ def show_environments(paths: Paths, env: str | None, form: Format) -> None:
         print(item.name)
 
 
-def show_signer(paths: Paths, report: Report, env: str, form: Format) -> None:
-    """Print the public key that an environment's engines are signed with."""
-    from roundhouse.deploy.verification import key_text, signing_key
-    from roundhouse.report import print_json
-    from roundhouse.session import open_session
-
-    session = open_session(paths, report, env)
-    key = signing_key(session)
-    text = key_text(key)
-    if form is Format.json:
-        trusted = text in session.environment.trusted_signers
-        print_json({"environment": env, "key": text, "keyid": key.keyid, "trusted": trusted})
-    else:
-        print(f"trusted_signers: [{text}]")
-
-
 def show_state(report: Report, state: State) -> None:
     """Print the tables of a state, and below each what it rests on."""
-    from roundhouse.status.generators import generator_lines, generators_table
-    from roundhouse.status.live_generators import live_generator_lines, live_generators_table
     from roundhouse.status.table import (
         drift_lines,
         endpoint_lines,
         endpoints_table,
+        generator_lines,
+        generators_table,
+        live_generator_lines,
+        live_generators_table,
         live_table,
         state_table,
         unknown_lines,

@@ -13,7 +13,7 @@ from roundhouse.compare.run import Run
 from roundhouse.compare.tree import cell_model
 from roundhouse.deploy.builds.engines import missing_engines
 from roundhouse.errors import AwsError
-from roundhouse.gitops.build_estimates import build_preview, compile_estimate
+from roundhouse.gitops.build_estimates import build_estimate, build_preview
 from roundhouse.money import UNKNOWN, BreakEven, usd
 from roundhouse.session import Session
 from roundhouse.status.live import live_endpoint
@@ -157,5 +157,5 @@ def built_usd(run: Run, model: str) -> float | None:
         for target in deployment.targets:
             if target.model.name == model and target.lock_entry is not None:
                 entry, environment = target.lock_entry, run.session.environment
-                return compile_estimate(environment, target, entry, None).usd
+                return build_estimate(environment, target, entry).usd
     return None

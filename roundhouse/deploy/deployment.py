@@ -27,7 +27,7 @@ from roundhouse.deploy.endpoint_steps import (
 from roundhouse.deploy.permissions import Confirm, added_permissions, require_approval
 from roundhouse.deploy.quotas import require_quotas
 from roundhouse.deploy.stacks import Template, deployed_templates, require_updatable_stacks
-from roundhouse.deploy.verification import verify, verify_checkpoints
+from roundhouse.deploy.verification import verify
 from roundhouse.errors import RoundhouseError
 from roundhouse.session import Session
 from roundhouse.text import quantity
@@ -35,6 +35,7 @@ from roundhouse.text import quantity
 EARLY_STACKS = ("*/Foundation", "*/Images", "*/Builds")
 EARLY_CONCURRENCY = 4
 SHOWN_FAULTS = 20
+Endpoint = Deployment | GenerationDeployment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,9 +112,9 @@ def deploy(
             raise
     else:
         session.report.print("✓ Nothing to build: every engine is in its lock and in S3")
-    deployments, generators = session.deployments(), session.generators()
-    verified = verify(session, deployments) + verify_checkpoints(session, generators)
-    deployed = _deploy_endpoints(session, options, (*deployments, *generators), cdk.ALL)
+    endpoints: list[Endpoint] = [*session.deployments(), *session.generators()]
+    verified = verify(session, endpoints)
+    deployed = _deploy_endpoints(session, options, endpoints, cdk.ALL)
     return DeployResult(
         built=built,
         verified=verified,
@@ -189,16 +190,13 @@ def _deploy_complete_endpoints(
     if not complete:
         return
     try:
-        verify(session, [item for item in complete if isinstance(item, Deployment)])
-        verify_checkpoints(
-            session, [item for item in complete if isinstance(item, GenerationDeployment)]
-        )
+        verify(session, complete)
         _deploy_endpoints(session, options, complete, tuple(map(construct_path, complete)))
     except RoundhouseError as error:
         session.report.print(str(error))
 
 
-def _complete_endpoints(session: Session) -> list[Deployment | GenerationDeployment]:
+def _complete_endpoints(session: Session) -> list[Endpoint]:
     """Return the endpoints that lack no engine and no checkpoint."""
     engines = [item for item in session.deployments() if not item.missing]
     return [*engines, *(item for item in session.generators() if item.problem is None)]
@@ -207,7 +205,7 @@ def _complete_endpoints(session: Session) -> list[Deployment | GenerationDeploym
 def _deploy_endpoints(
     session: Session,
     options: DeployOptions,
-    deployments: Sequence[Deployment | GenerationDeployment],
+    deployments: Sequence[Endpoint],
     patterns: tuple[str, ...],
 ) -> cdk.Deployed:
     """Deploy endpoints, each by as many updates as its change takes.

@@ -6,23 +6,21 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from onboarding import names
+from onboarding.environment_spec import EnvironmentSpec
 from onboarding.generation_resolve import generation_deployments
 from onboarding.names import stack_name
 from onboarding.promotion import read_promotion
 from onboarding.resolve import deployments
-from roundhouse.aws.clients import Client, bucket_exists, calling
-from roundhouse.deploy.prune import objects_under
+from roundhouse.aws.clients import Client, calling
 from roundhouse.deploy.stacks import NEVER_DEPLOYED, StackSummary, stack_summaries
-from roundhouse.errors import AwsError, DeployFailedError, RoundhouseError
+from roundhouse.errors import DeployFailedError, RoundhouseError
 from roundhouse.paths import Paths
 from roundhouse.session import Session, valid_tree
 from roundhouse.text import choices, quantity
-from stacks.images import DOCKERFILES
 
 EVERY_SECONDS = 2.0
 OF_ENDPOINTS, OF_BUILDS = ("observability",), ("builds", "images")
 """Parts of an environment that go with its endpoints, and those that go on request."""
-BYTES_PER_GIB = 2**30
 
 
 def deployed_endpoints(session: Session) -> dict[str, StackSummary]:
@@ -147,21 +145,11 @@ def require_received(paths: Paths, environment: str) -> None:
         )
 
 
-def kept_storage(session: Session) -> Iterator[str]:
+def kept_storage(environment: EnvironmentSpec) -> Iterator[str]:
     """Yield what stays in the account and costs money: bucket, images, key, logs."""
-    bucket, s3 = names.artifact_bucket(session.environment), session.clients("s3")
-    if bucket_exists(s3, bucket):
-        objects = objects_under(s3, bucket, "")
-        size = _gib(sum(item.size_bytes for item in objects))
-        yield f"s3://{bucket} with every engine ({quantity(len(objects), 'object')}, {size})"
-    try:
-        sizes = list(_image_sizes(session))
-    except AwsError as error:
-        yield f"container images, how many is not known ({error})"
-    else:
-        if sizes:
-            yield f"{quantity(len(sizes), 'container image')} in ECR ({_gib(sum(sizes))})"
-    if session.environment.kms_key_arn is None:
+    yield f"s3://{names.artifact_bucket(environment)} with every engine"
+    yield "container images in ECR"
+    if environment.kms_key_arn is None:
         yield "the KMS key"
     yield "log groups"
 
@@ -205,25 +193,3 @@ def _wait(
 def _failure(client: Client, stack: StackSummary) -> str:
     reasons = "; ".join(failure_reasons(client, stack.name)) or stack.reason
     return f"Stack {stack.name} was not deleted: {reasons}"
-
-
-def _image_sizes(session: Session) -> Iterator[int]:
-    """Yield the bytes of every image in the environment's repositories."""
-    from botocore.exceptions import ClientError
-
-    ecr = session.clients("ecr")
-    for image in DOCKERFILES:
-        repository = names.repository(session.environment, image)
-        with calling(f"Listing the images of {repository}"):
-            try:
-                for page in ecr.get_paginator("describe_images").paginate(
-                    repositoryName=repository
-                ):
-                    yield from (item.get("imageSizeInBytes", 0) for item in page["imageDetails"])
-            except ClientError as error:
-                if error.response.get("Error", {}).get("Code") != "RepositoryNotFoundException":
-                    raise
-
-
-def _gib(size_bytes: int) -> str:
-    return f"{size_bytes / BYTES_PER_GIB:.2f} GiB"

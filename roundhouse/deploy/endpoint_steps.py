@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
@@ -132,50 +131,12 @@ def _rounds(steps: Mapping[str, Sequence[UpdateStep]]) -> Iterator[dict[str, Tem
         }
 
 
-@dataclass(frozen=True, kw_only=True)
-class LiveConfig:
-    """The endpoint config that an endpoint serves, and that of its stack; None: there is none."""
-
-    endpoint: str
-    status: str
-    live: str | None
-    deployed: str | None
-    failure_reason: str
-
-    @property
-    def is_as_deployed(self) -> bool:
-        """Return whether the endpoint serves what its stack says; names of AWS ignore case."""
-        return self.deployed is None or self.deployed.lower() == str(self.live).lower()
+def is_as_deployed(live: str | None, deployed: str | None) -> bool:
+    """Return whether an endpoint serves its stack's config, if it has one; AWS ignores case."""
+    return deployed is None or deployed.lower() == str(live).lower()
 
 
-def live_config(clients: Clients, deployment: DeployedEndpoint) -> LiveConfig:
-    """Return what an endpoint serves and what its stack deployed."""
-    name, stack = (
-        endpoint_name(deployment.environment, deployment.name),
-        endpoint_stack_name(deployment),
-    )
-    with calling(f"Endpoint {name}"):
-        endpoint = clients("sagemaker").describe_endpoint(EndpointName=name)
-    return LiveConfig(
-        endpoint=name,
-        status=str(endpoint["EndpointStatus"]),
-        live=endpoint.get("EndpointConfigName"),
-        deployed=deployed_config(clients, stack),
-        failure_reason=str(endpoint.get("FailureReason") or ""),
-    )
-
-
-def deployed_config(clients: Clients, stack: str) -> str | None:
-    """Return the name of the endpoint config that a stack holds."""
-    return _deployed_name(clients, stack, CONFIG)
-
-
-def deployed_model(clients: Clients, stack: str) -> str | None:
-    """Return the name of the SageMaker model that a text generator's stack holds."""
-    return _deployed_name(clients, stack, MODEL)
-
-
-def _deployed_name(clients: Clients, stack: str, resource_type: str) -> str | None:
+def deployed_name(clients: Clients, stack: str, resource_type: str) -> str | None:
     """Return the name of the one resource of a type that a stack holds."""
     with calling(f"Looking at the resources of stack {stack}"):
         answer = clients("cloudformation").describe_stack_resources(StackName=stack)
@@ -193,22 +154,28 @@ def require_live_config(clients: Clients, deployment: DeployedEndpoint) -> None:
     SageMaker goes back to the old config when a rollback alarm goes to ALARM, and the endpoint is
     InService then; CloudFormation does not always learn of it.
     """
-    config = live_config(clients, deployment)
-    if config.is_as_deployed:
+    name, stack = (
+        endpoint_name(deployment.environment, deployment.name),
+        endpoint_stack_name(deployment),
+    )
+    with calling(f"Endpoint {name}"):
+        endpoint = clients("sagemaker").describe_endpoint(EndpointName=name)
+        live, status = endpoint.get("EndpointConfigName"), endpoint["EndpointStatus"]
+    deployed = deployed_name(clients, stack, CONFIG)
+    if is_as_deployed(live, deployed):
         return
-    alarms = alarms_in_alarm(clients, config.endpoint)
+    reason, alarms = str(endpoint.get("FailureReason") or ""), alarms_in_alarm(clients, name)
     causes = [
-        *([f"FailureReason: {config.failure_reason.rstrip('.')}"] if config.failure_reason else []),
+        *([f"FailureReason: {reason.rstrip('.')}"] if reason else []),
         *([f"in ALARM: {', '.join(alarms)}"] if alarms else []),
     ]
     because = f" ({'; '.join(causes)})" if causes else " (a rollback alarm, or a change by hand)"
     raise DeployFailedError(
-        f"Endpoint {config.endpoint} is {config.status} and serves endpoint config {config.live}, "
-        f"not {config.deployed}, which its stack {endpoint_stack_name(deployment)} deployed: "
-        f"SageMaker went back{because}. Deploying the same files again changes nothing. Correct "
-        "the model file and deploy, or revert the commit and deploy; once the cause is gone, "
-        f"`aws sagemaker update-endpoint --endpoint-name {config.endpoint} --endpoint-config-name "
-        f"{config.deployed}` rolls the same config out again."
+        f"Endpoint {name} is {status} and serves endpoint config {live}, not {deployed}, which its "
+        f"stack {stack} deployed: SageMaker went back{because}. Deploying the same files again "
+        "changes nothing. Correct the model file and deploy, or revert the commit and deploy; once "
+        f"the cause is gone, `aws sagemaker update-endpoint --endpoint-name {name} "
+        f"--endpoint-config-name {deployed}` rolls the same config out again."
     )
 
 
@@ -219,10 +186,10 @@ def require_live_component(clients: Clients, deployment: DeployedEndpoint) -> No
     InService then.
     """
     stack = endpoint_stack_name(deployment)
-    component = _deployed_name(clients, stack, COMPONENT)
+    component = deployed_name(clients, stack, COMPONENT)
     if component is None:
         return
-    wanted = deployed_model(clients, stack)
+    wanted = deployed_name(clients, stack, MODEL)
     with calling(f"Inference component {component}"):
         live = clients("sagemaker").describe_inference_component(InferenceComponentName=component)
     runs = live.get("Specification", {}).get("ModelName")

@@ -95,7 +95,7 @@ def current_orders(session: Session) -> tuple[ImageOrder, ...]:
     """
     environment = session.environment
     platform = serving_platforms()[environment.platform]
-    tags = _current_tags(session)
+    tags = current_image_tags(session.paths.code, environment.platform)
     needed = needed_images(platform, session.deployments(), session.generators())
     try:
         return image_orders(environment, platform, needed, tags)
@@ -186,12 +186,13 @@ def pin_block(session: Session, states: Sequence[ImageState]) -> str:
 
 def environment_image_uris(session: Session) -> dict[str, str]:
     """Return where the environment's endpoints find each image, by the files as they are now."""
-    return image_uris(session.environment, _current_tags(session))
+    tags = current_image_tags(session.paths.code, session.environment.platform)
+    return image_uris(session.environment, tags)
 
 
-def _current_tags(session: Session) -> dict[str, str]:
-    platform = serving_platforms()[session.environment.platform]
-    return image_tags(read_image_files(session.paths.code), base_image(platform))
+def current_image_tags(code: Path, platform: str) -> dict[str, str]:
+    """Return the tag of each container image by the files as they are now."""
+    return image_tags(read_image_files(code), base_image(serving_platforms()[platform]))
 
 
 def missing(session: Session) -> tuple[ImageOrder, ...]:

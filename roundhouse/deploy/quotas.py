@@ -86,7 +86,9 @@ def _compare(
     fleets = [fleet for item in session.deployments() for fleet in _fleets(item, uris, endpoints)]
     fleets += [_generation_fleet(item, uris, endpoints) for item in session.generators()]
     limits = endpoint_limits(fleets)
-    builds = Counter(_training_types(requests))
+    builds = Counter(
+        request.target.instance_type.name for request in requests if request.route == "training-job"
+    )
     wanted = {name for limit in limits for name in limit.names} | set(map(training_quota, builds))
     quotas = read_quotas(session.clients("service-quotas"), wanted)
     running: Counter[str] = Counter()
@@ -203,7 +205,8 @@ def _fleets(
 ) -> Iterator[Fleet]:
     """Yield the fleet of each variant of an endpoint."""
     endpoint = endpoints.get(names.endpoint_name(deployment.environment, deployment.name))
-    is_same = endpoint is not None and endpoint.config == _config_name(deployment, image_uris)
+    wanted = _named_config(endpoint_template(deployment, image_uris))
+    is_same = endpoint is not None and endpoint.config == wanted
     for variant in deployment.variants:
         present = {} if endpoint is None else endpoint.variants.get(variant.name, {})
         first, running = max(1, variant.scaling.min), sum(present.values())
@@ -252,23 +255,12 @@ def _beside(deployment: Deployment, variant: Variant, count: int) -> int:
     return max(1, math.floor(count * step_percent(deployment) / 100))
 
 
-def _config_name(deployment: Deployment, image_uris: Mapping[str, str]) -> str | None:
-    """Return the name of the endpoint config that is deployed; None: its engine is not built."""
-    return _named_config(endpoint_template(deployment, image_uris))
-
-
 def _named_config(template: Mapping[str, Any]) -> str | None:
+    """Return the name of a template's endpoint config; None: its engine is not built."""
     for resource in template["Resources"].values():
         if resource["Type"] == CONFIG:
             return str(resource["Properties"]["EndpointConfigName"])
     return None
-
-
-def _training_types(requests: Sequence[EngineRequest]) -> Iterator[str]:
-    """Yield the instance type of every engine that a training job builds."""
-    for request in requests:
-        if request.route == "training-job":
-            yield request.target.instance_type.name
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,87 +2,83 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 
 from onboarding.deployment import Deployment, Target, signature_faults
 from onboarding.lock import LockEntry
 from onboarding.names import ENGINES_PREFIX, NETWORKS_PREFIX, artifact_bucket
 from onboarding.resolve import runtime_identity
-from onboarding.signature import PublicKey
 from onboarding.text_generation.checkpoint_key import checkpoint_prefix
 from onboarding.text_generation.checkpoint_lock import CheckpointEntry
 from onboarding.text_generation.generation_deployment import GenerationDeployment
-from roundhouse.aws.clients import calling, object_sha256
+from roundhouse.aws.clients import Client, list_objects, object_sha256
 from roundhouse.deploy import prune as tags
-from roundhouse.errors import DeployFailedError, NotReadyError
+from roundhouse.errors import DeployFailedError
 from roundhouse.session import Session
 
 
-def verify(session: Session, deployments: Sequence[Deployment]) -> int:
-    """Compare every archive of these endpoints with lock, signers and hardware; return how many.
+def verify(session: Session, endpoints: Sequence[Deployment | GenerationDeployment]) -> int:
+    """Compare what these endpoints serve with lock, signers and hardware; return how many.
 
-    What `roundhouse prune` has marked of them since, on another branch, is needed again: the mark
-    is taken off. Raises DeployFailedError: the first fault.
+    Archives by their bytes. S3 compared each file of a checkpoint with its sha256 when it was
+    copied, and nothing replaces a published one: names and sizes are compared here. What
+    `roundhouse prune` has marked since, on another branch, is needed again: the mark is taken off.
+    Raises DeployFailedError: the first fault.
     """
     s3, bucket = session.clients("s3"), artifact_bucket(session.environment)
-    with session.report.step("Verifying every archive against its lock") as step:
-        prefixes: dict[str, None] = {}
-        pairs = [
-            (deployment, target) for deployment in deployments for target in deployment.targets
+    with session.report.step("Verifying archives and checkpoints against their locks") as step:
+        unsigned = [
+            fault
+            for item in endpoints
+            if isinstance(item, Deployment)
+            for fault in signature_faults(item)
         ]
-        unsigned = [fault for item in deployments for fault in signature_faults(item)]
         if unsigned:
             raise DeployFailedError(f"Refused before deploying: {unsigned[0]}")
-        for deployment, target in pairs:
-            entry = target.lock_entry
-            if entry is None:
-                raise DeployFailedError(
-                    f"{target.model.name} has no engine {target.engine_key} in its lock; "
-                    f"{_build_command(deployment, target)} builds it."
-                )
-            fault = lock_fault(deployment, target, entry) or archive_fault(
-                deployment, target, entry, object_sha256(s3, bucket, entry.archive.path)
-            )
-            if fault is not None:
-                raise DeployFailedError(f"Refused before deploying: {fault}")
-            prefixes[f"{ENGINES_PREFIX}/{entry.manifest.engine_key}/"] = None
-            for key in entry.manifest.network_keys.values():
-                prefixes[f"{NETWORKS_PREFIX}/{key}/"] = None
-        freed = tags.keep(s3, bucket, prefixes)
-        step.finish(f"{len(pairs)} as their locks say{_unmarked(freed)}")
-    return len(pairs)
-
-
-def _unmarked(objects: int) -> str:
-    return f", the mark of `roundhouse prune` taken off {objects} objects" if objects else ""
-
-
-def verify_checkpoints(session: Session, generators: Sequence[GenerationDeployment]) -> int:
-    """Compare every checkpoint with its lock entry and signers; return how many.
-
-    S3 compared each file with its sha256 when it was copied, and nothing replaces a published one:
-    names and sizes are compared here. Raises DeployFailedError: the first fault.
-    """
-    if not generators:
-        return 0
-    s3, bucket = session.clients("s3"), artifact_bucket(session.environment)
-    with session.report.step("Verifying every checkpoint against its lock") as step:
         prefixes: dict[str, None] = {}
-        for deployment in generators:
-            if deployment.problem is not None or deployment.entry is None:
-                raise DeployFailedError(f"Refused before deploying: {deployment.problem}")
-            entry = deployment.entry
-            prefix = checkpoint_prefix(entry.checkpoint_key)
-            held = {item.name: item.size_bytes for item in tags.objects_under(s3, bucket, prefix)}
-            fault = checkpoint_fault(deployment, entry, held)
-            if fault is not None:
-                raise DeployFailedError(f"Refused before deploying: {fault}")
-            # With the record, which lies beside the files.
-            prefixes[prefix.removesuffix("/")] = None
+        count = 0
+        for item in endpoints:
+            if isinstance(item, GenerationDeployment):
+                prefixes[_verify_checkpoint(s3, bucket, item)] = None
+                count += 1
+                continue
+            for target in item.targets:
+                prefixes |= dict.fromkeys(_verify_engine(s3, bucket, item, target))
+                count += 1
         freed = tags.keep(s3, bucket, prefixes)
-        step.finish(f"{len(generators)} as their locks say{_unmarked(freed)}")
-    return len(generators)
+        marks = f", the mark of `roundhouse prune` taken off {freed} objects" if freed else ""
+        step.finish(f"{count} as their locks say{marks}")
+    return count
+
+
+def _verify_engine(
+    s3: Client, bucket: str, deployment: Deployment, target: Target
+) -> tuple[str, ...]:
+    """Return the prefixes of what an engine needs in S3. Raises DeployFailedError."""
+    entry = target.lock_entry
+    if entry is None:
+        raise DeployFailedError(
+            f"{target.model.name} has no engine {target.engine_key} in its lock; "
+            f"{_build_command(deployment, target)} builds it."
+        )
+    fault = lock_fault(deployment, target, entry) or archive_fault(
+        deployment, target, entry, object_sha256(s3, bucket, entry.archive.path)
+    )
+    if fault is not None:
+        raise DeployFailedError(f"Refused before deploying: {fault}")
+    networks = (f"{NETWORKS_PREFIX}/{key}/" for key in entry.manifest.network_keys.values())
+    return f"{ENGINES_PREFIX}/{entry.manifest.engine_key}/", *networks
+
+
+def _verify_checkpoint(s3: Client, bucket: str, deployment: GenerationDeployment) -> str:
+    """Return the prefix of a checkpoint, with its record beside it. Raises DeployFailedError."""
+    if deployment.problem is not None or deployment.entry is None:
+        raise DeployFailedError(f"Refused before deploying: {deployment.problem}")
+    prefix = checkpoint_prefix(deployment.entry.checkpoint_key)
+    fault = checkpoint_fault(deployment, deployment.entry, list_objects(s3, bucket, prefix))
+    if fault is not None:
+        raise DeployFailedError(f"Refused before deploying: {fault}")
+    return prefix.removesuffix("/")
 
 
 def checkpoint_fault(
@@ -180,27 +176,3 @@ def archive_fault(
 
 def _build_command(deployment: Deployment, target: Target) -> str:
     return f"`roundhouse build --env {deployment.environment.name} --model {target.model.name}`"
-
-
-def signing_key(session: Session) -> PublicKey:
-    """Return the key of the foundation stack, by its alias. Raises NotReadyError."""
-    from botocore.exceptions import ClientError
-
-    from stacks.access.arns import signing_key_alias
-
-    alias, name = signing_key_alias(session.environment), session.environment.name
-    with calling(f"Reading the public key of {alias}"):
-        try:
-            return PublicKey(session.clients("kms").get_public_key(KeyId=alias)["PublicKey"])
-        except ClientError as error:
-            if error.response.get("Error", {}).get("Code") != "NotFoundException":
-                raise
-            raise NotReadyError(
-                f"{alias}: is not there yet; `roundhouse deploy --env {name}` makes it, then "
-                "builds, signs and deploys what is missing."
-            ) from error
-
-
-def key_text(key: PublicKey) -> str:
-    """Return a key as `trusted_signers` names it."""
-    return base64.b64encode(key.der).decode()

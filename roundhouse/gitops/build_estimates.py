@@ -47,42 +47,29 @@ def checkpoint_usd(
     return None if a_minute is None else round(seconds / 60 * a_minute, 2)
 
 
-def compile_estimate(
+def build_estimate(
     environment: EnvironmentSpec,
     target: Target,
     last: LockEntry | None,
-    source: PlanSource | None,
+    source: PlanSource | None = None,
 ) -> BuildEstimate:
-    """Return what compiling a plan takes.
+    """Return what building an engine takes, by `last`, an earlier one of its model.
 
-    `source`, whose plan it is, tells by its own build; else `last`, an earlier engine of the model.
+    Packaging the plan of `source` anew takes what it took the last time, else at most what the
+    build took that compiled it: it packaged the plan too.
     """
-    entry, origin = last, "the last build of this model"
-    unknown = "no build of this model was timed"
-    if source is not None and source.entry is not None:
-        entry, origin = source.entry, "the build that compiled it"
-        unknown = f"{origin} was not timed"
-    seconds = None if entry is None else entry.manifest.builder.seconds
-    if seconds is None:
-        return BuildEstimate(minutes=None, usd=None, origin=unknown)
-    return _estimate(environment, compile_route(environment, target), target, seconds, origin)
-
-
-def packaging_estimate(
-    environment: EnvironmentSpec,
-    target: Target,
-    last: LockEntry | None,
-    source: PlanSource,
-) -> BuildEstimate:
-    """Return what packaging a plan anew takes, by the last time that one was.
-
-    Else at most what the build took that compiled it: it packaged the plan too.
-    """
+    if source is None:
+        seconds = None if last is None else last.manifest.builder.seconds
+        if seconds is None:
+            unknown = "no build of this model was timed"
+            return BuildEstimate(minutes=None, usd=None, origin=unknown)
+        route, origin = compile_route(environment, target), "the last build of this model"
+        return _estimate(environment, route, target, seconds, origin)
     entries = [entry for entry in (last, source.entry) if entry is not None]
     records = [entry.repackaged.builder for entry in entries if entry.repackaged is not None]
-    seconds = [item.seconds for item in records if item.seconds is not None]
-    if seconds:
-        return _estimate(environment, PACKAGING_ROUTE, target, seconds[0], "the last time")
+    packed = [item.seconds for item in records if item.seconds is not None]
+    if packed:
+        return _estimate(environment, PACKAGING_ROUTE, target, packed[0], "the last time")
     whole = [item.manifest.builder.seconds for item in reversed(entries)]
     known = [item for item in whole if item is not None]
     if not known:
@@ -158,17 +145,12 @@ def build_preview(
     """
     environment, instance, route = session.environment, request.target.instance_type, request.route
     model, source = request.target.model.name, request.plan_from
-    last = _last(session, model)
-    if last is None and like is not None:
-        last = _last(session, like)
-    if source is None:
-        estimate = compile_estimate(environment, request.target, last, None)
-    else:
-        estimate = packaging_estimate(environment, request.target, last, source)
+    last = _last(session, model) or (None if like is None else _last(session, like))
+    estimate = build_estimate(environment, request.target, last, source)
     machine = MACHINES[route]
     return BuildPreview(
         model=model,
-        engine_key=request.engine_key,
+        engine_key=request.key,
         why=request.reason,
         route=route,
         machine=f"{machine} {instance.name}" if route == "training-job" else machine,

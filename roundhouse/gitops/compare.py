@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from onboarding.environment_spec import EnvironmentSpec
-from onboarding.platform import serving_platforms
 from onboarding.promotion import read_promotion
 from onboarding.resolve import deployments
 from onboarding.tree import Tree, read_tree
 from roundhouse import settings
 from roundhouse.deploy.cdk import stack_artifacts
+from roundhouse.deploy.images import current_image_tags
 from roundhouse.gitops.plan import Change, environment_plan
 from roundhouse.gitops.plan_document import Plan, Side
 from roundhouse.gitops.template_changes import Template
@@ -24,9 +24,8 @@ from roundhouse.paths import Paths
 from roundhouse.processes import Run
 from roundhouse.promoted_tree import promoted_folder
 from roundhouse.revisions import Git, export_revision, is_data_only
-from roundhouse.status.state import current_image_tags
 from stacks.image_contents import IMAGE_CONTENTS
-from stacks.images import base_image, image_tags, image_uris, read_image_files
+from stacks.images import image_uris
 
 DEPLOYED = "deployed"
 
@@ -113,7 +112,7 @@ def change_of(
 ) -> Change:
     """Return both sides of a change in one environment."""
     spec = head.environments[environment]
-    tags = current_image_tags(paths, spec.platform)
+    tags = current_image_tags(paths.code, spec.platform)
     return Change(
         environment=spec,
         base=base if base is not None and environment in base.views else None,
@@ -130,8 +129,7 @@ def _base_image_uris(git: Git, commit: str, change: Change) -> dict[str, str]:
     folders = {pattern.split("/")[0] for rows in IMAGE_CONTENTS.values() for pattern in rows}
     with tempfile.TemporaryDirectory(prefix="roundhouse-images-") as folder:
         git.export(commit, sorted(folders), Path(folder))
-        files = read_image_files(Path(folder))
-    return image_uris(spec, image_tags(files, base_image(serving_platforms()[spec.platform])))
+        return image_uris(spec, current_image_tags(Path(folder), spec.platform))
 
 
 def other_stacks(

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from onboarding.deployment import Deployment
 from onboarding.prices import HOURS_A_MONTH, price
+from onboarding.schedule import DAYS, MONTHS
 from roundhouse.gitops.plan_document import MonthlyCost, RolloutPlan, ScalingChange
-from roundhouse.gitops.schedule_times import schedule
 from roundhouse.gitops.template_changes import Template
 from stacks.endpoint.properties import initial_count
 from stacks.scaling.resources import scalable_targets
@@ -20,6 +21,7 @@ CONFIG, ENDPOINT = "AWS::SageMaker::EndpointConfig", "AWS::SageMaker::Endpoint"
 TARGET = "AWS::ApplicationAutoScaling::ScalableTarget"
 POLICY = "AWS::ApplicationAutoScaling::ScalingPolicy"
 PERCENT = 100.0
+UNIT_MINUTES = {"minute": 1, "hour": 60, "day": 1440}
 WEEK_BEGIN, WEEK = datetime(2026, 6, 1, tzinfo=UTC), timedelta(days=7)
 """A Monday, at any time of the year the same so that a plan's numbers do not depend on its day."""
 
@@ -207,12 +209,50 @@ def _mean_floor(target: Mapping[str, Any]) -> float:
 
 
 def _moments(expression: str, zone: str | None) -> Iterator[datetime]:
-    """Yield when a schedule is due within the week."""
-    due = schedule(expression, zone)
-    moment = due.next_after(WEEK_BEGIN - timedelta(seconds=1), WEEK_BEGIN)
-    while due.at is None and moment is not None and moment < WEEK_BEGIN + WEEK:
-        yield moment
-        moment = due.next_after(moment, WEEK_BEGIN)
+    """Yield when a schedule is due within the week; what is due once, or by L, W or #, never is."""
+    kind, _, content = expression.strip().removesuffix(")").partition("(")
+    if kind == "rate":
+        value, unit = content.removesuffix("s").split()
+        step = timedelta(minutes=int(value) * UNIT_MINUTES[unit])
+        yield from (WEEK_BEGIN + step * number for number in range(math.ceil(WEEK / step)))
+    if kind != "cron":
+        return
+    minutes, hours, days, months, weekdays, years = content.upper().split()
+    place = UTC if zone in (None, "UTC", "Etc/UTC") else ZoneInfo(str(zone))
+    begin = WEEK_BEGIN.astimezone(place).replace(hour=0, minute=0)
+    for number in range(WEEK.days + 2):
+        day = begin + timedelta(days=number)
+        fields = (
+            (days, day.day, 1, 31, ()),
+            (months, day.month, 1, 12, MONTHS),
+            (weekdays, day.isoweekday() % 7 + 1, 1, 7, DAYS),
+            (years, day.year, 1970, 2199, ()),
+        )
+        if all(
+            value in _numbers(text, least, most, words)
+            for text, value, least, most, words in fields
+        ):
+            for hour in sorted(_numbers(hours, 0, 23)):
+                for minute in sorted(_numbers(minutes, 0, 59)):
+                    moment = day.replace(hour=hour, minute=minute).astimezone(UTC)
+                    if WEEK_BEGIN <= moment < WEEK_BEGIN + WEEK:
+                        yield moment
+
+
+def _numbers(field: str, least: int, most: int, words: Sequence[str] = ()) -> set[int]:
+    """Return the values of a cron field; none of a part with L, W or #."""
+    for number, word in enumerate(words, 1):
+        field = field.replace(word, str(number))
+    numbers: set[int] = set()
+    for part in field.split(","):
+        span, slash, step = part.partition("/")
+        first, dash, last = span.partition("-")
+        is_open = span in ("*", "?")
+        if is_open or (first + last).isdigit():
+            begin = least if is_open else int(first)
+            end = most if is_open or (slash and not dash) else int(last or first)
+            numbers.update(range(begin, end + 1, int(step or 1)))
+    return numbers
 
 
 def _scaled_values(template: Template) -> Iterator[tuple[tuple[str, str], ScaledValue]]:

@@ -21,7 +21,7 @@ from onboarding.spec_faults import path_text
 from onboarding.tree import Tree
 from onboarding.validation import validate
 from roundhouse.deploy.builds.requests import compile_route
-from roundhouse.gitops.build_estimates import compile_estimate, packaging_estimate
+from roundhouse.gitops.build_estimates import build_estimate
 from roundhouse.gitops.plan_document import Cause, EngineChange, EngineEvidence
 
 
@@ -196,12 +196,7 @@ def _change(
     is_missing = target.lock_entry is None
     built_in = _other_builder(head, deployment, target) if is_missing else None
     last = None if previous is None else previous.lock_entry
-    compiles = compile_estimate(environment, target, last, source)
-    is_built_here = is_missing and built_in is None
-    if source is None:
-        estimate = compiles if is_built_here else None
-    else:
-        estimate = packaging_estimate(environment, target, last, source)
+    is_built_here = source is not None or (is_missing and built_in is None)
     return EngineChange(
         model=target.model.name,
         key=target.engine_key,
@@ -215,9 +210,7 @@ def _change(
         because=()
         if base is None or previous is None
         else tuple(key_causes(base, head, deployment, target, previous)),
-        estimate=estimate,
-        compile_estimate=None if source is None else compiles,
-        compile_route=None if source is None else compile_route(environment, target),
+        estimate=build_estimate(environment, target, last, source) if is_built_here else None,
         before=evidence(previous),
         after=evidence(target),
     )

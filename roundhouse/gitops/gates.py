@@ -12,16 +12,32 @@ from onboarding.names import endpoint_name
 from onboarding.promotion import Evidence
 from onboarding.text_generation.checkpoint_lock import GenerationKnee
 from onboarding.text_generation.generation_deployment import GenerationDeployment
+from roundhouse.gitops.model_commits import Endpoint
 
 
 def gate_faults(
-    deployment: Deployment, source: Deployment, gates: GatesSpec, today: date, rang: datetime | None
+    deployment: Endpoint, source: Endpoint, today: date, rang: datetime | None
 ) -> Iterator[str]:
     """Yield why an endpoint may not be promoted, one sentence each with the way out.
 
     `source`: the endpoint in the environment before; `rang`: when an alarm of it last rang within
     the quiet time that is asked for.
     """
+    gates = deployment.environment.gates
+    if isinstance(deployment, Deployment) and isinstance(source, Deployment):
+        yield from _engines_faults(deployment, source, gates, today)
+    elif isinstance(deployment, GenerationDeployment) and isinstance(source, GenerationDeployment):
+        yield from _checkpoint_faults(deployment, source, gates, today)
+    if rang is not None:
+        yield (
+            f"{source.name}: an alarm rang at {rang:%Y-%m-%d %H:%M} UTC, within the last "
+            f"{gates.quiet_minutes} minutes (gates.quiet_minutes); find the cause, or wait"
+        )
+
+
+def _engines_faults(
+    deployment: Deployment, source: Deployment, gates: GatesSpec, today: date
+) -> Iterator[str]:
     deployed = {target.engine_key for target in source.targets}
     for target in deployment.targets:
         yield from _engine_faults(deployment, target)
@@ -35,18 +51,11 @@ def gate_faults(
     yield from (str(fault).removesuffix(".") for fault in signature_faults(deployment))
     if gates.capacity_days is not None:
         yield from _capacity_faults(deployment, source, gates.capacity_days, today)
-    if rang is not None:
-        yield _alarm_fault(source.name, rang, gates)
 
 
-def checkpoint_faults(
-    deployment: GenerationDeployment,
-    source: GenerationDeployment,
-    gates: GatesSpec,
-    today: date,
-    rang: datetime | None,
+def _checkpoint_faults(
+    deployment: GenerationDeployment, source: GenerationDeployment, gates: GatesSpec, today: date
 ) -> Iterator[str]:
-    """Yield the same of a text generator's endpoint."""
     before, entry = source.environment.name, deployment.entry
     if entry is None:
         yield str(deployment.problem).removesuffix(".")
@@ -60,12 +69,26 @@ def checkpoint_faults(
         yield deployment.signature_fault.removesuffix(".")
     if entry is not None and gates.capacity_days is not None:
         yield from _knee_faults(deployment, entry.knee, before, gates.capacity_days, today)
-    if rang is not None:
-        yield _alarm_fault(source.name, rang, gates)
 
 
-def evidence(deployment: Deployment, source: Deployment, gates: GatesSpec) -> Evidence | None:
-    """Return what was measured of an endpoint; None where no load test is asked for."""
+def evidence(deployment: Endpoint, source: Endpoint) -> Evidence | None:
+    """Return what was measured of an endpoint; None where no load test is asked for.
+
+    Of a text generator the goodput of one copy at the SLO.
+    """
+    quiet = deployment.environment.gates.quiet_minutes
+    if isinstance(deployment, GenerationDeployment):
+        knee = None if deployment.entry is None else deployment.entry.knee
+        if knee is None:
+            return None
+        return Evidence(
+            endpoint=knee.endpoint,
+            instance_type=knee.instance_type,
+            requests_per_second=knee.goodput_requests_per_second,
+            slo_ms=deployment.spec.slo.ttft_p95_ms,
+            measured=knee.date,
+            quiet_minutes=quiet,
+        )
     capacity = measured_capacity(deployment)
     if capacity is None:
         return None
@@ -75,22 +98,7 @@ def evidence(deployment: Deployment, source: Deployment, gates: GatesSpec) -> Ev
         requests_per_second=capacity.requests_per_second,
         slo_ms=capacity.slo_ms,
         measured=capacity.date,
-        quiet_minutes=gates.quiet_minutes,
-    )
-
-
-def checkpoint_evidence(deployment: GenerationDeployment, gates: GatesSpec) -> Evidence | None:
-    """Return the same of a text generator's endpoint: goodput of one copy at the SLO."""
-    knee = None if deployment.entry is None else deployment.entry.knee
-    if knee is None:
-        return None
-    return Evidence(
-        endpoint=knee.endpoint,
-        instance_type=knee.instance_type,
-        requests_per_second=knee.goodput_requests_per_second,
-        slo_ms=deployment.spec.slo.ttft_p95_ms,
-        measured=knee.date,
-        quiet_minutes=gates.quiet_minutes,
+        quiet_minutes=quiet,
     )
 
 
@@ -184,10 +192,3 @@ def _age_faults(name: str, measured: str, days: int, today: date, bench: str) ->
             f"{name}: its load test is {age} days old, and gates.capacity_days is {days}; {bench} "
             "makes a new one"
         )
-
-
-def _alarm_fault(name: str, rang: datetime, gates: GatesSpec) -> str:
-    return (
-        f"{name}: an alarm rang at {rang:%Y-%m-%d %H:%M} UTC, within the last "
-        f"{gates.quiet_minutes} minutes (gates.quiet_minutes); find the cause, or wait"
-    )

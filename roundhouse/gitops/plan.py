@@ -249,9 +249,10 @@ def _endpoint_change(
     templates: tuple[Template | None, Template | None],
     faults: tuple[str, ...],
     *,
-    is_estimated: bool,
-    build: float | None,
+    is_estimated: bool = False,
+    build: float | None = 0.0,
 ) -> EndpointChange:
+    """Return what becomes of an endpoint; one of a text generator has no `deployments`."""
     before, after = templates
     resources = resource_changes(before, after)
     counted = [
@@ -263,8 +264,6 @@ def _endpoint_change(
         None if deployment is None else per_million_requests(deployment)
         for deployment in deployments
     ]
-    renewed = any(item.change in ("new-version", "added") for item in resources)
-    is_update = bool(before and after and before["Resources"] and after["Resources"])
     return EndpointChange(
         name=endpoint,
         kind="new" if before is None else "gone" if after is None else "changed",
@@ -272,9 +271,7 @@ def _endpoint_change(
         is_estimated=is_estimated,
         resources=resources,
         permissions=permission_changes(before, after),
-        rollout=rollout_plan(after, len(update_steps(before, after)))
-        if before and after and renewed and is_update
-        else None,
+        rollout=_rollout(before, after, resources),
         scaling=scaling_changes(*counted),
         cost=CostChange(
             before=None if costs[0] is None else costs[0][0],
@@ -396,27 +393,9 @@ def generation_change(
 
     `deployment` and `after` None: no file describes it any more.
     """
-    resources = resource_changes(before, after)
     faults = () if deployment is None else generation_faults(deployment)
-    if not (resources or faults):
-        return None
-    costs = [None if side is None else monthly_cost(side, region) for side in (before, after)]
-    return EndpointChange(
-        name=endpoint,
-        kind="new" if before is None else "gone" if after is None else "changed",
-        outage=is_outage(resources),
-        is_estimated=False,
-        resources=resources,
-        permissions=permission_changes(before, after),
-        rollout=_rollout(before, after, resources),
-        scaling=scaling_changes(before, after),
-        cost=CostChange(
-            before=None if costs[0] is None else costs[0][0],
-            after=None if costs[1] is None else costs[1][0],
-            unknown=tuple(sorted({name for cost in costs if cost for name in cost[1]})),
-        ),
-        faults=faults,
-    )
+    found = _endpoint_change(region, endpoint, (None, None), (before, after), faults)
+    return found if found.resources or faults else None
 
 
 def _rollout(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from roundhouse.errors import RoundhouseError
 from roundhouse.gitops.markdown import MOST_CHARACTERS, cut_body, markdown
-from roundhouse.gitops.plan_document import EnvironmentPlan, Plan
+from roundhouse.gitops.plan_document import Plan
 from roundhouse.gitops.plan_text import Section, headline, notes, sections
 from roundhouse.text import quantity
 
@@ -17,29 +16,8 @@ HEADLINE_CHARACTERS = 300
 EMPTY = "(empty)"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Block:
-    """Lines of one section: what begins it, one line a row, and what ends it."""
-
-    begin: str
-    rows: tuple[str, ...]
-    end: str = ""
-
-    def text(self, available: int) -> str | None:
-        """Return the section with the rows for which there is space; None: for not one."""
-        end = (self.end,) if self.end else ()
-        whole = "\n".join((self.begin, *self.rows, *end))
-        if len(whole) <= available:
-            return whole
-        note = f"\n{len(self.rows):,} rows; the first ones are shown."
-        available -= len(self.begin) + len(self.end) + len(note) + 2
-        kept = []
-        for row in self.rows:
-            available -= len(row) + 1
-            if available < 0:
-                break
-            kept.append(row)
-        return "\n".join((self.begin, *kept, note, *end)) if kept else None
+Block = tuple[str, tuple[str, ...], str]
+"""One section: what begins it, one line a row, and what ends it."""
 
 
 def comment(plan: Plan) -> str:
@@ -47,13 +25,27 @@ def comment(plan: Plan) -> str:
     parts = ["\n".join(_summary(plan))]
     available = MOST_CHARACTERS - len(COMMENT_MARKER) - len(parts[0]) - len(CUT) - 2
     is_whole = True
-    for block in _blocks(plan):
-        text = block.text(available - 1)
-        if text is not None:
+    for begin, rows, end in _blocks(plan):
+        text = "\n".join((begin, *rows, *((end,) if end else ())))
+        if len(text) >= available:
+            is_whole, text = False, _first_rows(begin, rows, end, available - 1)
+        if text:
             parts.append(text)
             available -= len(text) + 1
-        is_whole = is_whole and text is not None and "rows; the first ones" not in text
     return cut_body("\n".join([COMMENT_MARKER, *parts, *([] if is_whole else [CUT])]))
+
+
+def _first_rows(begin: str, rows: tuple[str, ...], end: str, available: int) -> str:
+    """Return a section with the rows for which there is space; empty: for not one."""
+    note = f"\n{len(rows):,} rows; the first ones are shown."
+    available -= len(begin) + len(end) + len(note) + 2
+    kept = []
+    for row in rows:
+        available -= len(row) + 1
+        if available < 0:
+            break
+        kept.append(row)
+    return "\n".join((begin, *kept, note, *((end,) if end else ()))) if kept else ""
 
 
 def require_head(plan: Plan, head: str) -> None:
@@ -84,23 +76,17 @@ def _summary(plan: Plan) -> Iterator[str]:
 
 def _blocks(plan: Plan) -> Iterator[Block]:
     if plan.faults:
-        yield Block(begin="", rows=tuple(f"- {markdown(fault) or EMPTY}" for fault in plan.faults))
+        yield "", tuple(f"- {markdown(fault) or EMPTY}" for fault in plan.faults), ""
     for environment in plan.environments:
-        yield from _environment_blocks(environment)
-
-
-def _environment_blocks(environment: EnvironmentPlan) -> Iterator[Block]:
-    title = f"plan {markdown(environment.id)} of {markdown(environment.environment)}"
-    lines = [f"- {markdown(note)}" for note in notes(environment)]
-    yield Block(begin=f"\n{title}\n", rows=tuple(lines))
-    for section in sections(environment):
-        yield _section_block(section)
+        title = f"plan {markdown(environment.id)} of {markdown(environment.environment)}"
+        yield f"\n{title}\n", tuple(f"- {markdown(note)}" for note in notes(environment)), ""
+        yield from map(_section_block, sections(environment))
 
 
 def _section_block(section: Section) -> Block:
     columns = f"| {' | '.join(section.columns)} |\n|{'---|' * len(section.columns)}"
     rows = tuple(f"| {' | '.join(map(markdown, row))} |" for row in section.rows)
     if not section.folded:
-        return Block(begin=f"\n**{section.title}**\n\n{columns}", rows=rows)
+        return f"\n**{section.title}**\n\n{columns}", rows, ""
     summary = f"<details><summary>{section.title}: {len(section.rows)}</summary>"
-    return Block(begin=f"\n{summary}\n\n{columns}", rows=rows, end="\n</details>")
+    return f"\n{summary}\n\n{columns}", rows, "\n</details>"

@@ -53,11 +53,6 @@ class PermissionChange(Value):
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
 
-    @property
-    def broadened(self) -> bool:
-        """True when something may be done that was not allowed before."""
-        return bool(self.added)
-
 
 class RolloutPlan(Value):
     """How an endpoint takes the change.
@@ -153,10 +148,6 @@ class EngineChange(Value):
     """The engine whose plan it is packaged of; None: its plan is compiled, or it is not built."""
     because: tuple[Cause, ...]
     estimate: BuildEstimate | None
-    compile_estimate: BuildEstimate | None = None
-    """Where its plan is reused: what the compilation that is not needed would take."""
-    compile_route: BuildRoute | None = None
-    """Where that would be."""
     before: EngineEvidence | None
     after: EngineEvidence | None
 

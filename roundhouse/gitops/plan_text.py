@@ -231,13 +231,10 @@ def _engine_row(engine: EngineChange) -> tuple[str, ...]:
     )  # fmt: skip
     if engine.built_in is not None:
         after += f"; {engine.built_in} builds it, a promotion copies it"
-    if engine.estimate is not None and engine.plan_from is None:
-        after += f"; compile: {_estimate(engine.route, engine.estimate)}"
-    elif engine.estimate is not None:
-        after += f"; repackage the plan of engine {engine.plan_from}: "
-        after += f"{_estimate(engine.route, engine.estimate)}"
-    if engine.compile_estimate is not None:
-        after += f"; to compile it: {_estimate(engine.compile_route, engine.compile_estimate)}"
+    if engine.estimate is not None:
+        plan = engine.plan_from
+        verb = "compile" if plan is None else f"repackage the plan of engine {plan}"
+        after += f"; {verb}: {_estimate(engine.route, engine.estimate)}"
     because = "; ".join(
         f"{cause.path} {_plain(cause.before)} → {_plain(cause.after)} ({cause.file}"
         + ("" if cause.line is None else f":{cause.line}")
@@ -247,7 +244,7 @@ def _engine_row(engine: EngineChange) -> tuple[str, ...]:
     return engine.model, f"{engine.instance_type}, {gpu}", before, after, because or "new"
 
 
-def _estimate(route: str | None, estimate: BuildEstimate) -> str:
+def _estimate(route: str, estimate: BuildEstimate) -> str:
     if estimate.minutes is None:
         return f"route {route}, time and cost unknown: {estimate.origin}"
     word = "at most" if estimate.is_bound else "about"

@@ -19,12 +19,7 @@ from onboarding.tree import Tree
 from roundhouse.aws.clients import COPIES, Client, Clients, assumed_clients, calling
 from roundhouse.errors import DeployFailedError, RoundhouseError
 from roundhouse.gitops.copies import Copied, Store, copy_checkpoints, copy_engines
-from roundhouse.gitops.gates import (
-    checkpoint_evidence,
-    checkpoint_faults,
-    evidence,
-    gate_faults,
-)
+from roundhouse.gitops.gates import evidence, gate_faults
 from roundhouse.gitops.markdown import markdown, markdown_table
 from roundhouse.gitops.model_commits import (
     Endpoint,
@@ -123,7 +118,7 @@ def prepare_promotion(
     measured = {
         item.name: found
         for item in moved.endpoints
-        if (found := _evidence(item, before[item.name])) is not None
+        if (found := evidence(item, before[item.name])) is not None
     }
     update = {
         "evidence": dict(sorted({**moved.promotion.evidence, **measured}.items())),
@@ -268,10 +263,7 @@ def _require_gates(
             continue
         since = now - timedelta(minutes=gates.quiet_minutes)
         rang = None if alarms is None else last_alarm(alarms, source, since, now)
-        if isinstance(item, Deployment) and isinstance(source, Deployment):
-            faults += gate_faults(item, source, gates, now.date(), rang)
-        elif not isinstance(item, Deployment) and not isinstance(source, Deployment):
-            faults += checkpoint_faults(item, source, gates, now.date(), rang)
+        faults += gate_faults(item, source, now.date(), rang)
     if faults:
         raise DeployFailedError(
             "Refused before anything was copied:\n" + "\n".join(f"  {fault}." for fault in faults)
@@ -286,15 +278,6 @@ def _received_checkpoints(endpoints: Sequence[Endpoint]) -> tuple[CheckpointEntr
         if isinstance(item, GenerationDeployment) and item.entry is not None
         if item.entry.checkpoint_key in item.held_by
     )
-
-
-def _evidence(item: Endpoint, source: Endpoint) -> Evidence | None:
-    gates = item.environment.gates
-    if isinstance(item, Deployment) and isinstance(source, Deployment):
-        return evidence(item, source, gates)
-    if isinstance(item, GenerationDeployment) and isinstance(source, GenerationDeployment):
-        return checkpoint_evidence(item, gates)
-    return None
 
 
 def _format_count(copied: Copied) -> str:

@@ -1,8 +1,4 @@
-"""The files that a repository's pipeline needs, written all or none; and what a person must set.
-
-With the repository's numbers, the `github` of environment files too: added below `platform`, all
-else as it was.
-"""
+"""The files that a repository's pipeline needs, written all or none; and what a person must set."""
 
 from __future__ import annotations
 
@@ -12,13 +8,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec, GithubSpec
 from onboarding.replacement import replace_text
 from onboarding.tree import Tree
-from onboarding.yaml_text import load_yaml
 from roundhouse.errors import NotReadyError, RoundhouseError, UsageError
 from roundhouse.session import LOCAL
 
@@ -30,8 +23,6 @@ CODEOWNERS: Mapping[ForgeName, str] = {
     "github": ".github/CODEOWNERS",
     "gitlab": ".gitlab/CODEOWNERS",
 }
-KEY, BEFORE = "github", "platform"
-"""The block's key, and the one that every environment file has, below which it is added."""
 NUMBERS = """gh api repos/{repository} --jq '"\\(.owner.login)@\\(.owner.id)/\\(.name)@\\(.id)"'"""
 """Prints a repository with its number, and its owner's."""
 REPOSITORY = re.compile(
@@ -44,11 +35,10 @@ OWNED = ("*", "/.github/", "/environments/", "/promotions/")
 
 @dataclass(frozen=True, kw_only=True)
 class SetUp:
-    """Files by their paths: written, as they should be already, and edited."""
+    """Files by their paths: written, and as they should be already."""
 
     written: tuple[str, ...]
     present: tuple[str, ...]
-    edited: tuple[str, ...] = ()
 
 
 def pipeline_files(code: Path, forge: ForgeName, owners: Sequence[str]) -> dict[str, str]:
@@ -73,15 +63,11 @@ def pipeline_files(code: Path, forge: ForgeName, owners: Sequence[str]) -> dict[
     return texts
 
 
-def write_pipeline(
-    root: Path, texts: Mapping[str, str], edits: Mapping[str, str] | None = None
-) -> SetUp:
+def write_pipeline(root: Path, texts: Mapping[str, str]) -> SetUp:
     """Write files below a folder, all of them or none.
 
-    `edits`: new texts of files that are there. Raises RoundhouseError where a file of `texts` is
-    there with another text, naming every one.
+    Raises RoundhouseError where a file is there with another text, naming every one.
     """
-    edits = {} if edits is None else edits
     states = {path: _present_text(root / path) for path in texts}
     other = [path for path, text in states.items() if text not in (None, texts[path])]
     if other:
@@ -90,31 +76,17 @@ def write_pipeline(
             "delete them (`git diff` shows your changes), then try again."
         )
     missing = [path for path, text in states.items() if text is None]
-    changes = {**{path: texts[path] for path in missing}, **edits}
-    before: dict[str, bytes | None] = {}
-    try:
-        for path, text in changes.items():
-            content = (root / path).read_bytes() if path in edits else None
-            replace_text(root / path, text)
-            before[path] = content
-    except OSError as error:
-        _restore(root, before)
-        raise NotReadyError(
-            f"{root / list(changes)[len(before)]}: cannot be written ({error.strerror}); nothing "
-            "was written. Make the folder writable, then try again."
-        ) from error
-    return SetUp(
-        written=tuple(missing), present=tuple(set(texts) - set(missing)), edited=tuple(edits)
-    )
-
-
-def _restore(root: Path, before: Mapping[str, bytes | None]) -> None:
-    """Remove the files that were not there before, and give the others their content back."""
-    for path, content in before.items():
-        if content is None:
-            (root / path).unlink(missing_ok=True)
-        else:
-            (root / path).write_bytes(content)
+    for number, path in enumerate(missing):
+        try:
+            replace_text(root / path, texts[path])
+        except OSError as error:
+            for written in missing[:number]:
+                (root / written).unlink(missing_ok=True)
+            raise NotReadyError(
+                f"{root / path}: cannot be written ({error.strerror}); nothing was written. Make "
+                "the folder writable, then try again."
+            ) from error
+    return SetUp(written=tuple(missing), present=tuple(set(texts) - set(missing)))
 
 
 def github_steps(environments: Sequence[PipelineEnvironment]) -> Iterator[str]:
@@ -174,80 +146,42 @@ def repository_of(text: str) -> tuple[str, GithubSpec | None]:
     return repository, spec
 
 
-def block_line(repository: str, repository_id: object, owner_id: object) -> str:
-    """Return the line of an environment file."""
-    numbers = f"repository_id: {repository_id}, owner_id: {owner_id}"
-    return f"{KEY}: {{repository: {repository}, {numbers}}}"
-
-
-def environment_edits(
-    tree: Path, environments: Mapping[str, EnvironmentSpec], github: GithubSpec
-) -> dict[str, str]:
-    """Return the new texts, by path below `tree`, of the environment files that lack the block.
-
-    Raises RoundhouseError with every file that names another repository, or cannot be edited.
-    """
-    edits: dict[str, str] = {}
-    faults: list[str] = []
-    for name, spec in environments.items():
-        file = f"environments/{name}.yaml"
-        if spec.github is not None:
-            faults += _differences(file, spec.github, github)
-            continue
-        text = (tree / file).read_bytes().decode("utf-8")
-        edited = _with_line(text, _line(github))
-        if edited is None:
-            faults.append(f"{file}: add the line `{_line(github)}` by hand; `{BEFORE}` there is "
-                          "not on a line of its own")  # fmt: skip
-        else:
-            edits[file] = edited
-    if faults:
-        raise RoundhouseError(f"Nothing was written. {'. '.join(faults)}.")
-    return edits
-
-
 def block_steps(
-    environments: Mapping[str, EnvironmentSpec], repository: str | None
+    environments: Mapping[str, EnvironmentSpec], repository: str | None, github: GithubSpec | None
 ) -> Iterator[str]:
-    """Yield what a person adds to the environment files that lack the block, one line each."""
+    """Yield what a person adds to the environment files that lack the block, one line each.
+
+    `github`: with the numbers of the repository. Raises RoundhouseError, naming every file, where
+    files name another one.
+    """
     name = repository or "OWNER/NAME"
+    numbers = ("ID", "OWNER_ID")
+    if github is not None:
+        numbers = (str(github.repository_id), str(github.owner_id))
+    wrong = [
+        f"environments/{item}.yaml: `github` is {_block(spec.github)}, given {_block(github)}; "
+        "correct the one that is wrong"
+        for item, spec in environments.items()
+        if None not in (spec.github, github) and spec.github != github
+    ]
+    if wrong:
+        raise RoundhouseError(f"Nothing was written. {'. '.join(wrong)}.")
     lacking = [item for item, spec in environments.items() if spec.github is None]
     for item in lacking:
-        yield f"environments/{item}.yaml: add `{block_line(name, 'ID', 'OWNER_ID')}`."
-    if lacking:
+        yield (
+            f"environments/{item}.yaml: add `github: {{repository: {name}, repository_id: "
+            f"{numbers[0]}, owner_id: {numbers[1]}}}`."
+        )
+    if lacking and github is None:
         yield (
             f"`{NUMBERS.format(repository=name)}` prints the repository with its two numbers; this "
-            "command with that as --repository adds the lines."
+            "command with that as --repository has them in the lines."
         )
 
 
-def _line(github: GithubSpec) -> str:
-    return block_line(github.repository, github.repository_id, github.owner_id)
-
-
-def _differences(file: str, present: GithubSpec, given: GithubSpec) -> Iterator[str]:
-    for name in ("repository", "repository_id", "owner_id"):
-        value, other = getattr(present, name), getattr(given, name)
-        if value != other:
-            yield f"{file}: `{KEY}.{name}` is {value}, given {other}; correct the one that is wrong"
-
-
-def _with_line(text: str, line: str) -> str | None:
-    """Return a YAML text with a line below the platform's; None where that cannot be."""
-    root = yaml.compose(text, Loader=yaml.SafeLoader)
-    if not isinstance(root, yaml.MappingNode) or root.flow_style:
-        return None
-    node = next(value for key, value in root.value if key.value == BEFORE)
-    end = text.find("\n", node.end_mark.index)
-    is_crlf = end > 0 and text[end - 1] == "\r"
-    newline = "\r\n" if is_crlf else "\n"
-    head, tail = (f"{text}{newline}", "") if end < 0 else (text[: end + 1], text[end + 1 :])
-    edited = f"{head}{line}{newline}{tail}"
-    wanted = {**load_yaml(text), **load_yaml(line)}
-    try:
-        return edited if load_yaml(edited) == wanted else None
-    except (ValueError, yaml.YAMLError):
-        return None
+def _block(github: GithubSpec | None) -> str:
+    assert github is not None
+    return f"{github.repository} ({github.repository_id}, owner {github.owner_id})"
 
 
 def _present_text(path: Path) -> str | None:

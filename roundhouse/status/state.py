@@ -9,20 +9,29 @@ from typing import Any, TypeVar
 
 from onboarding.deployment import Deployment, Target
 from onboarding.names import artifact_bucket, endpoint_name, engine_archive_path
-from onboarding.platform import serving_platforms
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from roundhouse.aws.clients import Clients, object_exists
+from roundhouse.deploy.images import current_image_tags
 from roundhouse.errors import AwsError
 from roundhouse.paths import Paths
 from roundhouse.processes import Processes
 from roundhouse.promoted_tree import environment_paths
 from roundhouse.report import Report
 from roundhouse.session import LOCAL, cloud_folder, open_session, valid_tree
-from roundhouse.status.endpoints import EndpointState, endpoint_state
-from roundhouse.status.generators import GeneratorState, generator_state
-from roundhouse.status.live import LiveEndpoint, live_endpoint, stacks_without_files
-from roundhouse.status.live_generators import LiveGenerator, live_generator
-from stacks.images import base_image, image_tags, image_uris, read_image_files
+from roundhouse.status.endpoints import (
+    EndpointState,
+    GeneratorState,
+    endpoint_state,
+    generator_state,
+)
+from roundhouse.status.live import (
+    LiveEndpoint,
+    LiveGenerator,
+    live_endpoint,
+    live_generator,
+    stacks_without_files,
+)
+from stacks.images import image_uris
 
 UNKNOWN = "unknown"
 NOT_UP = "NotUp"
@@ -32,6 +41,8 @@ COLUMNS = ("archive", "endpoint_status", "stacks")
 READERS = 8
 
 T = TypeVar("T")
+Live = LiveEndpoint | LiveGenerator | str
+"""An endpoint as it runs, or why there is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,18 +106,15 @@ def state_of(paths: Paths, report: Report, environment: str) -> State:
     is_down = environment == LOCAL and address is None
     looking = Looking(clients=None if is_down else open_session(paths, report, environment).clients)
     spec = tree.environments[environment]
-    uris = image_uris(spec, current_image_tags(paths, spec.platform))
+    uris = image_uris(spec, current_image_tags(paths.code, spec.platform))
 
-    def live(
-        deployment: Deployment | GenerationDeployment,
-    ) -> LiveEndpoint | LiveGenerator | str:
-        def look(clients: Clients) -> LiveEndpoint | LiveGenerator | str:
+    def live(deployment: Deployment | GenerationDeployment) -> Live:
+        def look(clients: Clients) -> Live:
             if isinstance(deployment, GenerationDeployment):
                 return live_generator(clients, deployment) or NOT_DEPLOYED
             return live_endpoint(clients, deployment, uris) or NOT_DEPLOYED
 
-        found = looking.find("endpoint_status", look)
-        return UNKNOWN if found is None else found
+        return looking.find("endpoint_status", look) or UNKNOWN
 
     generators = generation_deployments(tree, environment)
     described: list[Deployment | GenerationDeployment] = [*wanted, *generators]
@@ -125,22 +133,13 @@ def state_of(paths: Paths, report: Report, environment: str) -> State:
         unknown=tuple(looking.unknown[key] for key in sorted(looking.unknown)),
         engines=engines,
         endpoints=tuple(map(endpoint_state, wanted)),
-        live=tuple(entry for entry in running.values() if isinstance(entry, LiveEndpoint)),
+        live=tuple(item for item in running.values() if isinstance(item, LiveEndpoint)),
         stacks_without_files=gone or (),
         generators=tuple(
-            generator_state(deployment, status_of(running[deployment.name]))
-            for deployment in generators
+            generator_state(item, status_of(running[item.name])) for item in generators
         ),
-        live_generators=tuple(
-            entry for entry in running.values() if isinstance(entry, LiveGenerator)
-        ),
+        live_generators=tuple(item for item in running.values() if isinstance(item, LiveGenerator)),
     )
-
-
-def current_image_tags(paths: Paths, platform: str) -> dict[str, str]:
-    """Return the tag of each container image by the files as they are now."""
-    files = read_image_files(paths.code)
-    return image_tags(files, base_image(serving_platforms()[platform]))
 
 
 @dataclass(kw_only=True)
@@ -172,27 +171,22 @@ class Looking:
                 self.unreached.add(column)
             return None
 
-    def at(self, column: str, look: Callable[[Clients], str]) -> str:
-        """Return the result of a request; `unknown` where it failed."""
-        return self.find(column, look) or UNKNOWN
-
     def _note(self, unknown: Unknown) -> None:
         self.unknown.setdefault((unknown.column, unknown.reason), unknown)
 
 
-def status_of(live: LiveEndpoint | LiveGenerator | str) -> str:
+def status_of(live: Live) -> str:
     """Return the status of an endpoint, or why it has none."""
     return live if isinstance(live, str) else live.status
 
 
 def engine_state(
-    deployment: Deployment,
-    target: Target,
-    looking: Looking,
-    live: LiveEndpoint | LiveGenerator | str,
+    deployment: Deployment, target: Target, looking: Looking, live: Live
 ) -> EngineState:
-    """Return the row of one model; `live`: its endpoint, or why there is none."""
+    """Return the row of one model; `live`: its endpoint."""
     entry = target.lock_entry
+    bucket, key = artifact_bucket(deployment.environment), engine_archive_path(target.engine_key)
+    is_there = looking.find("archive", lambda clients: object_exists(clients("s3"), bucket, key))
     return EngineState(
         model=target.model.name,
         endpoint=endpoint_name(deployment.environment, deployment.name),
@@ -200,11 +194,6 @@ def engine_state(
         engine_key=target.engine_key,
         precision=None if entry is None else entry.manifest.precision,
         lock="not built" if entry is None else "built",
-        archive=looking.at("archive", lambda clients: _archive(deployment, target, clients)),
+        archive={None: UNKNOWN, True: "in S3", False: "not in S3"}[is_there],
         endpoint_status=status_of(live),
     )
-
-
-def _archive(deployment: Deployment, target: Target, clients: Clients) -> str:
-    bucket, key = artifact_bucket(deployment.environment), engine_archive_path(target.engine_key)
-    return "in S3" if object_exists(clients("s3"), bucket, key) else "not in S3"

@@ -1,31 +1,25 @@
-"""The tables of `roundhouse status` on endpoints.
-
-One row a variant, and the derivation of every number below.
-"""
+"""The tables of `roundhouse status`, and the lines below each: what its numbers rest on."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rich.markup import escape
 from rich.table import Table
 
 from roundhouse.money import UNKNOWN, usd
 from roundhouse.report import table
-from roundhouse.status.endpoints import Cost, EndpointState, MemoryState, VariantState
-from roundhouse.status.live import LiveEndpoint, LiveVariant
+from roundhouse.status.endpoints import (
+    CheckpointState,
+    EndpointState,
+    GeneratorState,
+    MemoryState,
+    VariantState,
+)
+from roundhouse.status.live import LiveEndpoint, LiveGenerator
 from roundhouse.status.state import NOT_UP, State
 from stacks.scaling.targets import TargetValue
 
-COLUMNS = (
-    "Endpoint",
-    "Variant",
-    "Instances",
-    "Capacity of one",
-    "Scales out above",
-    "By the clock",
-    "USD/h",
-)
+NOTHING = "–"
 
 
 def state_table(state: State) -> Table:
@@ -50,7 +44,8 @@ def live_table(live: Sequence[LiveEndpoint]) -> Table:
         (
             endpoint.endpoint,
             endpoint.config or "",
-            f"{variant.name}: {_running_instances(variant)}",
+            f"{variant.name}: "
+            + _running(variant.instances, variant.desired_instances, variant.instance_type),
             ", ".join(variant.engines) or "target models",
             ", ".join(image.rpartition("/")[2] for image in variant.images),
             "\n".join(endpoint.alarms) or "none",
@@ -62,9 +57,44 @@ def live_table(live: Sequence[LiveEndpoint]) -> Table:
     return table(columns, rows, title="Endpoints as they run")
 
 
+def live_generators_table(live: Sequence[LiveGenerator]) -> Table:
+    """Return a table with a row for each component, or for an endpoint without one."""
+    columns = ("Endpoint", "Instances", "Component", "State", "Copies", "Serves", "In ALARM")
+    rows: list[tuple[str, ...]] = []
+    for generator in live:
+        instances = _running(
+            generator.instances, generator.desired_instances, generator.instance_type
+        )
+        head = (f"{generator.endpoint}: {generator.status}", instances)
+        alarms = "\n".join(generator.alarms) or "none"
+        if not generator.components:
+            rows.append((*head, "none", "", "", generator.serves or "", alarms))
+        for number, component in enumerate(generator.components):
+            kind = "" if component.base is None else f" (adapter of {component.base})"
+            state = "scaled to zero" if component.is_zero else component.status
+            copies = _running(component.copies, component.desired_copies)
+            own = (component.name + kind, state, copies, component.serves or "")
+            rows.append((*(head if number == 0 else ("", "")), *own, alarms if not number else ""))
+    return table(columns, rows, title="Text generators as they run")
+
+
+def live_generator_lines(live: Sequence[LiveGenerator]) -> Iterator[str]:
+    """Yield when components changed and why that failed, and what is scaled to zero."""
+    for generator in live:
+        if generator.failure_reason:
+            yield f"{generator.endpoint}: {generator.failure_reason}"
+        for component in generator.components:
+            reason = component.failure_reason
+            why = f": {reason.rstrip('.')}" if reason else ""
+            yield f"{component.name}: {component.status}, changed {component.changed}{why}."
+            if component.is_zero:
+                yield f"{component.name}: no copy runs; the next request fails and asks for one."
+
+
 def drift_lines(state: State) -> Iterator[str]:
     """Return how what runs differs from the files, and the stacks that no file describes."""
-    for endpoint in state.live:
+    running: list[LiveEndpoint | LiveGenerator] = [*state.live_generators, *state.live]
+    for endpoint in running:
         yield from (f"Drift: {endpoint.endpoint} {line}." for line in endpoint.drift)
     for name in state.stacks_without_files:
         yield (
@@ -74,12 +104,9 @@ def drift_lines(state: State) -> Iterator[str]:
         )
 
 
-def _running_instances(variant: LiveVariant) -> str:
-    wanted = variant.desired_instances
-    count = (
-        f"{wanted}" if variant.instances == wanted else f"{variant.instances} of {wanted} wanted"
-    )
-    return f"{count} x {variant.instance_type}" if variant.instance_type else count
+def _running(current: int, desired: int, instance_type: str = "") -> str:
+    count = f"{desired}" if current == desired else f"{current} of {desired} wanted"
+    return f"{count} x {instance_type}" if instance_type else count
 
 
 def unknown_lines(state: State) -> Iterator[str]:
@@ -97,27 +124,27 @@ def endpoints_table(endpoints: Sequence[EndpointState]) -> Table:
 
     Where it runs, what one instance answers, when there is one more, what it costs.
     """
-    table = Table(title="Endpoints by their files and locks", title_justify="left")
-    for column in COLUMNS:
-        table.add_column(column, overflow="fold")
-    for endpoint in endpoints:
-        for variant in endpoint.variants:
-            name = variant.name if variant.role == "variant" else f"{variant.name} (shadow)"
-            capacity = (
-                UNKNOWN
-                if variant.capacity is None
-                else f"{round(variant.capacity.requests_per_second, 1):.10g} requests/s"
-            )
-            cells = (
-                endpoint.name,
-                name,
-                _instances(variant),
-                capacity,
-                _targets(variant),
-                "\n".join(variant.schedule),
-            )
-            table.add_row(*map(escape, cells), _cost(variant.usd_per_hour))
-    return table
+    columns = (
+        "Endpoint", "Variant", "Instances", "Capacity of one", "Scales out above", "By the clock",
+        "USD/h",
+    )  # fmt: skip
+    rows = (
+        (
+            endpoint.name,
+            variant.name if variant.role == "variant" else f"{variant.name} (shadow)",
+            f"{_span(f'{variant.fewest}', f'{variant.most}')} x "
+            + ", else ".join(variant.instance_types),
+            UNKNOWN
+            if variant.capacity is None
+            else f"{round(variant.capacity.requests_per_second, 1):.10g} requests/s",
+            _targets(variant),
+            "\n".join(variant.schedule),
+            _span(usd(variant.usd_per_hour.least), usd(variant.usd_per_hour.most)),
+        )
+        for endpoint in endpoints
+        for variant in endpoint.variants
+    )
+    return table(columns, rows, title="Endpoints by their files and locks")
 
 
 def endpoint_lines(endpoints: Sequence[EndpointState]) -> Iterator[str]:
@@ -136,46 +163,35 @@ def endpoint_lines(endpoints: Sequence[EndpointState]) -> Iterator[str]:
         yield from endpoint.faults
 
 
+def _named_targets(variant: VariantState) -> tuple[tuple[str, str, TargetValue | None], ...]:
+    """Return what a variant may scale on: its name, the unit of its value, and the target."""
+    return (
+        ("invocations", "invocations/min", variant.invocations_target),
+        ("backlog", "waiting", variant.backlog_target),
+        ("GPU utilization", "% GPU", variant.gpu_target),
+        ("CPU utilization", "% CPU", variant.cpu_target),
+    )
+
+
 def _derivations(variant: VariantState) -> Iterator[str]:
-    targets = (
-        ("invocations", variant.invocations_target),
-        ("backlog", variant.backlog_target),
-        ("GPU utilization", variant.gpu_target),
-        ("CPU utilization", variant.cpu_target),
-    )
-    if variant.capacity is not None and not any(target is not None for _, target in targets[:2]):
+    is_target = variant.invocations_target is not None or variant.backlog_target is not None
+    if variant.capacity is not None and not is_target:
         yield f"capacity: {variant.capacity.derivation}"
-    yield from (f"{name}: {target.derivation}" for name, target in targets if target is not None)
-
-
-def _instances(variant: VariantState) -> str:
-    count = (
-        f"{variant.fewest}"
-        if variant.fewest == variant.most
-        else f"{variant.fewest} to {variant.most}"
-    )
-    return f"{count} x {', else '.join(variant.instance_types)}"
+    for name, _, target in _named_targets(variant):
+        if target is not None:
+            yield f"{name}: {target.derivation}"
 
 
 def _targets(variant: VariantState) -> str:
-    found = (
-        _target(variant.invocations_target, "invocations/min"),
-        _target(variant.backlog_target, "waiting"),
-        _target(variant.gpu_target, "% GPU"),
-        _target(variant.cpu_target, "% CPU"),
-    )
-    lines = [item for item in found if item]
-    return "\n".join(lines) if lines else "fixed" if variant.fewest == variant.most else "nothing"
+    lines = [
+        f"{target.value:.10g} {unit}"
+        for _, unit, target in _named_targets(variant)
+        if target is not None
+    ]
+    return "\n".join(lines) or ("fixed" if variant.fewest == variant.most else "nothing")
 
 
-def _target(target: TargetValue | None, unit: str) -> str:
-    return "" if target is None else f"{target.value:.10g} {unit}"
-
-
-def _cost(cost: Cost) -> str:
-    if cost.least is None or cost.most is None:
-        return UNKNOWN
-    least, most = usd(cost.least), usd(cost.most)
+def _span(least: str, most: str) -> str:
     return least if least == most else f"{least} to {most}"
 
 
@@ -189,3 +205,50 @@ def _memory(memory: MemoryState) -> str:
     models = ", ".join(f"{name} {mib:.0f}" for name, mib in memory.models.items())
     outcome = "all fit" if memory.fits else f"at least {memory.evicted} evicted at any time"
     return f"{available}, {memory.taken_mib:.0f} taken ({models}): {outcome}{missing}"
+
+
+def generators_table(generators: Sequence[GeneratorState]) -> Table:
+    """Return a table with one row per checkpoint."""
+    columns = (
+        "Text generator", "Checkpoint", "Scheme", "State", "KL a token", "Top-1", "Speed",
+        "Serves on",
+    )  # fmt: skip
+    rows = (
+        (
+            generator.name,
+            checkpoint.checkpoint_key,
+            checkpoint.scheme,
+            checkpoint.use,
+            *(
+                NOTHING if value is None else f"{value:.3f}"
+                for value in (checkpoint.kl_per_token, checkpoint.top1)
+            ),
+            _speed(checkpoint),
+            f"{generator.endpoint}: {generator.instances} x {generator.instance_type}, "
+            f"{generator.copies} copies of {generator.expected_requests} requests; "
+            f"{generator.endpoint_status}"
+            if checkpoint.use == "serves"
+            else "",
+        )
+        for generator in generators
+        for checkpoint in generator.checkpoints
+    )
+    return table(columns, rows, title="Text generation")
+
+
+def generator_lines(generators: Sequence[GeneratorState]) -> Iterator[str]:
+    """Yield why nothing serves, and why checkpoints were refused."""
+    for generator in generators:
+        if generator.problem is not None:
+            yield generator.problem
+            continue
+        for checkpoint in generator.checkpoints:
+            if checkpoint.reason is not None:
+                yield f"{generator.name} in {checkpoint.scheme}: {checkpoint.reason}"
+
+
+def _speed(checkpoint: CheckpointState) -> str:
+    if checkpoint.output_tokens_per_second is None:
+        return NOTHING
+    times = "" if checkpoint.speed_ratio is None else f" ({checkpoint.speed_ratio:.2f} x source)"
+    return f"{checkpoint.output_tokens_per_second:,.0f} tokens/s{times}"

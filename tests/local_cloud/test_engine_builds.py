@@ -37,14 +37,14 @@ def build_by_training_job(session, model):
     """What `roundhouse build` does, with the route that a GPU other than an A10G would have."""
     (order,) = engines.missing_engines(session, (model,))
     engine = {
-        "engineKey": order.engine_key,
+        "engineKey": order.key,
         "model": model,
         "computeCapability": "cpu",
         "route": "training-job",
         "instanceType": "ml.c5.xlarge",
     }
     given = {"source": upload_source(session), "commit": "c0ffee", "waves": [[engine]]}
-    following = BuildMonitor(session=session, requests={order.engine_key: order})
+    following = BuildMonitor(session=session, requests={order.key: order})
     following.follow(execution.start(session.clients, session.environment, given))
     assert following.failures == []
     return following.built

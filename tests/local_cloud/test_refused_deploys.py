@@ -5,6 +5,7 @@ One deployment, and one test after the other.
 
 from __future__ import annotations
 
+import base64
 import io
 import tarfile
 
@@ -13,11 +14,11 @@ import pytest
 from onboarding.signature import ENVELOPE_NAME
 from roundhouse.deploy import deployment
 from roundhouse.deploy.stacks import environment_templates
-from roundhouse.deploy.verification import key_text, signing_key
 from roundhouse.errors import DeployFailedError
 from roundhouse.gitops.compare import plan_against_deployed
 from roundhouse.gitops.stale import review_of
 from roundhouse.processes import Processes
+from stacks.access import arns
 from tests.fixtures.signer import Signer
 from tests.local_cloud.tiny_session import (
     archive_bytes,
@@ -73,7 +74,7 @@ def test_plan_is_deployed_as_it_was_reviewed_or_not_at_all(tiny):
 
 
 def trust(tiny, key):
-    """Names a key in the environment file, as `roundhouse status --signer` prints it."""
+    """Names a key in the environment file, as `aws kms get-public-key` prints it."""
     path = tiny.paths.tree / "environments" / "local.yaml"
     lines = [line for line in path.read_text().splitlines() if "trusted_signers" not in line]
     path.write_text("\n".join([*lines, f"trusted_signers: [{key}]"]) + "\n")
@@ -85,7 +86,9 @@ def test_engine_is_served_by_who_trusts_its_signer_and_by_nobody_else(tiny):
     with tarfile.open(fileobj=io.BytesIO(archive_bytes(session, entry))) as tar:
         envelope = tar.extractfile(ENVELOPE_NAME).read()
     assert entry.signature is not None and entry.signature.envelope() == envelope
-    trust(tiny, key_text(signing_key(session)))
+    alias = arns.signing_key_alias(session.environment)
+    public = session.clients("kms").get_public_key(KeyId=alias)["PublicKey"]
+    trust(tiny, base64.b64encode(public).decode())
     session = tiny.start()
     assert "local/Endpoint-tiny" in deploy_all(session).deployed.changed
     assert vector(session) == answer

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any
 
 from onboarding.deployment import Deployment, Target
 from onboarding.names import artifact_bucket, engine_archive_path
@@ -12,6 +11,7 @@ from roundhouse.aws.clients import object_exists
 from roundhouse.deploy.builds import execution
 from roundhouse.deploy.builds.execution import BuildMonitor
 from roundhouse.deploy.builds.requests import (
+    BuildRequest,
     BuiltEntry,
     CheckpointRequest,
     EngineRequest,
@@ -28,8 +28,6 @@ from roundhouse.deploy.builds.source import (
 from roundhouse.errors import RoundhouseError
 from roundhouse.session import Session, valid_tree
 from roundhouse.text import choices
-
-BuildRequest = EngineRequest | CheckpointRequest
 
 ENGINES_AT_MOST = 100
 """Of one execution: the records of all must fit into its 256 KiB, even where every reason quotes
@@ -93,14 +91,12 @@ def waves(requests: Sequence[EngineRequest]) -> tuple[tuple[EngineRequest, ...],
 
     Engines with most networks come first.
     """
-    left = sorted(
-        requests, key=lambda request: (-len(request.target.network_keys), request.target.engine_key)
-    )
+    left = sorted(requests, key=lambda request: (-len(request.target.network_keys), request.key))
     made: set[str] = set()
     result: list[tuple[EngineRequest, ...]] = []
     while left:
         making: set[str] = set()
-        unbuilt = {request.engine_key for request in left}
+        unbuilt = {request.key for request in left}
         wave: list[EngineRequest] = []
         for request in left:
             new = set(request.target.network_keys.values()) - made
@@ -145,11 +141,11 @@ def build_all(
         given = {
             "source": source,
             "commit": revision,
-            "waves": [[_document(request) for request in wave] for wave in batch],
+            "waves": [[request.document() for request in wave] for wave in batch],
         }
         monitor = BuildMonitor(
             session=session,
-            requests={_key(request): request for wave in batch for request in wave},
+            requests={request.key: request for wave in batch for request in wave},
             sleep=sleep,
         )
         started = execution.start(session.clients, session.environment, given)
@@ -174,28 +170,6 @@ def _batches(
                 batch = []
             batch.append(part)
     yield batch
-
-
-def _key(request: BuildRequest) -> str:
-    return request.key if isinstance(request, CheckpointRequest) else request.engine_key
-
-
-def _document(request: BuildRequest) -> dict[str, Any]:
-    """Return an engine as the state machine's input has it."""
-    if isinstance(request, CheckpointRequest):
-        return request.document()
-    capability = request.target.instance_type.compute_capability
-    engine = {
-        "engineKey": request.engine_key,
-        "model": request.target.model.name,
-        "computeCapability": capability,
-        "route": request.compile_route,
-        "instanceType": request.target.instance_type.name,
-    }
-    if request.plan_from is None:
-        return engine
-    # A state machine of before knows neither, and compiles.
-    return {**engine, "planFrom": str(request.plan_from), "planRoute": request.route}
 
 
 def _why(session: Session, target: Target) -> str | None:

@@ -13,21 +13,16 @@ from rich.progress import Progress
 
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
-from onboarding.lock import LockEntry, write_lock_entry
-from onboarding.names import engine_record_path
 from onboarding.platform import aws_partition
 from onboarding.text_generation.quantizer_route import QUANTIZER
 from roundhouse.aws.clients import Client, Clients, calling
 from roundhouse.deploy.builds import codebuild
 from roundhouse.deploy.builds.codebuild import location
 from roundhouse.deploy.builds.requests import (
+    BuildRequest,
     BuiltEntry,
-    CheckpointRequest,
-    EngineRequest,
     Failure,
-    another_record,
     format_entry,
-    published_record,
 )
 from roundhouse.errors import AwsError, BuildFailedError, NotReadyError
 from roundhouse.report import Step
@@ -163,7 +158,7 @@ class BuildMonitor:
     """The engines of one execution by key, and their results; `sleep` waits between two looks."""
 
     session: Session
-    requests: Mapping[str, EngineRequest | CheckpointRequest]
+    requests: Mapping[str, BuildRequest]
     sleep: Callable[[float], None] = time.sleep
     built: list[BuiltEntry] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
@@ -219,22 +214,15 @@ class BuildMonitor:
             reason = failure_reason(self.session.clients, state.job, record["reason"])
             self._fail(key, reason, location(record["log"]))
             return
-        request = self.requests[key]
-        entry: BuiltEntry
         try:
-            if isinstance(request, CheckpointRequest):
-                checkpoint = request.record(self.session)
-                entry, text = checkpoint, format_entry(checkpoint)
-            else:
-                engine = record_engine(self.session, request)
-                entry, text = engine, _format_engine(engine, record.get("notReused", ""))
+            entry = self.requests[key].record(self.session)
         except BuildFailedError as error:
             self._fail(key, str(error), "none")
             return
         self._left.discard(key)
         self.built.append(entry)
         step = self._step(key)
-        step.end(text)
+        step.end(format_entry(entry, record.get("notReused", "")))
         self.session.report.times.append((step.title, step.seconds))
 
     def _fail(self, key: str, reason: str, log: str) -> None:
@@ -264,28 +252,6 @@ class BuildMonitor:
                 log_prefix=f"{title}: ",
             )
         return self._steps[key]
-
-
-def _format_engine(entry: LockEntry, reason: str) -> str:
-    size = f"{entry.archive.size_bytes / 1e6:.0f} MB"
-    not_reused = " ".join(reason.split()).rstrip(".")
-    compiled = f"; its plan was compiled: {not_reused}" if not_reused else ""
-    return f"{entry.manifest.precision} engine {entry.manifest.engine_key}, {size}{compiled}"
-
-
-def record_engine(session: Session, request: EngineRequest) -> LockEntry:
-    """Write the record that a build published of its engine into the model's lock.
-
-    With the plan's key, by which plans are looked for in locks. Raises BuildFailedError.
-    """
-    model, path = request.target.model.name, engine_record_path(request.engine_key)
-    entry = published_record(session, path, LockEntry)
-    found, wanted = (entry.manifest.engine_key, entry.manifest.model), (request.engine_key, model)
-    if found != wanted:
-        raise another_record(session, path, found, wanted)
-    entry = entry.model_copy(update={"plan_key": request.target.plan_key})
-    write_lock_entry(session.paths.tree / session.environment.locks, model, entry)
-    return entry
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 from onboarding.deployment import Deployment, Target, signature_fault
 from onboarding.environment_spec import EnvironmentSpec
-from onboarding.lock import LockEntry
-from onboarding.names import artifact_bucket, checkpoint_record_path
+from onboarding.lock import LockEntry, write_lock_entry
+from onboarding.names import artifact_bucket, checkpoint_record_path, engine_record_path
 from onboarding.plan_source import NOT_REUSED, PlanSource, locked_plans, plan_keys, plan_sources
 from onboarding.platform import PACKAGING_ROUTE, BuildRoute, build_route, instance_types
 from onboarding.signature import parse_public_key
@@ -19,14 +19,13 @@ from onboarding.text_generation.checkpoint_key import checkpoint_prefix
 from onboarding.text_generation.checkpoint_lock import CheckpointEntry, write_checkpoint_entry
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.text_generation.quantizer_route import QuantizerRoute, quantizer_route
-from onboarding.values import Value
 from roundhouse.aws.clients import Client, bucket_exists, list_objects, object_bytes, object_exists
 from roundhouse.errors import BuildFailedError
 from roundhouse.session import Session
 
 BuiltEntry = LockEntry | CheckpointEntry
 """The lock entry of what a build made."""
-EntryT = TypeVar("EntryT", bound=Value)
+EntryT = TypeVar("EntryT", LockEntry, CheckpointEntry)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +41,7 @@ class EngineRequest:
     """Why plans that locks name are not reused, a sentence each."""
 
     @property
-    def engine_key(self) -> str:
+    def key(self) -> str:
         """Return the engine's key."""
         return self.target.engine_key
 
@@ -74,6 +73,30 @@ class EngineRequest:
             return "; ".join((self.why, *self.not_reused))
         return f"{self.why}; of the plan of engine {self.plan_from.engine_key}"
 
+    def document(self) -> dict[str, Any]:
+        """Return the engine as the state machine's input has it."""
+        engine = {
+            "engineKey": self.key,
+            "model": self.model,
+            "computeCapability": self.target.instance_type.compute_capability,
+            "route": self.compile_route,
+            "instanceType": self.target.instance_type.name,
+        }
+        if self.plan_from is None:
+            return engine
+        # A state machine of before knows neither, and compiles.
+        return {**engine, "planFrom": str(self.plan_from), "planRoute": self.route}
+
+    def record(self, session: Session) -> LockEntry:
+        """Write the record that was published into the model's lock. Raises BuildFailedError.
+
+        With the plan's key, by which plans are looked for in locks.
+        """
+        entry = _published_record(session, engine_record_path(self.key), LockEntry, self)
+        entry = entry.model_copy(update={"plan_key": self.target.plan_key})
+        write_lock_entry(session.paths.tree / session.environment.locks, self.model, entry)
+        return entry
+
 
 def compile_route(environment: EnvironmentSpec, target: Target) -> BuildRoute:
     """Return where an environment compiles the plan of an engine."""
@@ -94,7 +117,7 @@ def reused_plans(session: Session, requests: Sequence[EngineRequest]) -> tuple[E
     locks = session.paths.tree / session.environment.locks
     locked: dict[str, tuple[LockEntry, ...]] = {}
     faults: dict[str, tuple[str, ...]] = {}
-    building = {request.engine_key for request in requests}
+    building = {request.key for request in requests}
     for plan, entries in locked_plans(locks, wanted).items():
         for entry in entries:
             if entry.manifest.engine_key in building:
@@ -108,7 +131,7 @@ def reused_plans(session: Session, requests: Sequence[EngineRequest]) -> tuple[E
     return tuple(
         replace(
             request,
-            plan_from=sources.get(request.engine_key),
+            plan_from=sources.get(request.key),
             not_reused=faults.get(request.target.plan_key or "", ()),
         )
         for request in requests
@@ -229,18 +252,22 @@ class CheckpointRequest:
 
     def record(self, session: Session) -> CheckpointEntry:
         """Write the record that was published into the model's lock. Raises BuildFailedError."""
-        path = checkpoint_record_path(self.key)
-        entry = published_record(session, path, CheckpointEntry)
-        found, wanted = (entry.checkpoint_key, entry.model), (self.key, self.model)
-        if found != wanted:
-            raise another_record(session, path, found, wanted)
+        entry = _published_record(session, checkpoint_record_path(self.key), CheckpointEntry, self)
         locks = session.paths.tree / session.environment.locks
         write_checkpoint_entry(locks, self.model, entry)
         return entry
 
 
-def format_entry(entry: CheckpointEntry) -> str:
-    """Return what a built checkpoint is, in a few words."""
+BuildRequest = EngineRequest | CheckpointRequest
+
+
+def format_entry(entry: BuiltEntry, not_reused: str = "") -> str:
+    """Return what was built, in a few words; `not_reused`: why its plan was compiled."""
+    if isinstance(entry, LockEntry):
+        reason = " ".join(not_reused.split()).rstrip(".")
+        compiled = f"; its plan was compiled: {reason}" if reason else ""
+        size = f"{entry.archive.size_bytes / 1e6:.0f} MB"
+        return f"{entry.manifest.precision} engine {entry.manifest.engine_key}, {size}{compiled}"
     size = f"{sum(file.size_bytes for file in entry.files) / 1e6:,.0f} MB"
     verdict = "" if entry.accepted else f", refused: {(entry.reason or 'no reason').rstrip('.')}"
     return f"{entry.scheme} checkpoint {entry.checkpoint_key}, {size}{verdict}"
@@ -312,31 +339,33 @@ def refuse_received(session: Session, what: str, models: Collection[str]) -> Non
         )
 
 
-def published_record(session: Session, path: str, kind: type[EntryT]) -> EntryT:
-    """Return the lock entry that a build published. Raises BuildFailedError."""
+def _published_record(
+    session: Session, path: str, kind: type[EntryT], request: BuildRequest
+) -> EntryT:
+    """Return the lock entry that a build published for a request. Raises BuildFailedError."""
     bucket = artifact_bucket(session.environment)
+    where = f"s3://{bucket}/{path}"
     data = object_bytes(session.clients("s3"), bucket, path)
     if data is None:
         raise BuildFailedError(
-            f"the build ended well, but s3://{bucket}/{path} is not there: it built another key; "
-            "are all files of the tree saved and readable by the build?"
+            f"the build ended well, but {where} is not there: it built another key; are all files "
+            "of the tree saved and readable by the build?"
         )
     try:
-        return kind.model_validate_json(data)
+        entry = kind.model_validate_json(data)
     except ValidationError as fault:
         raise BuildFailedError(
-            f"the build ended well, but its record s3://{bucket}/{path} cannot be read by this "
-            f"version of roundhouse ({fault.error_count()} fault(s)); delete the record and build "
-            "again with the files of this version."
+            f"the build ended well, but its record {where} cannot be read by this version of "
+            f"roundhouse ({fault.error_count()} fault(s)); delete the record and build again with "
+            "the files of this version."
         ) from fault
-
-
-def another_record(
-    session: Session, path: str, found: tuple[str, str], wanted: tuple[str, str]
-) -> BuildFailedError:
-    """Return the error of a record of another key or model; `found` and `wanted` are both."""
-    bucket = artifact_bucket(session.environment)
-    return BuildFailedError(
-        f"the build ended well, but its record s3://{bucket}/{path} is that of {found[0]} of "
-        f"{found[1]}, not {wanted[0]} of {wanted[1]}; delete the record and build again."
-    )
+    if isinstance(entry, LockEntry):
+        key, model = entry.manifest.engine_key, entry.manifest.model
+    else:
+        key, model = entry.checkpoint_key, entry.model
+    if (key, model) != (request.key, request.model):
+        raise BuildFailedError(
+            f"the build ended well, but its record {where} is that of {key} of {model}, not "
+            f"{request.key} of {request.model}; delete the record and build again."
+        )
+    return entry

@@ -49,5 +49,5 @@ def test_status_shows_the_component_as_it_runs(generator):
     assert (live["status"], component["status"]) == ("InService", "InService")
     assert (component["copies"], component["desired_copies"]) == (1, 1)
     assert component["serves"] == generator.entry.checkpoint_key and not live["drift"]
-    assert component["last_update"]["result"] == "complete"
+    assert component["failure_reason"] is None
     assert "Text generators as they run" in generator.run("status", "--env", "local")

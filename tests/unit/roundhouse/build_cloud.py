@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import io
 import json
-from types import SimpleNamespace
 
-from botocore.exceptions import ClientError, EndpointConnectionError
+from botocore.exceptions import EndpointConnectionError
 from rich.console import Console
 
 from onboarding.tree import read_tree
@@ -18,15 +17,12 @@ from roundhouse.processes import Outcome
 from roundhouse.report import Report
 from roundhouse.session import Session
 from tests.unit.roundhouse.engines import entry_for
+from tests.unit.roundhouse.memory_s3 import MemoryS3, refusal
 
 ARN = "arn:aws:states:us-east-1:000000000000:execution:roundhouse-local-builds:1"
 
 
-def refusal(code, operation="Any"):
-    return ClientError({"Error": {"Code": code, "Message": "Not Found"}}, operation)
-
-
-class Cloud:
+class Cloud(MemoryS3):
     """`tag` is the first eight digits of the SHA-256 of ARN, as the machine computes it.
 
     `reasons`: why a model's engine fails; `not_reused`: why a model's plan is
@@ -45,38 +41,14 @@ class Cloud:
             for deployment in deployments
             for target in deployment.targets
         }
-        self.objects, self.bucket_there, self.machine_there = {}, True, True
+        super().__init__()
+        self.machine_there = True
         self.given, self.looks, self.reasons, self.silent, self.unrecorded = [], 0, {}, (), ()
         self.jobs, self.away, self.refusal, self.not_reused = 1, (), None, {}
         self.interrupt_at, self.status, self.cause, self.stopped = None, None, "", []
 
     def __call__(self, service):
         return self
-
-    def _get(self, key):
-        if key not in self.objects:
-            raise refusal("404", "HeadObject")
-        return self.objects[key]
-
-    def head_bucket(self, Bucket):
-        if not self.bucket_there:
-            raise refusal("404", "HeadBucket")
-        return {}
-
-    def head_object(self, Bucket, Key):
-        self._get(Key)
-        return {}
-
-    def get_object(self, Bucket, Key):
-        return {"Body": io.BytesIO(self._get(Key))}
-
-    def list_objects_v2(self, Bucket, Prefix):
-        for key in sorted(self.objects):
-            if key.startswith(Prefix):
-                yield {"Contents": [{"Key": key, "Size": len(self.objects[key])}]}
-
-    def put_object(self, Bucket, Key, Body, IfNoneMatch):
-        self.objects[Key] = Body
 
     def start_execution(self, stateMachineArn, input):
         if not self.machine_there:
@@ -128,10 +100,6 @@ class Cloud:
     def list_map_runs(self, executionArn):
         runs = range(len(self.given[-1]["waves"]))
         return {"mapRuns": [{"mapRunArn": str(number)} for number in runs]}
-
-    def get_paginator(self, operation):
-        """One item a page."""
-        return SimpleNamespace(paginate=getattr(self, operation))
 
     def list_executions(self, mapRunArn):
         waves = self.given[-1]["waves"]

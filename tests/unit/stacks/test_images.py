@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import get_args
 
 import pytest
+from tests.unit.onboarding.test_runtimes import beside
 
 from onboarding import resolve
 from onboarding.environment_spec import PLATFORM_IMAGES, ImagesSpec, ServingImage
@@ -30,7 +31,6 @@ from stacks.images import (
 from stacks.rollout import COMPILING_SECONDS, variant_timeouts
 from stacks.template import content_name
 from tests.synth.deployments import environment, with_locks
-from tests.unit.onboarding.test_runtimes import beside
 from tests.unit.roundhouse.engines import copied_tree, entry_for, with_entry
 
 pytestmark = pytest.mark.unit

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import os
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from botocore.exceptions import (
@@ -13,6 +15,7 @@ from botocore.exceptions import (
     ReadTimeoutError,
     UnauthorizedSSOTokenError,
 )
+from roundhouse.aws.bearer_token import bearer_token
 
 from roundhouse.aws.clients import (
     CONNECT_SECONDS,
@@ -31,6 +34,8 @@ from roundhouse.cli import app as cli
 from roundhouse.errors import AwsError
 from tests.unit.roundhouse.aws_shells import KEYS, SHELLS
 from tests.unit.roundhouse.load_test.answering import Answer, serve
+
+pytestmark = pytest.mark.unit
 
 
 @pytest.fixture
@@ -98,12 +103,15 @@ def test_copies_alone_wait_for_late_answers(shell):
     assert clients(COPIES).meta.service_model.service_name == "s3"
 
 
-def test_refuses_an_answer_that_is_not_of_aws(shell):
-    with serve(lambda number: Answer(body=b"<html>hello</html")) as server:
+@pytest.mark.parametrize("service", ["sagemaker", "cloudformation"])
+def test_refuses_an_answer_that_is_not_of_aws(shell, service):
+    with serve(lambda number: Answer(body=b"<html>hello<br></html>")) as server:
         shell({**KEYS, "AWS_ENDPOINT_URL": server.url.removesuffix("/invocations")})
-        sagemaker = aws_clients("us-east-1")("sagemaker")
-        with pytest.raises(AwsError, match="something else than AWS"), calling("SageMaker"):
-            _ = sagemaker.describe_endpoint(EndpointName="a")["EndpointStatus"]
+        client = aws_clients("us-east-1")(service)
+        with pytest.raises(AwsError, match="something else than AWS"), calling(service):
+            if service == "cloudformation":
+                client.list_stacks()
+            _ = client.describe_endpoint(EndpointName="a")["EndpointStatus"]
 
 
 @pytest.mark.parametrize("read", [object_bytes, object_sha256])
@@ -177,3 +185,36 @@ def test_an_object_that_is_there_is_not_replaced_and_another_refusal_is_one():
     assert not write_once(Taken("PreconditionFailed"), "bucket", "key", b"", "Publishing")
     with pytest.raises(AwsError, match="Publishing"):
         write_once(Taken("AccessDenied"), "bucket", "key", b"", "Publishing")
+
+
+@pytest.fixture
+def credentials(monkeypatch, tmp_path):
+    for name in ("CONFIG_FILE", "SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(f"AWS_{name}", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+    for name, value in (
+        ("ACCESS_KEY_ID", "AKIA"),
+        ("SECRET_ACCESS_KEY", "s"),
+        ("SESSION_TOKEN", "t"),
+    ):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    return monkeypatch
+
+
+def test_token_is_a_presigned_call_of_the_region(credentials):
+    token = bearer_token("eu-central-1", 900)
+    assert token.startswith("sagemaker-api-key-")
+    text = base64.b64decode(token.removeprefix("sagemaker-api-key-")).decode()
+    assert text.startswith("sagemaker.amazonaws.com/?") and text.endswith("&Version=1")
+    query = parse_qs(urlsplit(f"https://{text}").query)
+    assert query["Action"] == ["CallWithBearerToken"] and query["X-Amz-Expires"] == ["900"]
+    assert query["X-Amz-Security-Token"] == ["t"]
+    assert "/eu-central-1/sagemaker/aws4_request" in query["X-Amz-Credential"][0]
+
+
+def test_refuses_without_credentials(credentials):
+    for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN"):
+        credentials.delenv(f"AWS_{name}")
+    with pytest.raises(AwsError, match="Signing a bearer token"):
+        bearer_token("eu-central-1")

@@ -23,7 +23,7 @@ from roundhouse.compare.result import (
 from roundhouse.compare.run import Control
 from roundhouse.load_test.knee import Knee
 from tests.unit.roundhouse.engines import copied_tree, local_deployments
-from tests.unit.roundhouse.status.test_live import Account
+from tests.unit.roundhouse.live_account import Account
 
 KNEE = Knee(
     rate=100.0, reason="more users bring no more answers", users=8, users_per_second=110.0,

@@ -1,19 +1,23 @@
-"""The order of a deployment in AWS.
-
-What must be there is there before what needs it, and a failure leaves the rest alone.
-"""
+"""The order of a deployment in AWS, of all endpoints or some; a failure leaves the rest alone."""
 
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from onboarding.fault import FaultsError
+from roundhouse.cli import app as cli
 from roundhouse.deploy import deployment
+from roundhouse.deploy.builds import engines
 from roundhouse.errors import BuildFailedError, DeployFailedError, RoundhouseError
 from tests.unit.roundhouse.deploy.whole_session import whole_session
+from tests.unit.roundhouse.engines import copied_tree
+
+pytestmark = pytest.mark.unit
 
 YES = deployment.DeployOptions(yes=True)
 MARK = {"Key": "roundhouse", "Value": "unreferenced"}
@@ -117,3 +121,60 @@ def test_a_stack_whose_first_creation_was_rolled_back_is_created_again(session):
     deployment.deploy(session, YES)
     assert session.clients.did[0] == "unprotected roundhouse-dev-images"
     assert "deleted and created again" in session.report.console.file.getvalue()
+
+
+@pytest.fixture
+def one_endpoint(tmp_path):
+    """The session of one endpoint; what was run is in `commands`."""
+    commands = []
+    whole = whole_session(tmp_path)
+
+    def run(command, on_line=None):
+        commands.append(command)
+        return whole.run(command, on_line)
+
+    run.commands = commands
+    return replace(whole, endpoints=("sentence-embedder",), run=run)
+
+
+def test_session_of_some_endpoints_is_theirs_alone(one_endpoint):
+    def names_of(*endpoints):
+        return [d.name for d in replace(one_endpoint, endpoints=endpoints).deployments()]
+
+    assert names_of("sentence-embedder") == ["sentence-embedder"]
+    assert names_of() == ["sentence-embedder", "text-shared"]
+    message = r"unknown endpoint, given text-share;.*did you mean 'text-shared'"
+    with pytest.raises(FaultsError, match=message):
+        names_of("text-share")
+
+
+def test_session_of_all_names_no_endpoint(one_endpoint):
+    deployment.deploy(replace(one_endpoint, endpoints=()), YES)
+    words = [word for command in one_endpoint.run.commands for word in command.argv]
+    assert not any(word.startswith("endpoint=") for word in words)
+
+
+def test_some_endpoints_are_built_verified_synthesised_and_deployed_alone(one_endpoint):
+    """But for the stacks that builds need, which are synthesised whole."""
+    every = replace(one_endpoint, endpoints=())
+    targets = [target for item in every.deployments() for target in item.targets]
+    other = next(t for t in targets if t.model.name == "sentence-embedder-fp32")
+    del one_endpoint.clients.objects[other.lock_entry.archive.path]
+    assert engines.missing_engines(one_endpoint) == ()
+    (request,) = engines.missing_engines(every)
+    assert request.key == other.engine_key
+    done = deployment.deploy(one_endpoint, YES)
+    assert done.verified == 1 and done.built == ()
+    early, *_, synth, deploy = [c.argv for c in one_endpoint.run.commands if "git" not in c.argv]
+    assert not any(word.startswith("endpoint=") for word in early) and "*/Images" in early
+    assert synth[synth.index("endpoint=sentence-embedder") - 1] == "-c" and "**" in synth
+    assert "**" in deploy and deploy[deploy.index("--concurrency") + 1] == "1"
+
+
+def test_refuses_an_unknown_endpoint_in_one_sentence(tmp_path, monkeypatch, capsys):
+    words = ["deploy", "--env", "dev", "--root", str(copied_tree(tmp_path))]
+    monkeypatch.setattr(sys, "argv", ["roundhouse", *words, "--endpoint", "sentence-embeddr"])
+    assert cli.exit_code() == 1
+    message = " ".join(capsys.readouterr().err.split())
+    assert message.startswith("models: unknown endpoint, given sentence-embeddr")
+    assert message.endswith("'sentence-embedder'?")

@@ -1,22 +1,31 @@
-"""Stacks are deleted together, after an interruption too; nobody is left without their engines."""
+"""Stacks are read, and deleted together, after an interruption too; nobody loses their engines."""
 
 from __future__ import annotations
 
+import io
+import json
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
 from onboarding.promotion import Promotion, read_promotion, write_promotion
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
+from roundhouse.deploy import stacks as module
 from roundhouse.deploy.destroy import (
     delete_stacks,
     environment_stacks,
     kept_storage,
     require_received,
 )
+from roundhouse.deploy.stacks import deployed_templates
 from roundhouse.errors import DeployFailedError
-from tests.unit.roundhouse.deploy.whole_session import Account, refusal, whole_session
+from roundhouse.paths import Paths
+from roundhouse.report import Report
+from roundhouse.session import Session
+from tests.unit.roundhouse.deploy.whole_session import Account, whole_session
+from tests.unit.roundhouse.engines import REPOSITORY
 
 pytestmark = pytest.mark.unit
 
@@ -137,21 +146,102 @@ def test_what_a_promotion_names_was_copied(paths):
         require_received(paths, "dev")
 
 
-def test_what_stays_is_counted_and_what_is_not_known_is_named(session):
-    def describe(repositoryName):
-        if not repositoryName.endswith("triton"):
-            raise refusal("RepositoryNotFoundException")
-        yield {"imageDetails": [{"imageSizeInBytes": 2**31}]}
-
-    session.clients.objects = {"engines/a/model.tar.gz": b"x" * 2**20}
-    session.clients.describe_images = describe
-    assert list(kept_storage(session)) == [
-        "s3://roundhouse-dev-111122223333-us-east-1 with every engine (1 object, 0.00 GiB)",
-        "1 container image in ECR (2.00 GiB)", "the KMS key", "log groups",
+def test_what_stays_is_named(session):
+    bucket = "s3://roundhouse-dev-111122223333-us-east-1 with every engine"
+    assert list(kept_storage(session.environment)) == [
+        bucket, "container images in ECR", "the KMS key", "log groups",
     ]  # fmt: skip
+    own = session.environment.model_copy(update={"kms_key_arn": "arn:aws:kms:a"})
+    assert "the KMS key" not in list(kept_storage(own))
 
-    def deny(repositoryName):
-        raise refusal("AccessDeniedException")
 
-    session.clients.describe_images = deny
-    assert "how many is not known (Listing the images of" in list(kept_storage(session))[1]
+TEMPLATE = {
+    "Resources": {
+        "Role": {"Properties": {"Version": "2012-10-17", "Account": "000000000000", "Count": 1}}
+    }
+}
+
+
+class CloudFormation:
+    """Stacks by name, each with the statuses that it has one after the other."""
+
+    def __init__(self, listed, bodies):
+        self.listed, self.bodies, self.names = listed, bodies, []
+
+    def get_paginator(self, name):
+        return self
+
+    def paginate(self):
+        for name, statuses in self.listed:
+            yield {"StackSummaries": [{"StackName": name, "StackStatus": statuses[0]}]}
+
+    def describe_stacks(self, StackName):
+        self.names.append(StackName)
+        statuses = dict(self.listed)[StackName]
+        return {"Stacks": [{"StackStatus": statuses[min(len(self.names), len(statuses) - 1)]}]}
+
+    def get_template(self, StackName):
+        return {"TemplateBody": self.bodies[StackName]}
+
+
+@pytest.fixture
+def session_of(monkeypatch):
+    def session(formation):
+        return Session(
+            paths=Paths(code=REPOSITORY, tree=REPOSITORY, build=REPOSITORY / "build"),
+            environment=read_tree(REPOSITORY).environments["dev"],
+            variables={},
+            clients=lambda service: formation,
+            run=lambda command, on_line=None: None,
+            report=Report(console=Console(file=io.StringIO())),
+        )
+
+    monkeypatch.setattr(module, "EVERY_SECONDS", 0.0)
+    return session
+
+
+YAML = """\
+Resources:
+  Role:
+    Properties:
+      Version: "2012-10-17"
+      Account: "000000000000"
+      Count: 1
+"""
+
+
+@pytest.mark.parametrize("body", [TEMPLATE, json.dumps(TEMPLATE), YAML])
+def test_template_is_read_however_it_was_sent(session_of, body):
+    formation = CloudFormation([("a", ["UPDATE_COMPLETE"])], {"a": body})
+    assert deployed_templates(session_of(formation), ["a"]) == {"a": TEMPLATE}
+
+
+def test_stack_that_was_never_deployed_has_none(session_of):
+    statuses = ("REVIEW_IN_PROGRESS", "ROLLBACK_COMPLETE", "DELETE_COMPLETE", "CREATE_FAILED")
+    formation = CloudFormation(
+        [(f"s{number}", [status]) for number, status in enumerate(statuses)], {}
+    )
+    assert deployed_templates(session_of(formation), ["s0", "s1", "s2", "s3", "never-there"]) == {}
+
+
+def test_stack_that_was_deleted_and_made_anew_is_the_new_one(session_of):
+    formation = CloudFormation(
+        [("a", ["CREATE_COMPLETE"]), ("a", ["DELETE_COMPLETE"])], {"a": TEMPLATE}
+    )
+    assert deployed_templates(session_of(formation), ["a"]) == {"a": TEMPLATE}
+
+
+def test_update_under_way_is_waited_for(session_of):
+    busy = [
+        "UPDATE_IN_PROGRESS",
+        "UPDATE_IN_PROGRESS",
+        "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS",
+        "UPDATE_COMPLETE",
+    ]
+    formation = CloudFormation([("a", busy)], {"a": TEMPLATE})
+    assert deployed_templates(session_of(formation), ["a"]) == {"a": TEMPLATE}
+    assert formation.names == ["a", "a", "a"]
+
+
+def test_no_endpoint_asks_nothing(session_of):
+    assert deployed_templates(session_of(None), []) == {}

@@ -139,15 +139,12 @@ def test_refuses_a_build_that_failed_or_pushed_nothing(session, field, value, me
         images.build_images(session, images.missing(session))
 
 
-def test_an_image_of_which_the_registry_lists_nothing_is_missing(session):
-    session.clients.describe_images = lambda **_: {"imageDetails": []}
-    assert set(missing(session)) == {"builder-cpu", "builder-gpu", "triton"}
-
-
-def test_an_access_that_is_denied_is_no_missing_image(session):
+def test_an_image_that_is_not_listed_is_missing_and_one_that_may_not_be_read_is_not(session):
     session.clients.absent = "AccessDeniedException"
     with pytest.raises(NotReadyError, match=r"Looking for .*: AWS answered AccessDeniedException"):
         images.missing(session)
+    session.clients.describe_images = lambda **_: {"imageDetails": []}
+    assert set(missing(session)) == {"builder-cpu", "builder-gpu", "triton"}
 
 
 def test_the_local_cloud_builds_none_and_says_so(tmp_path):
@@ -184,20 +181,15 @@ def pinned_session(tmp_path, **pin):
     return dataclasses.replace(session, environment=environment), triton
 
 
-def test_refuses_a_pinned_image_that_the_registry_has_not(tmp_path):
-    session, triton = pinned_session(tmp_path)
-    with pytest.raises(
-        DeployFailedError,
-        match=rf"images.pinned.triton: roundhouse-dev/triton has no tag {triton.tag}; check out",
-    ):
+def test_refuses_a_pinned_image_that_the_registry_has_not_or_with_another_digest(tmp_path):
+    session, triton = pinned_session(tmp_path / "tag")
+    where = "images.pinned.triton: roundhouse-dev/triton"
+    with pytest.raises(DeployFailedError, match=rf"{where} has no tag {triton.tag}; check out"):
         images.require_pinned_images(session)
     session.clients.images.add((triton.repository, triton.tag))
     images.require_pinned_images(session)
     assert "triton" not in missing(session)
-
-
-def test_refuses_a_pinned_image_with_another_digest(tmp_path):
-    session, triton = pinned_session(tmp_path, digest=f"sha256:{'d' * 64}")
+    session, triton = pinned_session(tmp_path / "digest", digest=f"sha256:{'d' * 64}")
     session.clients.images.add((triton.repository, triton.tag))
     found = image_digest(f"{triton.repository}:{triton.tag}")
     with pytest.raises(DeployFailedError, match=rf"has digest {found}, the file says sha256:ddd"):

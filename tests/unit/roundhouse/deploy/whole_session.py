@@ -6,11 +6,8 @@ import hashlib
 import io
 import json
 import zipfile
-from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
 
-from botocore.exceptions import ClientError
 from rich.console import Console
 
 from onboarding.lock import write_lock_entry
@@ -21,17 +18,9 @@ from roundhouse.processes import Outcome
 from roundhouse.report import Report
 from roundhouse.session import Session
 from tests.unit.roundhouse.engines import REPOSITORY, copied_tree, entry_for
+from tests.unit.roundhouse.memory_s3 import MemoryS3, refusal
 
 ARCHIVE = b"archive"
-
-
-class Body(io.BytesIO):
-    def iter_chunks(self, size):
-        yield self.getvalue()
-
-
-def refusal(code):
-    return ClientError({"Error": {"Code": code, "Message": "none"}}, "Any")
 
 
 def image_digest(name):
@@ -45,23 +34,21 @@ def _quota_pages(quotas):
         yield {"Quotas": [{"QuotaName": name, "QuotaCode": "L-1", "Value": float(value)}]}
 
 
-class Account:
+class Account(MemoryS3):
     """An account's services in memory; `did` is the order of what matters.
 
     A build pushes the images of its source, unless `fails` has a reason or `forgets` is true.
     """
 
     def __init__(self):
-        self.objects, self.tags, self.images, self.stacks, self.statuses = {}, {}, set(), {}, {}
+        super().__init__()
+        self.tags, self.images, self.stacks, self.statuses = {}, set(), {}, {}
         self.did, self.started, self.fails, self.forgets = [], [], None, False
         self.endpoints, self.quotas, self.defaults = {}, {}, {}
-        self.absent, self.bucket_there = "ImageNotFoundException", True
+        self.absent = "ImageNotFoundException"
 
     def __call__(self, service):
         return self
-
-    def get_paginator(self, operation):
-        return SimpleNamespace(paginate=getattr(self, operation))
 
     def list_stacks(self):
         statuses = dict.fromkeys(self.stacks, "UPDATE_COMPLETE") | self.statuses
@@ -103,12 +90,6 @@ class Account:
     def list_aws_default_service_quotas(self, ServiceCode):
         yield from _quota_pages(self.defaults)
 
-    def list_objects_v2(self, Bucket, Prefix):
-        now = datetime(2026, 11, 21, tzinfo=UTC)
-        for name in sorted(name for name in self.objects if name.startswith(Prefix)):
-            size = len(self.objects[name])
-            yield {"Contents": [{"Key": name, "Size": size, "LastModified": now}]}
-
     def get_object_tagging(self, Bucket, Key):
         return {"TagSet": self.tags.get(Key, [])}
 
@@ -121,23 +102,6 @@ class Account:
             raise refusal(self.absent)
         name = f"{repositoryName}:{imageIds[0]['imageTag']}"
         return {"imageDetails": [{"imageDigest": image_digest(name)}]}
-
-    def head_bucket(self, Bucket):
-        if not self.bucket_there:
-            raise refusal("404")
-        return {}
-
-    def head_object(self, Bucket, Key):
-        if Key not in self.objects:
-            raise refusal("404")
-        return {}
-
-    def get_object(self, Bucket, Key):
-        self.head_object(Bucket, Key)
-        return {"Body": Body(self.objects[Key])}
-
-    def put_object(self, Bucket, Key, Body, IfNoneMatch=None):
-        self.objects[Key] = Body
 
     def source(self):
         """The zip of the build."""

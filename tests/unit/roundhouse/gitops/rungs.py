@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import copy
 import dataclasses
-import hashlib
 import io
 from datetime import UTC, datetime
 
-from botocore.exceptions import ClientError
 from rich.console import Console
 
 from onboarding.lock import ServedCapacity, record_capacity
@@ -23,6 +20,7 @@ from roundhouse.report import Report
 from tests.fixtures.local_deployments import archive, archived_entry
 from tests.unit.roundhouse.gitops.promoted import promote
 from tests.unit.roundhouse.gitops.repository import BUDGET
+from tests.unit.roundhouse.memory_s3 import MemoryS3
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 MODELS = ("model-001", "model-002")
@@ -43,7 +41,7 @@ class WithoutCopies:
         return getattr(self._s3, name)
 
 
-class S3:
+class S3(MemoryS3):
     """Buckets in memory, with the calls that a promotion makes; stops after `calls` copies."""
 
     def __init__(self) -> None:
@@ -51,38 +49,8 @@ class S3:
         self.copies: list[str] = []
         self.calls = 1_000
 
-    def get_object(self, Bucket, Key):
-        if Key not in self.buckets[Bucket]:
-            raise ClientError({"Error": {"Code": "NoSuchKey"}}, "GetObject")
-        content = self.buckets[Bucket][Key]
-        chunks = {"iter_chunks": lambda _, size: iter([content]), "read": lambda _: content}
-        return {"Body": type("Body", (), chunks)()}
-
-    def head_object(self, Bucket, Key, ChecksumMode=None):
-        if Key not in self.buckets[Bucket]:
-            raise ClientError({"Error": {"Code": "404"}}, "HeadObject")
-        digest = hashlib.sha256(self.buckets[Bucket][Key])
-        return {
-            "ETag": digest.hexdigest(),
-            "ContentLength": len(self.buckets[Bucket][Key]),
-            "ChecksumSHA256": base64.b64encode(digest.digest()).decode(),
-        }
-
-    def head_bucket(self, Bucket):
-        return self.buckets[Bucket] and {}
-
-    def get_paginator(self, _):
-        def paginate(Bucket, Prefix):
-            items = sorted(self.buckets[Bucket].items())
-            yield {
-                "Contents": [
-                    {"Key": key, "Size": len(content)}
-                    for key, content in items
-                    if key.startswith(Prefix)
-                ]
-            }
-
-        return type("Paginator", (), {"paginate": staticmethod(paginate)})()
+    def bucket(self, name):
+        return self.buckets[name]
 
     @property
     def meta(self):

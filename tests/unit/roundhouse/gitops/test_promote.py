@@ -113,17 +113,14 @@ def test_no_role_is_assumed_where_no_quiet_time_is_required(rungs):
     assert rungs.promote().path is not None and not hasattr(rungs, "assumed")
 
 
-def test_refuses_an_alarm_that_rings(rungs):
-    rungs.alarms.ringing.append("dev-model-001-server-errors")
-    with pytest.raises(DeployFailedError, match="model-001: an alarm rang"):
-        rungs.promote()
-
-
-def test_a_start_from_zero_and_an_alarm_of_another_endpoint_are_no_reason(rungs):
+def test_refuses_an_alarm_that_rings_but_for_a_start_from_zero_or_another_endpoints(rungs):
     rungs.alarms.ringing += ["dev-model-001-from-zero", "dev-model-001-fr-server-errors"]
     moment = NOW.replace(hour=11, minute=30)
     rungs.alarms.history += [(name, moment) for name in rungs.alarms.ringing]
     assert rungs.promote().path is not None
+    rungs.alarms.ringing.append("dev-model-001-server-errors")
+    with pytest.raises(DeployFailedError, match="model-001: an alarm rang"):
+        rungs.promote()
 
 
 def test_refuses_an_endpoint_without_a_load_test_unless_none_is_required(rungs):
@@ -138,22 +135,20 @@ def test_refuses_an_endpoint_without_a_load_test_unless_none_is_required(rungs):
         rungs.promote()
 
 
-def test_refuses_an_archive_of_other_bytes_and_overwrites_nothing(rungs):
+@pytest.mark.parametrize(
+    ("file", "says"),
+    [
+        ("model.tar.gz", "two builds claim one key"),
+        ("lock-entry.json", "has 7 bytes, and dev's has 2; nothing was overwritten"),
+    ],
+)
+def test_refuses_an_object_that_is_another_there_and_overwrites_nothing(rungs, file, says):
     (key, *_) = keys(deployments(read_tree(rungs.root), "dev"))
-    rungs.s3.buckets[BUCKETS["prod"]][f"engines/{key}/model.tar.gz"] = b"another build"
-    with pytest.raises(DeployFailedError, match="two builds claim one key"):
+    path, stored = f"engines/{key}/{file}", rungs.s3.buckets[BUCKETS["prod"]]
+    stored[path] = b"another"
+    with pytest.raises(DeployFailedError, match=says):
         rungs.promote()
-    assert rungs.s3.buckets[BUCKETS["prod"]][f"engines/{key}/model.tar.gz"] == b"another build"
-    assert read_promotion(rungs.root, "prod") is None
-
-
-def test_refuses_an_object_of_another_size_and_overwrites_nothing(rungs):
-    (key, *_) = keys(deployments(read_tree(rungs.root), "dev"))
-    record = f"engines/{key}/lock-entry.json"
-    rungs.s3.buckets[BUCKETS["prod"]][record] = b"another record"
-    with pytest.raises(DeployFailedError, match="has 14 bytes, and dev's has 2; nothing was over"):
-        rungs.promote()
-    assert rungs.s3.buckets[BUCKETS["prod"]][record] == b"another record"
+    assert stored[path] == b"another" and read_promotion(rungs.root, "prod") is None
 
 
 def test_refuses_evidence_of_another_engine(rungs):
@@ -174,27 +169,29 @@ def test_refuses_evidence_of_another_engine(rungs):
     )
 
 
-def test_refuses_files_that_are_not_committed(rungs):
+def uncommitted(rungs):
     rungs.repository.edit("models/model-001.yaml", {"labels": {"team": "a"}})
-    with pytest.raises(RoundhouseError, match="not committed as they are"):
-        rungs.promote()
 
 
-def test_refuses_a_commit_that_is_not_merged(rungs):
+def unmerged(rungs):
     git(rungs.root, "checkout", "-q", "-b", "change")
     rungs.repository.commit()
-    with pytest.raises(RoundhouseError, match="is not on main; merge it first"):
-        rungs.promote()
 
 
-def test_refuses_an_environment_that_promotes_from_another(rungs):
-    with pytest.raises(RoundhouseError, match="promotes from no environment, not from prod"):
-        rungs.promote(source="prod", destination="dev")
-
-
-def test_refuses_to_promote_an_environment_to_itself(rungs):
-    with pytest.raises(RoundhouseError, match="an environment does not promote to itself"):
-        rungs.promote(source="dev", destination="dev")
+@pytest.mark.parametrize(
+    ("change", "pair", "message"),
+    [
+        (uncommitted, ("dev", "prod"), "not committed as they are"),
+        (unmerged, ("dev", "prod"), "is not on main; merge it first"),
+        (None, ("prod", "dev"), "promotes from no environment, not from prod"),
+        (None, ("dev", "dev"), "an environment does not promote to itself"),
+    ],
+)
+def test_refuses_before_the_gates(rungs, change, pair, message):
+    if change is not None:
+        change(rungs)
+    with pytest.raises(RoundhouseError, match=message):
+        rungs.promote(source=pair[0], destination=pair[1])
 
 
 def test_environment_never_builds_what_it_receives(rungs):

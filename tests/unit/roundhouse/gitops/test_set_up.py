@@ -1,23 +1,32 @@
-"""The files of a repository's pipeline: written all or none, and never over somebody's changes."""
+"""`new --workflows`: files written all or none, and what a person sets; their environments."""
 
 from __future__ import annotations
 
-import pytest
+import json
 
+import pytest
+from typer.testing import CliRunner
+
+from onboarding.environment_spec import GithubSpec
 from onboarding.tree import read_tree
+from roundhouse.cli.app import app
 from roundhouse.errors import NotReadyError, RoundhouseError, UsageError
 from roundhouse.gitops.set_up import (
+    block_steps,
     github_steps,
     gitlab_steps,
     pipeline_environments,
     pipeline_files,
+    repository_of,
     write_pipeline,
 )
-from tests.unit.roundhouse.engines import REPOSITORY
+from tests.unit.roundhouse.engines import REPOSITORY, copied_tree
 
 pytestmark = pytest.mark.unit
 
 OWNERS = ("@acme/platform",)
+GITHUB = GithubSpec(repository="acme/models", repository_id=456789, owner_id=123456)
+LINE = "github: {repository: acme/models, repository_id: 456789, owner_id: 123456}"
 
 
 def files_below(folder):
@@ -40,12 +49,9 @@ def test_files_are_written_once(tmp_path, forge):
 
 def test_workflows_are_those_of_this_repository():
     texts = pipeline_files(REPOSITORY, "github", OWNERS)
-    workflows = {
-        path.relative_to(REPOSITORY).as_posix()
-        for path in (REPOSITORY / ".github" / "workflows").iterdir()
-    }
-    assert len(workflows) == 6
-    assert workflows <= texts.keys()
+    own = (REPOSITORY / ".github" / "workflows").iterdir()
+    workflows = {path.relative_to(REPOSITORY).as_posix() for path in own}
+    assert len(workflows) == 6 and workflows <= texts.keys()
     assert "/promotions/    @acme/platform" in texts[".github/CODEOWNERS"]
 
 
@@ -53,21 +59,15 @@ def test_refuses_changed_files_naming_all_and_writes_nothing(tmp_path):
     texts = pipeline_files(REPOSITORY, "github", OWNERS)
     (tmp_path / ".github").mkdir()
     (tmp_path / ".github" / "CODEOWNERS").write_text("* @other\n")
-    (tmp_path / "renovate.json").mkdir()
+    (tmp_path / "renovate.json").symlink_to(tmp_path / "nowhere")
     with pytest.raises(RoundhouseError, match=r"CODEOWNERS, renovate\.json: changed"):
         write_pipeline(tmp_path, texts)
     assert files_below(tmp_path) == {".github/CODEOWNERS": "* @other\n"}
 
 
-def test_refuses_a_link_in_the_place_of_a_file(tmp_path):
-    (tmp_path / "renovate.json").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(RoundhouseError, match=r"renovate\.json: changed"):
-        write_pipeline(tmp_path, {"renovate.json": "{}"})
-
-
 def test_folder_that_cannot_be_written_stays_as_it_was(tmp_path):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(NotReadyError, match="nothing was written"):
+    with pytest.raises(NotReadyError, match=r"file/b.txt: cannot be written .*nothing was written"):
         write_pipeline(tmp_path, {"a.txt": "a", "file/b.txt": "b"})
     assert files_below(tmp_path) == {"file": "x"}
 
@@ -89,5 +89,99 @@ def test_steps_name_environments_and_roles():
     github, gitlab = "\n".join(github_steps(environments)), "\n".join(gitlab_steps(environments))
     assert "GitHub environment dev and dev-build" in github
     assert "allow GitHub Actions to create pull requests" in github
-    assert role in github
-    assert role in gitlab
+    assert role in github and role in gitlab
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("acme@123456/models@456789", ("acme/models", GITHUB)),
+        ("acme/models", ("acme/models", None)),
+        *((wrong, None) for wrong in ("models", "acme/models@1", "acme@1/models", "acme@0/models@1",
+                                      "a@1/m@-2", "../x", "")),
+    ],
+)  # fmt: skip
+def test_repository_has_its_numbers_or_none_or_is_refused(text, found):
+    if found is not None:
+        assert repository_of(text) == found
+        return
+    with pytest.raises(UsageError, match=r"--repository .*: give OWNER/NAME, or OWNER@ID/NAME@ID"):
+        repository_of(text)
+
+
+@pytest.fixture
+def environments(tmp_path):
+    """Write environments, given as name -> more lines; return them by name."""
+
+    def write(texts):
+        (tmp_path / "environments").mkdir()
+        for name, more in texts.items():
+            text = f'name: {name}\naccount: "111122223333"\nregion: eu-west-1\n'
+            path = tmp_path / "environments" / f"{name}.yaml"
+            path.write_text(f"{text}platform: triton-26.05\n{more}")
+        return read_tree(tmp_path)
+
+    return write
+
+
+def test_lines_to_add_have_the_numbers_or_the_command_for_them(environments):
+    specs = environments({"dev": "", "prod": f"{LINE}\n"}).environments
+    assert list(block_steps(specs, "acme/models", GITHUB)) == [
+        f"environments/dev.yaml: add `{LINE}`."
+    ]
+    line, command = block_steps(specs, "acme/models", None)
+    assert "repository_id: ID, owner_id: OWNER_ID}`." in line
+    assert "gh api repos/acme/models --jq" in command
+
+
+def test_init_prints_the_lines_and_edits_no_environment(tmp_path):
+    tree = copied_tree(tmp_path)
+    words = ["new", "--workflows", "github", "--owners", "@acme/a", "--root", str(tree)]
+    words += ["--repository", "acme@123456/models@456789"]
+    path = tree / "environments" / "dev.yaml"
+    before = path.read_text()
+    shown = " ".join(CliRunner().invoke(app, words).output.split())
+    assert f"environments/dev.yaml: add `{LINE}`" in shown and path.read_text() == before
+
+
+def test_refuses_another_repository_before_anything_is_written(tmp_path):
+    tree = copied_tree(tmp_path)
+    with (tree / "environments" / "dev.yaml").open("a") as file:
+        file.write(LINE.replace("456789", "1") + "\n")
+    words = ["new", "--workflows", "github", "--owners", "@acme/a", "--root", str(tree)]
+    refused = CliRunner().invoke(app, [*words, "--repository", "acme@123456/models@456789"])
+    assert "`github` is acme/models (1, owner 123456), given acme/models (456789, owner" in str(
+        refused.exception
+    )
+    assert not (tree / ".github").exists()
+
+
+@pytest.mark.parametrize(
+    ("sources", "order"),
+    [
+        ({"a-prod": "staging", "staging": "z-dev", "z-dev": None}, ["z-dev", "staging", "a-prod"]),
+        ({"local": None, "dev": None}, ["dev"]),
+        ({"a": "b", "b": "a"}, None),
+    ],
+    ids=["source first", "no local cloud", "a circle ends"],
+)
+def test_environments_of_workflows_come_after_those_they_receive_from(environments, sources, order):
+    tree = environments(
+        {name: f"promotes_from: {source}\n" if source else "" for name, source in sources.items()}
+    )
+    found = [item.name for item in pipeline_environments(tree)]
+    assert found == order if order else set(found) <= {"a", "b"}
+
+
+def test_environments_are_listed_for_workflows(environments, tmp_path):
+    environments({"local": "", "dev": "", "prod": f"promotes_from: dev\n{LINE}\n"})
+    words = ["status", "--environments", "--root", str(tmp_path)]
+    assert CliRunner().invoke(app, words).output.split() == ["dev", "prod"]
+    dev, prod = json.loads(CliRunner().invoke(app, [*words, "--format", "json"]).output)
+    assert (dev["has_roles"], prod["has_roles"], dev["region"]) == (False, True, "eu-west-1")
+    assert dev["roles"]["build"] == "arn:aws:iam::111122223333:role/roundhouse-dev-build"
+    assert 3600 <= dev["session_seconds"] <= 21_600
+    assert CliRunner().invoke(app, [*words, "--env", "prod"]).output.split() == ["prod"]
+    for name in ("local", "none"):
+        with pytest.raises(RoundhouseError, match=f"No environment '{name}' that workflows deploy"):
+            CliRunner().invoke(app, [*words, "--env", name], catch_exceptions=False)

@@ -13,7 +13,8 @@ from onboarding.generation_resolve import generation_deployments
 from onboarding.text_generation.checkpoint_lock import SpeedRecord, SpeedRound
 from onboarding.tree import read_tree
 from roundhouse.reports.generation_card import checkpoint_rows, generation_card
-from roundhouse.status.generators import generator_lines, generator_state, generators_table
+from roundhouse.status.endpoints import generator_state
+from roundhouse.status.table import generator_lines, generators_table
 from tests.unit.onboarding.text_generation.test_checkpoint_lock import KNEE
 from tests.unit.onboarding.text_generation.test_generation_resolve import _build, _root
 

@@ -160,64 +160,49 @@ def test_renamed_model_and_a_second_one_take_the_plan_of_the_lock_that_is_left(e
     assert sorted(wave) == [("renamed", "cpu", source), ("second", "cpu", source)]
 
 
-def test_another_budget_is_another_plan(engine_tree):
-    engine_tree.change(MODEL, accuracy={"dataset": "models/data/validation-sentences.txt"})
-    (request,) = engines.missing_engines(engine_tree.session())
-    assert (request.plan_from, request.route) == (None, "training-job")
+def rewrite(tree, **changes):
+    """Change the fields of the one locked engine; a function gives a field of the entry's own."""
+    (entry,) = tree.entries().values()
+    given = {name: make(entry) if callable(make) else make for name, make in changes.items()}
+    write_lock_entry(tree.locks, MODEL, entry.model_copy(update=given))
 
 
-@pytest.mark.parametrize("field", ["plan_key", "files"])
-def test_engine_whose_lock_or_manifest_names_no_plan_is_read_and_no_source(engine_tree, field):
-    """A lock or an archive of before plan keys."""
+BUDGET = {"accuracy": {"dataset": "models/data/validation-sentences.txt"}}
+
+
+def wanted_by_another(tree):
+    """Give the locked engine the plan's key that another budget wants, as somebody might write."""
+    tree.change(MODEL, **BUDGET)
+    (request,) = engines.missing_engines(tree.session())
+    rewrite(tree, plan_key=request.target.plan_key)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda tree: tree.change(MODEL, **BUDGET), ""),
+        # A lock or an archive of before plan keys.
+        (lambda tree: rewrite(tree, plan_key=None), ""),
+        (lambda tree: rewrite(
+            tree, manifest=lambda entry: entry.manifest.model_copy(update={"files": {}})), ""),
+        (wanted_by_another, ""),
+        (lambda tree: tree.objects.pop(next(iter(tree.entries().values())).archive.path),
+         f"; the plan of engine KEY {NOT_REUSED}: its archive is gone from S3"),
+        (lambda tree: setattr(
+            tree, "environment", {**tree.environment, "trusted_signers": [Signer().public]}),
+         f"; the plan of engine KEY {NOT_REUSED}: its lock entry holds no signature"),
+    ],
+    ids=["budget", "no plan key", "no files", "plan of another", "gone", "not signed"],
+)  # fmt: skip
+def test_refuses_another_plan_and_compiles_with_the_reason(engine_tree, change, reason):
     (entry,) = engine_tree.entries().values()
-    if field == "files":
-        changed = {"manifest": entry.manifest.model_copy(update={"files": {}})}
-    else:
-        changed = {"plan_key": None}
-    write_lock_entry(engine_tree.locks, MODEL, entry.model_copy(update=changed))
-    assert engines.missing_engines(engine_tree.session()) == ()
-    engine_tree.batching(MODEL, into="second")
-    (request,) = engines.missing_engines(engine_tree.session())
-    assert (request.plan_from, request.route) == (None, "training-job")
-
-
-def test_lock_that_calls_another_plan_the_wanted_one_is_not_believed(engine_tree):
-    """Another budget, and a lock in which somebody wrote its plan's key beside the old engine."""
-    (entry,) = engine_tree.entries().values()
-    engine_tree.change(MODEL, accuracy={"dataset": "models/data/validation-sentences.txt"})
-    (request,) = engines.missing_engines(engine_tree.session())
-    wanted = request.target.plan_key
-    assert wanted not in (None, entry.plan_key)
-    changed = entry.model_copy(update={"plan_key": wanted})
-    write_lock_entry(engine_tree.locks, MODEL, changed)
-    (request,) = engines.missing_engines(engine_tree.session())
-    assert (request.plan_from, request.route) == (None, "training-job")
-
-
-def test_refuses_a_plan_whose_archive_is_gone_and_compiles_with_the_reason(engine_tree):
-    (entry,) = engine_tree.entries().values()
-    del engine_tree.objects[entry.archive.path]
+    change(engine_tree)
     engine_tree.batching(MODEL)
     (request,) = engines.missing_engines(engine_tree.session())
-    assert request.plan_from is None
-    assert request.reason == (
-        f"not in the lock; the plan of engine {entry.manifest.engine_key} {NOT_REUSED}: its "
-        "archive is gone from S3"
-    )
+    assert (request.plan_from, request.route) == (None, "training-job")
+    reason = reason.replace("KEY", entry.manifest.engine_key)
+    assert request.reason == f"not in the lock{reason}"
     assert waves_given(engine_tree.build()[0]) == [[(MODEL, "training-job", None)]]
-
-
-def test_refuses_a_plan_that_no_trusted_signer_signed_and_compiles_with_the_reason(
-    engine_tree,
-):
-    engine_tree.environment = {
-        **engine_tree.environment,
-        "trusted_signers": [Signer().public],
-    }
-    engine_tree.batching(MODEL)
-    (request,) = engines.missing_engines(engine_tree.session())
-    assert request.plan_from is None
-    assert request.reason.endswith("its lock entry holds no signature")
 
 
 def test_takes_the_next_lock_s_plan_where_the_first_is_gone(engine_tree):

@@ -1,18 +1,80 @@
-"""A plan says which engines are compiled and which are packaged of a plan that is there already."""
+"""Which engines are compiled or packaged of a plan that is there, where, and what that takes."""
 
 from __future__ import annotations
 
 import pytest
 
 from onboarding.lock import read_lock, write_lock_entry
-from onboarding.manifest import RepackagingRecord
+from onboarding.manifest import BuilderRecord, RepackagingRecord
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
-from roundhouse.deploy.builds.requests import compile_route
+from roundhouse.deploy.builds.engines import missing_engines
+from roundhouse.gitops.build_estimates import build_preview
 from roundhouse.gitops.plan_comment import comment
 from roundhouse.gitops.plan_text import headline, notes, sections
-from tests.unit.roundhouse.engines import plan_files
+from tests.unit.roundhouse.build_cloud import Cloud, session_of
+from tests.unit.roundhouse.engines import copied_tree, entry_for, local_deployments, plan_files
 from tests.unit.roundhouse.gitops.repository import BUDGET
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def session(tmp_path):
+    tree = copied_tree(tmp_path)
+    return session_of(tree, Cloud(local_deployments(tree)))
+
+
+def previews(session):
+    return {
+        request.target.model.name: build_preview(session, request)
+        for request in missing_engines(session)
+    }
+
+
+def test_preview_of_a_first_build_knows_where_and_not_how_long(session):
+    preview = previews(session)["sentence-embedder"]
+    assert (preview.route, preview.machine, preview.why) == (
+        "cpu",
+        "CodeBuild, Linux",
+        "not in the lock",
+    )
+    assert (preview.minutes, preview.usd) == (None, None)
+    assert "no build of this model was timed" in preview.cells()[5]
+
+
+def test_preview_follows_the_last_build_of_the_model(session):
+    deployment = next(item for item in session.deployments() if item.name == "sentence-embedder")
+    (target,) = deployment.targets
+    builder = BuilderRecord(machine="a", built_at="2026-01-01T00:00:00Z", seconds=90.0)
+    entry = entry_for(deployment, target, builder=builder, engine_key="0" * 20)
+    write_lock_entry(session.paths.tree / session.environment.locks, "sentence-embedder", entry)
+    preview = previews(session)["sentence-embedder"]
+    assert (preview.minutes, preview.usd) == (1.5, 0.03)
+    assert preview.cells()[5:] == ("1.5", "0.03")
+
+
+def test_preview_says_repackage_where_a_lock_has_the_plan(session):
+    deployment = next(item for item in session.deployments() if item.name == "sentence-embedder")
+    (target,) = deployment.targets
+    builder = BuilderRecord(machine="a", built_at="2026-01-01T00:00:00Z", seconds=90.0)
+    entry = entry_for(deployment, target, builder=builder, engine_key="0" * 20)
+    packaged = RepackagingRecord(
+        engine_key="1" * 20,
+        archive_sha256="a" * 64,
+        builder=builder.model_copy(update={"seconds": 12.0}),
+    )
+    locks = session.paths.tree / session.environment.locks
+    assert previews(session)["sentence-embedder"].action == "compile"
+    for record, minutes, usd in ((None, 1.5, 0.03), (packaged, 0.2, 0.0)):
+        update = {"plan_key": target.plan_key, "repackaged": record}
+        write_lock_entry(locks, "sentence-embedder", entry.model_copy(update=update))
+        session.clients.objects[entry.archive.path] = b"archive"
+        preview = previews(session)["sentence-embedder"]
+        assert (preview.action, preview.plan_from, preview.route) == ("repackage", "0" * 20, "cpu")
+        assert (preview.minutes, preview.usd) == (minutes, usd)
+    assert preview.cells()[2] == "repackage"
+
 
 MODELS = ("model-001", "model-002")
 FILES = tuple(f"models/{name}.yaml" for name in MODELS)
@@ -56,16 +118,13 @@ def engine_rows(plan):
     return next(item.rows for item in sections(plan) if item.title == "Engines")
 
 
-def test_changed_batching_is_repackaged_and_says_what_the_compilation_would_take(compiled):
+def test_changed_batching_is_repackaged(compiled):
     (before,) = read_lock(compiled.root / "models", MODELS[0]).engines
     compiled.edit(FILES[0], BATCHING)
     environment = compiled.changes()
     (engine,) = environment.engines
     assert (engine.state, engine.plan_from, engine.route) == ("missing", before, "cpu")
-    assert engine.compile_route == "gpu"
-    assert (engine.estimate.minutes, engine.compile_estimate.minutes) == (30.0, 30.0)
-    assert engine.estimate.is_bound and not engine.compile_estimate.is_bound
-    assert engine.compile_estimate.usd is None  # no price of it is shipped
+    assert engine.estimate.minutes == 30.0 and engine.estimate.is_bound
     assert [cause.path for cause in engine.because] == [
         "serving.dynamic_batching.max_queue_delay_us"
     ]
@@ -74,7 +133,6 @@ def test_changed_batching_is_repackaged_and_says_what_the_compilation_would_take
         f"repackage the plan of engine {before}: route cpu, at most 30 min, at most 0.60 USD"
         in after
     )
-    assert "; to compile it: route gpu, about 30 min, cost unknown" in after
     assert "1 engine to build (1 repackaged)" in headline(environment)
     assert any("Repackaged: model-001; nothing is compiled" in note for note in notes(environment))
     assert "repackage the plan of engine" in comment(compiled.plan())
@@ -96,7 +154,6 @@ def test_renamed_model_is_repackaged(compiled):
     compiled.edit("models/other.yaml", {"name": "other"})
     (engine,) = [engine for engine in compiled.changes().engines if engine.model == "other"]
     assert engine.plan_from in read_lock(compiled.root / "models", MODELS[0]).engines
-    assert engine.compile_estimate.minutes == 30.0
 
 
 def test_of_several_with_a_new_plan_the_first_is_compiled_and_the_others_follow(compiled):
@@ -104,7 +161,7 @@ def test_of_several_with_a_new_plan_the_first_is_compiled_and_the_others_follow(
         compiled.edit(file, BUDGET)
     environment = compiled.changes()
     first, second = sorted(environment.engines, key=lambda engine: engine.plan_from is not None)
-    assert (first.plan_from, first.route, first.compile_estimate) == (None, "gpu", None)
+    assert (first.plan_from, first.route) == (None, "gpu")
     assert (second.plan_from, second.route) == (first.key, "cpu")
     assert "2 engines to build (1 repackaged)" in headline(environment)
     texts = [row[3] for row in engine_rows(environment)]
@@ -125,7 +182,3 @@ def test_preview_and_plan_name_the_same_engine(compiled):
     (request,) = engines.missing_engines(session_of(compiled.root, cloud, "dev"))
     (engine,) = compiled.changes().engines
     assert request.plan_from.engine_key == engine.plan_from
-    environment = tree.environments["dev"]
-    assert (
-        engine.compile_route == request.compile_route == compile_route(environment, request.target)
-    )

@@ -1,0 +1,235 @@
+"""What a change of files does to templates, ensembles and text generators."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from onboarding import names
+from onboarding.resolve import deployments
+from onboarding.tree import read_tree
+from roundhouse.gitops.endpoint_facts import variant_facts
+from roundhouse.gitops.engine_changes import engine_changes
+from roundhouse.gitops.plan import Change, environment_plan, generation_change
+from roundhouse.gitops.plan_document import plan_inputs
+from roundhouse.gitops.template_changes import (
+    REPLACING_PROPERTIES,
+    is_outage,
+    permission_changes,
+    resource_changes,
+    template_digest,
+)
+from roundhouse.promoted_tree import model_files
+from tests.synth import generation_cases
+from tests.synth.generation_cases import (
+    FIXED,
+    IMAGES,
+    SCALED,
+    ZERO,
+    generator,
+    generator_files,
+    knee,
+    lock_checkpoints,
+)
+from tests.unit.onboarding.trees import tree_root
+
+pytestmark = pytest.mark.unit
+
+CONFIG, ENDPOINT = "AWS::SageMaker::EndpointConfig", "AWS::SageMaker::Endpoint"
+
+
+def template(kind="AWS::CloudWatch::Alarm", **properties):
+    return {"Resources": {"A": {"Type": kind, "Properties": properties}}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (None, template(), "added"),
+        (template(), None, "removed"),
+        (template(Threshold=1), template(Threshold=2), "in-place"),
+        (template(AlarmName="a"), template(AlarmName="b"), "replaced"),
+        (template("AWS::S3::Bucket"), template("AWS::SNS::Topic"), "replaced"),
+        (template(CONFIG, KmsKeyId="a"), template(CONFIG, KmsKeyId="b"), "new-version"),
+        (template(ENDPOINT, EndpointConfigName="a"), template(ENDPOINT, EndpointConfigName="b"),
+         "in-place"),
+        (template(ENDPOINT, EndpointName="a"), template(ENDPOINT, EndpointName="b"), "outage"),
+        (template(ENDPOINT), None, "outage"),
+        (template(ENDPOINT), template(), "outage"),
+    ],
+)  # fmt: skip
+def test_class_of_a_change(before, after, expected):
+    changes = resource_changes(before, after)
+    assert [change.change for change in changes] == [expected]
+    assert is_outage(changes) == (expected == "outage")
+
+
+def test_order_and_notes_alone_change_nothing():
+    before = template(Threshold=1)
+    after = {"Resources": {"A": {**before["Resources"]["A"], "DependsOn": ["B"], "Metadata": {}}}}
+    assert resource_changes(before, after) == ()
+    assert template_digest(before) == template_digest(after)
+
+
+def test_what_an_update_takes_over_from_running_variants_changes_nothing():
+    retained = {"Fn::If": ["VariantPropertiesAreRetained", True, {"Ref": "AWS::NoValue"}]}
+    sides = template(ENDPOINT, RetainAllVariantProperties=retained), template(ENDPOINT)
+    assert resource_changes(*sides) == () and len(set(map(template_digest, sides))) == 1
+
+
+def test_digest_does_not_depend_on_how_a_whole_number_is_written():
+    assert template_digest(template(Threshold=1.0, Values=(2.0, 0.5))) == template_digest(
+        template(Threshold=1, Values=[2, 0.5])
+    )
+
+
+def test_property_is_named_by_its_whole_path_and_a_long_text_by_its_digest():
+    before = template(A={"B": [{"C": 1}, {"C": 2}]}, D="x" * 3000, E=[1])
+    after = template(A={"B": [{"C": 1}, {"C": 3}]}, D="y" * 3000, E=[1, 2])
+    (change,) = resource_changes(before, after)
+    assert [(item.path, item.before) for item in change.properties][::2] == [
+        ("A.B[1].C", 2),
+        ("E", [1]),
+    ]
+    assert change.properties[1].before.startswith("3,000 characters, sha256 ")
+
+
+def test_grant_that_only_moves_to_another_policy_is_no_change():
+    def policy(name, action):
+        statement = {"Effect": "Allow", "Action": action, "Resource": "*"}
+        return {
+            "Resources": {
+                name: {
+                    "Type": "AWS::IAM::Policy",
+                    "Properties": {"PolicyDocument": {"Statement": [statement]}},
+                }
+            }
+        }
+
+    assert permission_changes(policy("A", "s3:GetObject"), policy("B", "s3:GetObject")).added == ()
+    changed = permission_changes(policy("A", "s3:GetObject"), policy("B", "s3:*"))
+    assert "s3:*" in changed.added[0] and len(changed.removed) == 1
+
+
+def test_replacing_properties_are_those_of_cloudformations_schemas():
+    from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
+
+    for kind, properties in REPLACING_PROPERTIES.items():
+        schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-east-1", kind).schema
+        known = {path.split("/")[2] for path in schema["createOnlyProperties"]}
+        assert set(properties) <= known, kind
+
+
+PAIR = """\
+name: pair
+task: ensemble
+steps:
+  - {model: example}
+  - {model: joiner}
+outputs: [scores]
+accuracy: {dataset: models/data/validation.txt}
+endpoint: {instance_type: ml.g5.xlarge}
+"""
+
+
+def changes(tmp_path, edits):
+    trees = []
+    for name, more in (("before", {}), ("after", edits)):
+        (tmp_path / name).mkdir()
+        files = {"models/pair.yaml": PAIR, **more}
+        trees.append(read_tree(tree_root(tmp_path / name, files)))
+    base, head = trees
+    assert base.faults == () == head.faults
+    found = [{item.name: item for item in deployments(tree, "cloud")} for tree in trees]
+    return {item.model: item for item in engine_changes(base, head, *found)}
+
+
+def test_model_that_changes_is_the_cause_of_the_ensembles_build(tmp_path):
+    found = changes(tmp_path, {"models/joiner.yaml": {"[1, 1, 1]": "[1, 1, 2]"}})
+    assert [(cause.path, cause.file) for cause in found["pair"].because] == [
+        ("engine", "models/joiner.yaml")
+    ]
+    # Of the ensemble's instance type, and of the model's own endpoint.
+    assert found["joiner"].because[0].path.startswith("engine.optimization_profiles")
+
+
+def test_composition_that_changes_builds_the_ensemble_alone(tmp_path):
+    wider = PAIR.replace("accuracy:", "serving: {dynamic_batching: {max_batch_size: 1}}\naccuracy:")
+    found = changes(tmp_path, {"models/pair.yaml": wider})
+    assert set(found) == {"pair", "example", "joiner"}  # nothing is built yet
+    assert [cause.path for cause in found["pair"].because] == ["serving"]
+    assert not found["example"].because and not found["joiner"].because
+
+
+def test_promotion_takes_what_an_ensembles_models_follow_from(tmp_path):
+    tree = read_tree(tree_root(tmp_path, {"models/pair.yaml": PAIR}))
+    files = set(model_files(tree, "pair"))
+    assert {f"models/{name}.yaml" for name in ("pair", "example", "joiner")} <= files
+    assert {"models/data/joiner.onnx", "models/data/calibration.txt"} <= files
+
+
+@pytest.fixture(scope="module")
+def generation():
+    return generator(**SCALED)
+
+
+def change(before, after):
+    sides = [None if item is None else generation_cases.template(item) for item in (before, after)]
+    return generation_change("us-east-1", "chat", after, *sides)
+
+
+def test_another_checkpoint_rolls_copies_over_in_batches(generation):
+    entry = generation.entry.model_copy(update={"checkpoint_key": "1" * 20})
+    found = change(generation, dataclasses.replace(generation, entry=entry))
+    classes = {item.id: item.change for item in found.resources}
+    assert (classes["Model"], classes["InferenceComponent"]) == ("new-version", "in-place")
+    assert "EndpointConfig" not in classes and not found.outage
+    assert (found.rollout.kind, found.rollout.step_percents) == ("rolling copies", (50.0, 100.0))
+    assert found.permissions.added and found.permissions.removed
+
+
+def test_knee_moves_the_scaling_target_and_the_queues_bound(generation):
+    entry = generation.entry.model_copy(
+        update={"knee": knee(10, generation.candidate.instance_type)}
+    )
+    found = change(generation, dataclasses.replace(generation, entry=entry))
+    (moved,) = (item for item in found.scaling if "target" in item.what)
+    assert moved.after == 7.0 and "x 0.7 = 7 " in moved.derivation
+
+
+def test_new_endpoint_costs_its_instances_from_least_to_most(generation):
+    found = change(None, generation)
+    assert found.kind == "new" and found.rollout is None
+    (variant,) = variant_facts(generation_cases.template(generation))
+    assert (variant.least, variant.most) == (1, 6)
+    (zero,) = variant_facts(generation_cases.template(generator(**ZERO)))
+    assert zero.least == 0
+
+
+def test_nothing_changes_where_no_file_does(generation):
+    assert change(generation, generation) is None
+    assert change(generation, None).outage
+
+
+def test_lock_entries_are_inputs_of_a_plan():
+    fixed = generator(**FIXED)
+    inputs = plan_inputs(fixed.environment, (), (fixed,))
+    assert f"lock of chat, checkpoint {fixed.entry.checkpoint_key}" in inputs
+
+
+def test_removed_generator_that_is_deployed_is_listed_once(tmp_path):
+    root = tree_root(tmp_path, generator_files(**SCALED))
+    (removed,) = lock_checkpoints(root)
+    base = read_tree(root)
+    (root / "models/chat.yaml").unlink()
+    stack = names.stack_name(removed.environment, f"endpoint-{removed.name}")
+    change = Change(
+        environment=removed.environment,
+        base=base,
+        head=read_tree(root),
+        image_uris=IMAGES,
+        deployed={stack: generation_cases.template(removed)},
+    )
+    found = environment_plan(change, lambda *_: {}).endpoints
+    assert [(item.name, item.kind, item.outage) for item in found] == [(removed.name, "gone", True)]
