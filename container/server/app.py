@@ -159,7 +159,8 @@ async def serve_model(
     tune_interpreter()
     metrics, plane, stop = ServerMetrics(), data_plane_of(model, settings), stop_event()
     count_truncated(plane, model, metrics)
-    server = _model_server(plane, model, settings, metrics, log)
+    observer = RequestMetrics(metrics, model=model.name, log=log)
+    server = _server(model_application(plane, settings, observer), settings, metrics)
     metrics.models_loaded.set_function(lambda: int(plane.ready))
     await server.start(listener)
     try:
@@ -210,7 +211,8 @@ async def _serve_many_models(
         log=log,
         unloaded=metrics.forget_model,
     )
-    server = _multi_model_server(models, settings, metrics, log)
+    observer = RequestMetrics(metrics, log=log)
+    server = _server(multi_model_application(models, settings, observer), settings, metrics)
     metrics.models_loaded.set_function(lambda: len(models))
     await server.start(listener)
     _print_line(f"Serving the models that requests load on {bind_address(settings)}.")
@@ -219,40 +221,7 @@ async def _serve_many_models(
     await models.close()
 
 
-def _model_server(
-    plane: DataPlane, model: Model, settings: Settings, metrics: ServerMetrics, log: FailureLog
-) -> HttpServer:
-    """Return the server of one model."""
-    options = _options(settings, metrics, log, model=model.name)
-    return _server(model_application(plane, platform=model.platform, **options), settings, metrics)
-
-
-def _multi_model_server(
-    models: LoadedModels, settings: Settings, metrics: ServerMetrics, log: FailureLog
-) -> HttpServer:
-    """Return the server of several models."""
-    options = _options(settings, metrics, log)
-    return _server(multi_model_application(models, **options), settings, metrics)
-
-
 def _server(application: Application, settings: Settings, metrics: ServerMetrics) -> HttpServer:
-    limits = HttpLimits(
-        body_bytes=settings.max_body_bytes,
-        request_seconds=settings.request_seconds,
-        max_connections=settings.max_connections,
-    )
-    server = HttpServer(application, limits=limits)
+    server = HttpServer(application, limits=HttpLimits.of(settings))
     metrics.connections.set_function(lambda: server.connections)
     return server
-
-
-def _options(
-    settings: Settings, metrics: ServerMetrics, log: FailureLog, *, model: str = ""
-) -> dict[str, Any]:
-    return {
-        "max_body_bytes": settings.max_body_bytes,
-        "deadline_seconds": settings.deadline_seconds,
-        "metrics": metrics,
-        "failed": lambda fault: log.report("request_failed", fault, stage="http", status=500),
-        "observer": RequestMetrics(metrics, model=model, log=log),
-    }

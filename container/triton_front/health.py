@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from container.server.http.messages import Response
 from container.server.types import Unavailable, first_line
-from container.triton_front.upstream import TritonRequest
+from container.server.upstream import UpstreamRequest
 
 PROOF_SECONDS = 10.0
 """An answer proves a model's health for so long; then it gets a health request."""
@@ -30,7 +30,7 @@ STUB = "triton_python_backend_stub"
 never replaces nor waits for one that died.
 """
 PROC = Path("/proc")
-Ask = Callable[[TritonRequest], Awaitable[Response]]
+Ask = Callable[[UpstreamRequest], Awaitable[Response]]
 
 
 class Stub(NamedTuple):
@@ -47,12 +47,12 @@ class ModelHealth:
 
     name: str
     archive: Path
-    request: TritonRequest | None
+    request: UpstreamRequest | None
     is_guess: bool = False
     """Whether the request is of a form that nobody said the model takes."""
     confirmed: bool = False
     """Whether it has once answered its health request."""
-    load: TritonRequest | None = None
+    load: UpstreamRequest | None = None
     """The request that loaded it; None of a single model, which Triton loads at its start."""
     proven: float | None = None
     """When it last answered."""

@@ -66,12 +66,6 @@ def test_json_texts_are_read_back(texts):
         assert decode_request(request, "application/json", SIGNATURE).texts == tuple(texts)
 
 
-@given(TEXTS)
-def test_binary_texts_are_read_back(texts):
-    data, content_type = binary([text.encode() for text in texts])
-    assert decode_request(data, content_type, SIGNATURE).texts == tuple(texts)
-
-
 @pytest.mark.parametrize(("inputs", "texts"), [("one", ("one",)), (["one", "two"], ("one", "two"))])
 def test_plain_inputs_are_read(inputs, texts):
     request = decode_request(body(inputs=inputs), "", SIGNATURE)
@@ -84,22 +78,6 @@ def test_request_names_the_form_of_its_answer():
     assert request == TextRequest(texts=("a", "b"), dialect="kserve", binary=True, id="7")
     assert decode_request(body(parameters={"binary_data_output": True}), "", SIGNATURE).binary
     assert not decode_request(body(outputs=[{"name": "embedding"}]), "", SIGNATURE).binary
-
-
-@given(
-    st.lists(
-        st.lists(
-            st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=3, max_size=3
-        ),
-        min_size=1,
-    )
-)
-def test_json_and_binary_answers_are_the_same_numbers(values):
-    rows = np.array(values, dtype=np.float32)
-    for binary in (False, True):
-        request = TextRequest(texts=("x",), dialect="kserve", binary=binary)
-        data, content_type = encode_response((rows,), request, SIGNATURE)
-        assert np.array_equal(rows_of(data, content_type, "embedding"), rows)
 
 
 def test_plain_answer_holds_one_list_per_text():

@@ -10,6 +10,7 @@ import pytest
 
 from container.server.http.messages import Request, Response
 from container.server.process import free_ports
+from container.server.upstream import UpstreamGone, UpstreamRequest
 from container.triton_front.health import Health, ModelHealth
 from container.triton_front.routes import TritonRoutes, single_model
 from container.triton_front.server import (
@@ -17,7 +18,6 @@ from container.triton_front.server import (
     triton_command,
     triton_environment,
 )
-from container.triton_front.upstream import TritonGone, TritonRequest
 
 pytestmark = pytest.mark.unit
 TEXT = {"name": "text", "shape": [1, 1], "datatype": "BYTES", "data": ["a"]}
@@ -30,7 +30,7 @@ class Triton:
     def __init__(self, status: int | Exception = 200) -> None:
         self.status, self.requests = status, []
 
-    async def request(self, request: TritonRequest) -> Response:
+    async def request(self, request: UpstreamRequest) -> Response:
         self.requests.append(request)
         if isinstance(self.status, Exception):
             raise self.status
@@ -131,7 +131,7 @@ def test_broken_model_is_loaded_again_as_it_was_loaded():
 
 
 def test_triton_that_is_gone_is_503_with_a_time_to_come_back():
-    answer = ask(front(Triton(TritonGone("gone"))), "POST", "/invocations", BODY)
+    answer = ask(front(Triton(UpstreamGone("gone"))), "POST", "/invocations", BODY)
     assert answer.status == 503 and dict(answer.headers)[b"retry-after"]
 
 
