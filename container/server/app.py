@@ -12,23 +12,19 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import uvloop
 
 from container.archive import ArchiveRefused, EngineArchive, verify_archive
-from container.server.batching.batcher import Batcher
 from container.server.data_plane.model import (
     Model,
     count_truncated,
     data_plane_of,
     load_batcher,
-    model_batcher,
     servable_model,
 )
 from container.server.data_plane.multi_model import LoadedModels
-from container.server.data_plane.plane import DataPlane
-from container.server.engines.engine import Costs, Engine, is_memory_shortage
+from container.server.engines.engine import Engine, is_memory_shortage
 from container.server.engines.loading import load_engine, running
 from container.server.http.messages import Application, HttpLimits
 from container.server.http.routes import model_application, multi_model_application
@@ -37,7 +33,6 @@ from container.server.process import (
     CannotListen,
     LoadFault,
     StoppedWhileLoading,
-    free_mib,
     ignore_stop_signals,
     listening_socket,
     load_unless_stopped,
@@ -55,7 +50,7 @@ from container.server.settings import (
     process_settings,
 )
 from container.server.telemetry.failure_log import FailureLog, stderr
-from container.server.telemetry.metrics import BatchMetrics, RequestMetrics, ServerMetrics
+from container.server.telemetry.metrics import RequestMetrics, ServerMetrics
 from container.server.types import first_line
 
 SETTING, ARCHIVE, ENGINE = 2, 3, 4
@@ -105,10 +100,7 @@ def _serve(settings: Settings, listener: socket.socket, open_engine: OpenEngine)
         verify = partial(
             verify_archive, running=runtimes, manifest_sha256=None, signers=settings.signers
         )
-        serving = _serve_many_models(
-            settings, listener, verify, lambda archive: open_engine(archive, settings), log=log
-        )
-        return _run(serving, log)
+        return _run(_serve_many_models(settings, listener, verify, open_engine, log=log), log)
     archive = verify_archive(
         settings.model_dir,
         running=runtimes,
@@ -181,35 +173,21 @@ async def _serve_many_models(
     settings: Settings,
     listener: socket.socket,
     verify: Callable[[Path], EngineArchive],
-    load: Callable[[EngineArchive], Engine],
+    open_engine: OpenEngine,
     *,
     log: FailureLog,
 ) -> None:
     """Serve the models that requests load until a signal drains it; healthy from the start."""
     tune_interpreter()
     metrics, stop = ServerMetrics(), stop_event()
-    served: WeakKeyDictionary[DataPlane, Model] = WeakKeyDictionary()
-
-    def plane_of(archive: EngineArchive) -> DataPlane:
-        model = servable_model(archive, settings, lambda: load(archive))
-        plane = data_plane_of(model, settings)
-        served[plane] = model
-        return plane
-
-    def backend(name: str, engine: Engine, costs: Costs, plane: DataPlane) -> Batcher:
-        model = served[plane]
-        count_truncated(plane, model, metrics, name=name)
-        observer = BatchMetrics(metrics, name, log=log)
-        return model_batcher(model, engine, costs, settings, observer)
-
     models = LoadedModels(
         verify=verify,
-        load_engine=load,
-        plane=plane_of,
-        backend=backend,
-        free_mib=free_mib,
+        model_of=lambda archive: servable_model(
+            archive, settings, lambda: open_engine(archive, settings)
+        ),
+        settings=settings,
+        metrics=metrics,
         log=log,
-        unloaded=metrics.forget_model,
     )
     observer = RequestMetrics(metrics, log=log)
     server = _server(multi_model_application(models, settings, observer), settings, metrics)

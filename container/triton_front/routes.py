@@ -19,6 +19,7 @@ from container.server.http.messages import (
     internal_fault_response,
 )
 from container.server.process import trim_memory
+from container.server.settings import Settings
 from container.server.types import (
     DeadlinePassed,
     RequestFault,
@@ -60,17 +61,16 @@ class TritonRoutes:
         self,
         triton: Upstream,
         health: Health,
+        settings: Settings,
         *,
-        multi_model: bool,
-        max_body_bytes: int,
-        deadline_seconds: float,
         failed: Callable[[BaseException], None],
         metrics: Upstream | None = None,
     ) -> None:
         """`metrics` asks Triton's metrics port; None where Triton has no metrics."""
         self._metrics = metrics
-        self._triton, self._health, self._multi_model = triton, health, multi_model
-        self._max_body_bytes, self._deadline_seconds = max_body_bytes, deadline_seconds
+        self._triton, self._health, self._multi_model = triton, health, settings.multi_model
+        self._max_bytes = min(settings.max_body_bytes, MOST_WHOLE_BYTES)
+        self._deadline_seconds = settings.deadline_seconds
         self._failed = failed
         self._untrimmed = 0
         self.ending = ""
@@ -144,7 +144,7 @@ class TritonRoutes:
     async def _infer(self, request: Request, path: str, name: str) -> Response:
         self._health.refuse(name)
         refuse_encoding(request)
-        body, most = request.body, min(self._max_body_bytes, MOST_WHOLE_BYTES)
+        body, most = request.body, self._max_bytes
         self._plan_trim(len(body))
         kind, passed = content_type(request), _passed(request)
 
@@ -191,7 +191,7 @@ class TritonRoutes:
         )
         answer = await self._pass_on(load, LOAD_SECONDS)
         if answer.status == 200:
-            self._health.add(loaded_model(name, Path(url), load))
+            self._health.add(watched_model(Path(url), name, load))
         return answer
 
     async def _unload(self, request: Request, name: str) -> Response:
@@ -214,7 +214,7 @@ class TritonRoutes:
             if answer.status != 200:
                 return f"{answer.status} {answer.body[:200].decode(errors='replace')}"
         self._health.remove(model.name)
-        self._health.add(loaded_model(model.name, model.archive, model.load))
+        self._health.add(watched_model(model.archive, model.name, model.load))
         return ""
 
     async def _pass_on(self, request: UpstreamRequest, seconds: float = 60.0) -> Response:
@@ -227,22 +227,15 @@ class TritonRoutes:
             raise DeadlinePassed(f"Triton did not answer within {seconds:g} seconds.") from fault
 
 
-def single_model(archive: Path) -> ModelHealth:
-    """Return the only model of a single-model server."""
+def watched_model(
+    archive: Path, name: str = SINGLE, load: UpstreamRequest | None = None
+) -> ModelHealth:
+    """Return a model as its health is watched; `load` is the request that has loaded it."""
     probe = health_request(archive)
-    request = None if probe is None else UpstreamRequest("POST", "/invocations", *probe[:2])
-    is_guess = probe is not None and probe.is_guess
-    return ModelHealth(name=SINGLE, archive=archive, request=request, is_guess=is_guess)
-
-
-def loaded_model(name: str, archive: Path, load: UpstreamRequest) -> ModelHealth:
-    """Return a model that a request has loaded."""
-    probe = health_request(archive)
-    request = (
-        None
-        if probe is None
-        else UpstreamRequest("POST", f"/models/{name}/invoke", *probe[:2], load.headers)
-    )
+    request = None
+    if probe is not None:
+        path = "/invocations" if load is None else f"/models/{name}/invoke"
+        request = UpstreamRequest("POST", path, *probe[:2], () if load is None else load.headers)
     is_guess = probe is not None and probe.is_guess
     return ModelHealth(name=name, archive=archive, request=request, is_guess=is_guess, load=load)
 

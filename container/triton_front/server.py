@@ -29,7 +29,7 @@ from container.server.settings import Settings, bind_address, process_environmen
 from container.server.telemetry.failure_log import FailureLog, stderr
 from container.server.upstream import Upstream
 from container.triton_front.health import Health, stub_processes
-from container.triton_front.routes import TritonRoutes, single_model
+from container.triton_front.routes import TritonRoutes, watched_model
 
 MODEL_BROKEN = 6
 PORT_FLAG, RANGE_FLAG = "--sagemaker-port=", "--sagemaker-safe-port-range="
@@ -96,14 +96,12 @@ async def _serve(
     routes = TritonRoutes(
         triton,
         health,
-        multi_model=settings.multi_model,
-        max_body_bytes=settings.max_body_bytes,
-        deadline_seconds=settings.deadline_seconds,
+        settings,
         failed=lambda fault: log.report("request_failed", fault, stage="http", status=500),
         metrics=metrics,
     )
     if not settings.multi_model:
-        health.add(single_model(settings.model_dir))
+        health.add(watched_model(settings.model_dir))
     server = HttpServer(routes, limits=HttpLimits.of(settings))
     await server.start(listener)
     print(f"Checking requests on {bind_address(settings)} for Triton.", flush=True)

@@ -83,16 +83,6 @@ def test_model_lives_from_load_to_unload():
     ]
 
 
-def test_models_are_listed_by_pages():
-    assert Server().get("/models") == {"models": []}
-    server = Server("a", "b")
-    first = server.get("/models", "limit=1")
-    assert [model["modelName"] for model in first["models"]] == ["a"]
-    second = server.get("/models", f"limit=1&next_page_token={first['nextPageToken']}")
-    assert [model["modelName"] for model in second["models"]] == ["b"]
-    assert "nextPageToken" not in second
-
-
 @pytest.mark.parametrize("path", ["/ping", "/metrics"])
 def test_server_is_healthy_without_a_model(path):
     assert Server()("GET", path).status == 200

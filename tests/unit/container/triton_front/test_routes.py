@@ -10,9 +10,10 @@ import pytest
 
 from container.server.http.messages import Request, Response
 from container.server.process import free_ports
+from container.server.settings import Settings
 from container.server.upstream import UpstreamGone, UpstreamRequest
 from container.triton_front.health import Health, ModelHealth
-from container.triton_front.routes import TritonRoutes, single_model
+from container.triton_front.routes import TritonRoutes, watched_model
 from container.triton_front.server import (
     has_metrics,
     triton_command,
@@ -41,13 +42,11 @@ def front(triton: Triton, *, multi_model=False, faults=None, metrics=None) -> Tr
     health = Health(triton.request, lambda: (), lambda: 0.0)
     health.add(ModelHealth(name="a", archive=Path("/x"), request=None))
     if not multi_model:
-        health.add(single_model(Path("/nowhere")))
+        health.add(watched_model(Path("/nowhere")))
     return TritonRoutes(
         triton,
         health,
-        multi_model=multi_model,
-        max_body_bytes=1 << 20,
-        deadline_seconds=5,
+        Settings(multi_model=multi_model, max_body_bytes=1 << 20, deadline_seconds=5),
         failed=[].append if faults is None else faults.append,
         metrics=metrics,
     )
