@@ -28,10 +28,11 @@ CODECS = {
 
 def refuse_encoding(request: Request) -> None:
     """Raise UnsupportedEncoding for a body that is compressed."""
-    encoding = request.headers.get(b"content-encoding", b"identity").decode("latin-1")
-    if encoding.strip().lower() not in ("", "identity"):
+    encoding = request.headers.get(b"content-encoding")
+    if encoding is not None and encoding.strip().lower() not in (b"", b"identity"):
         raise UnsupportedEncoding(
-            f"Content-Encoding is {encoding[:40]!r}; bodies are read uncompressed only."
+            f"Content-Encoding is {encoding.decode('latin-1')[:40]!r}; bodies are read "
+            "uncompressed only."
         )
 
 
