@@ -76,6 +76,8 @@ class Health:
     ) -> None:
         self.models: dict[str, ModelHealth] = {}
         self._ask, self._stubs, self._clock = ask, stubs, clock
+        self._asking = asyncio.Lock()
+        """Held while a health request is under way."""
         self._known: dict[int, str] = {}
         """The Python file of each stub that was seen alive."""
         self._dead: set[int] = set()
@@ -89,6 +91,11 @@ class Health:
     def remove(self, name: str) -> ModelHealth | None:
         """Watch a model no longer, before Triton unloads it."""
         return self.models.pop(name, None)
+
+    async def remove_unasked(self, name: str) -> ModelHealth | None:
+        """Remove a model once no health request is under way: Triton may hang at unloading then."""
+        async with self._asking:
+            return self.remove(name)
 
     def refuse(self, name: str) -> None:
         """Raise Unavailable for a model that cannot answer."""
@@ -128,7 +135,8 @@ class Health:
         assert model.request is not None
         sent, failure = self._clock(), ""
         try:
-            answer = await asyncio.wait_for(self._ask(model.request), ANSWER_SECONDS)
+            async with self._asking:
+                answer = await asyncio.wait_for(self._ask(model.request), ANSWER_SECONDS)
             if answer.status == 200:
                 model.proven, model.failures, model.confirmed = self._clock(), 0, True
             elif not model.confirmed and 400 <= answer.status < 500:

@@ -195,7 +195,7 @@ class TritonRoutes:
         return answer
 
     async def _unload(self, request: Request, name: str) -> Response:
-        model = self._health.remove(name)
+        model = await self._health.remove_unasked(name)
         unload = UpstreamRequest("DELETE", f"/models/{name}", headers=_passed(request))
         answer = await self._pass_on(unload, LOAD_SECONDS)
         if answer.status not in (200, 404) and model is not None:

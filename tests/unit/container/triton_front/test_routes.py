@@ -112,6 +112,30 @@ def test_model_is_watched_from_its_load_to_its_unloading():
     assert not routes._health.models
 
 
+def test_model_is_unloaded_once_its_health_request_is_answered():
+    async def scenario():
+        triton, go_on, unloaded = Triton(), asyncio.Event(), Request("DELETE", "/models/a", {}, b"")
+        routes = front(triton, multi_model=True)
+        routes._health.models["a"].request = UpstreamRequest("POST", "/models/a/invoke")
+
+        async def ask(request):
+            await go_on.wait()
+            return await triton.request(request)
+
+        routes._health._ask = ask
+        inspection = asyncio.ensure_future(routes._health.inspect())
+        await asyncio.sleep(0)
+        unloading = asyncio.ensure_future(routes(unloaded))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert triton.requests == []
+        go_on.set()
+        await asyncio.gather(inspection, unloading)
+        return [request.method for request in triton.requests]
+
+    assert asyncio.run(scenario()) == ["POST", "DELETE"]
+
+
 def test_broken_model_is_loaded_again_as_it_was_loaded():
     triton = Triton()
     routes = front(triton, multi_model=True)
