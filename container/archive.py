@@ -10,9 +10,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from container.triton.manifest_check import Refused, refuse_changed_files
 from onboarding.manifest import MANIFEST_NAME, Manifest, RuntimeIdentity
 from onboarding.signature import (
-    ENVELOPE_NAME,
     UNTRUSTED,
     PublicKey,
     SignatureFault,
@@ -168,27 +168,13 @@ def _trtexec_arguments(manifest: Manifest) -> list[str]:
 
 
 def _refuse_changed_files(root: Path, manifest: Manifest) -> None:
-    present = {
-        path.relative_to(root).as_posix()
-        for path in root.rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
-    } - {MANIFEST_NAME, ENVELOPE_NAME}
-    needed = {*manifest.files, manifest.engine_file, *manifest.plugins}
-    if manifest.tokenizer_file is not None:
-        needed.add(manifest.tokenizer_file)
-    faults = [
-        f"{name} is named in {MANIFEST_NAME} but is not in the archive"
-        for name in sorted(needed - present)
-    ]
-    faults += [
-        f"{name} is in the archive but not named in {MANIFEST_NAME}"
-        for name in sorted(present - set(manifest.files))
-    ]
-    for name, digest in sorted(manifest.files.items()) if not faults else ():
-        with (root / name).open("rb") as file:
-            actual = hashlib.file_digest(file, "sha256").hexdigest()
-        if actual != digest:
-            faults = [f"{name} has sha256 {actual}, but {MANIFEST_NAME} says {digest}"]
-            break
-    if faults:
-        raise ArchiveRefused(f"Refused: {faults[0]}; publish the archive again.")
+    try:
+        refuse_changed_files(root, manifest.files)
+    except Refused as refusal:
+        raise ArchiveRefused(str(refusal)) from refusal
+    for name in (manifest.engine_file, *manifest.plugins, manifest.tokenizer_file):
+        if name is not None and name not in manifest.files:
+            raise ArchiveRefused(
+                f"Refused: {name} is named in {MANIFEST_NAME} but is not in the archive; publish "
+                "the archive again."
+            )

@@ -9,7 +9,6 @@ boto3 retries by itself (`legacy` mode: up to four times, 5xx and throttling): g
 
 from __future__ import annotations
 
-import gzip
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -37,11 +36,12 @@ RETRIED_CODES = frozenset(
 )
 RETRIED_STATUS = 503
 TRITON_QUEUE_FULL = "Exceeds maximum queue size"
-OUT_OF_TIME = ("Request timeout expired", "request's time", "as long as it may")
+OUT_OF_TIME = (
+    *("Request timeout expired", "request's time", "as long as it may"),
+    "did not answer within",
+)
 """Parts of Triton's, and the Python server's, sentences for a passed deadline."""
 FIRST_PAUSE_SECONDS = 0.2
-BEFORE_SIGN = "before-sign.sagemaker-runtime.InvokeEndpoint"
-GZIP_MAGIC = b"\x1f\x8b"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,10 +50,6 @@ class EndpointClient:
 
     `runtime` is boto3's `sagemaker-runtime` client. A request that may succeed later is sent again
     after growing, jittered pauses (`is_retried`). `output_name` None is the model's only output.
-
-    Bodies of `gzip_from_bytes` and more are compressed: the Python server reads them, Triton does
-    not. InvokeEndpoint has no field for the encoding, and AWS does not document whether it forwards
-    the header: try it before you rely on it.
 
     Every method raises EndpointFault with one sentence.
     """
@@ -65,7 +61,6 @@ class EndpointClient:
     output_name: str | None = None
     binary: bool = True
     attempts: int = 4
-    gzip_from_bytes: int | None = None
     pause: Callable[[float], None] = field(default=time.sleep)
 
     def embed(self, texts: Sequence[str], prompt_name: str | None = None) -> Array:
@@ -96,13 +91,14 @@ class EndpointClient:
 
     def classify(self, texts: Sequence[str]) -> list[list[tuple[str, float]]]:
         """Return each text's labels with their scores, the highest first."""
-        arrays = self._answer(text_request(texts, binary=self.binary), len(texts), "labels")
-        rows = zip(arrays["labels"].tolist(), arrays["scores"].tolist(), strict=True)
-        return [list(zip(*row, strict=True)) for row in rows]
+        return self._labels(text_request(texts, binary=self.binary), len(texts))
 
     def classify_images(self, files: Sequence[bytes]) -> list[list[tuple[str, float]]]:
         """Return each image's labels with their scores, the highest first."""
-        arrays = self._answer(image_request(files, binary=self.binary), len(files), "labels")
+        return self._labels(image_request(files, binary=self.binary), len(files))
+
+    def _labels(self, request: tuple[bytes, str], count: int) -> list[list[tuple[str, float]]]:
+        arrays = self._answer(request, count, "labels")
         rows = zip(arrays["labels"].tolist(), arrays["scores"].tolist(), strict=True)
         return [list(zip(*row, strict=True)) for row in rows]
 
@@ -157,11 +153,6 @@ class EndpointClient:
         arguments = {"EndpointName": self.endpoint, "ContentType": content_type, "Body": body}
         if self.target_model is not None:
             arguments["TargetModel"] = self.target_model
-        if self.gzip_from_bytes is not None and len(body) >= self.gzip_from_bytes:
-            # Kept for the client's other threads; a body that is not compressed is left alone.
-            events = self.runtime.meta.events
-            events.register(BEFORE_SIGN, name_encoding, unique_id="roundhouse-gzip")
-            arguments["Body"] = gzip.compress(body, 1)
         for attempt in range(1, self.attempts + 1):
             try:
                 answer: Mapping[str, Any] = self.runtime.invoke_endpoint(**arguments)
@@ -177,12 +168,6 @@ class EndpointClient:
             f"Endpoint {self.endpoint} was not asked: attempts is {self.attempts}, it must be 1 "
             "or more."
         )
-
-
-def name_encoding(request: Any, **_: Any) -> None:
-    """Set Content-Encoding on a request whose body is compressed, before botocore signs it."""
-    if bytes(request.data[:2]) == GZIP_MAGIC:
-        request.headers["Content-Encoding"] = "gzip"
 
 
 def is_retried(fault: Exception) -> bool:

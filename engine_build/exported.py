@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from container.pytorch.library import torch_version
-from container.pytorch.program import Program
+from container.pytorch.program import Program, torch_version
 from engine_build.datasets.dataset import Array, Feed
 from engine_build.errors import SourceFault, one_line
 from engine_build.machine import cores

@@ -22,6 +22,7 @@ _SERVER = (
     "container/tensorrt/**/*",
     "container/triton/heads.py",
     "container/triton/images.py",
+    "container/triton/manifest_check.py",
     *_ENGINE_MANIFEST,
 )
 
@@ -65,6 +66,7 @@ IMAGE_CONTENTS: Mapping[str, tuple[str, ...]] = {
         "container/server/process.py",
         "container/server/settings.py",
         "container/server/types.py",
+        "container/server/upstream.py",
         *_ENGINE_MANIFEST,
     ),
     "builder-cpu": (

@@ -9,17 +9,14 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import logging
-import os
 import signal
 import socket
-import sys
 from asyncio.subprocess import Process
 from collections.abc import Sequence
 from contextlib import suppress
 
 from aiohttp.web import RequestHandler, Server, ServerRunner, SockSite
 
-from container.generation_front.engine import Engine
 from container.generation_front.routes import Routes
 from container.generation_front.settings import (
     EngineSettings,
@@ -28,16 +25,20 @@ from container.generation_front.settings import (
 )
 from container.generation_front.warm_up import warm_up
 from container.server.process import (
+    KILLED,
+    end_process,
+    first_done,
     free_ports,
     raise_descriptor_limit,
     run_front,
+    say,
     stop_event,
     tune_interpreter,
 )
 from container.server.settings import Settings, bind_address, process_environment
 from container.server.types import first_line
+from container.server.upstream import Upstream
 
-KILLED = 1
 LAST_SECONDS, ENGINE_STOP_SECONDS = 1.0, 3.0
 """Of the 30 s between SageMaker's SIGTERM and SIGKILL, 25 drain; these follow."""
 HEADER_BYTES = 8190
@@ -104,46 +105,43 @@ async def serve(
         start_new_session=True,
         preexec_fn=_end_with_parent,
     )
-    engine = Engine(port)
+    engine = Upstream(port, "The engine")
     routes = Routes(engine, settings, engine_settings, _report)
     tune_interpreter()
     server = BoundedServer(routes, settings.max_connections)
     runner = ServerRunner(server, shutdown_timeout=LAST_SECONDS)
     await runner.setup()
     await SockSite(runner, listener, backlog=2048).start()
-    _say(f"Checking requests on {bind_address(settings)} for the engine on port {port}.")
+    say(f"Checking requests on {bind_address(settings)} for the engine on port {port}.")
     try:
         code = await _watch(process, stop, engine, routes, engine_settings)
         cut = await routes.admission.drain(0 if code else settings.drain_seconds, LAST_SECONDS)
-        _say(f"Drained; {cut} requests were cut." if cut else "Drained.")
+        say(f"Drained; {cut} requests were cut." if cut else "Drained.")
     finally:
         await runner.cleanup()
         engine.close()
-        await _end(process)
+        await end_process(process, ENGINE_STOP_SECONDS, group=True)
     return code
 
 
 async def _watch(
     process: Process,
     stop: asyncio.Event,
-    engine: Engine,
+    engine: Upstream,
     routes: Routes,
     engine_settings: EngineSettings,
 ) -> int:
     """Return the exit code once something ends; the engine is warmed meanwhile."""
-    ended = asyncio.ensure_future(process.wait())
-    stopping = asyncio.ensure_future(stop.wait())
-    warming = asyncio.ensure_future(warm_up(engine, engine_settings, _say))
+    warming = asyncio.ensure_future(warm_up(engine, engine_settings, say))
     warming.add_done_callback(lambda task: _set_ready(task, routes))
     try:
-        await asyncio.wait({ended, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        await first_done(process.wait(), stop.wait())
     finally:
-        for task in (ended, stopping, warming):
-            task.cancel()
+        warming.cancel()
     if stop.is_set():
         return 0
-    status = ended.result()
-    _say(f"The engine ended with status {status}, so this server ends.")
+    status = await process.wait()
+    say(f"The engine ended with status {status}, so this server ends.")
     return status if status > 0 else KILLED
 
 
@@ -153,15 +151,6 @@ def _set_ready(task: asyncio.Task[None], routes: Routes) -> None:
         routes.not_ready = "" if fault is None else f"The warm-up failed: {first_line(fault)}."
 
 
-async def _end(process: Process) -> None:
-    """End the engine and what it started, by force when it does not end in time."""
-    for number, seconds in ((signal.SIGTERM, ENGINE_STOP_SECONDS), (signal.SIGKILL, None)):
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), seconds)
-
-
 def _end_with_parent() -> None:
     """Have the kernel end the engine when this process is killed; elsewhere nothing happens."""
     with suppress(OSError, AttributeError):
@@ -169,9 +158,4 @@ def _end_with_parent() -> None:
 
 
 def _report(fault: BaseException) -> None:
-    _say(f"A request failed here: {type(fault).__name__}: {first_line(fault)[:500]}")
-
-
-def _say(sentence: str) -> None:
-    with suppress(OSError):
-        print(sentence, file=sys.stderr, flush=True)
+    say(f"A request failed here: {type(fault).__name__}: {first_line(fault)[:500]}")

@@ -15,7 +15,6 @@ from aiohttp.http import StreamWriter
 from aiohttp.web import BaseRequest, RequestPayloadError, Response, StreamResponse
 
 from container.generation_front.admission import Admission, Flight, FrontMetrics
-from container.generation_front.engine import Answer, Engine, EngineAnswer, EngineGone, deadline
 from container.generation_front.events import EventRelay, error_document
 from container.generation_front.requests import (
     CHAT,
@@ -36,6 +35,14 @@ from container.server.types import (
     UnknownPath,
     UnsupportedEncoding,
     WrongMethod,
+)
+from container.server.types import Response as Answer
+from container.server.upstream import (
+    Upstream,
+    UpstreamAnswer,
+    UpstreamGone,
+    UpstreamRequest,
+    mark_seen,
 )
 
 MODELS, METRICS, PING, ADAPTERS = "/v1/models", "/metrics", "/ping", "/adapters"
@@ -77,7 +84,7 @@ class Routes:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: Upstream,
         settings: Settings,
         engine_settings: EngineSettings,
         failed: Callable[[BaseException], None],
@@ -130,7 +137,7 @@ class Routes:
         if path == PING:
             return await self._ping()
         if path == MODELS:
-            return whole_response(await self._engine.request("GET", path, seconds=PING_SECONDS))
+            return whole_response(await self._ask("GET", path, seconds=PING_SECONDS))
         if path == METRICS:
             return await self._metrics()
         with self.admission.admit() as flight:
@@ -142,7 +149,7 @@ class Routes:
         if reason:
             raise Unavailable(reason)
         try:
-            answer = await self._engine.request("GET", PING, seconds=PING_SECONDS)
+            answer = await self._ask("GET", PING, seconds=PING_SECONDS)
         except DeadlinePassed:
             if time.monotonic() - self._proven < PROOF_SECONDS:
                 return Response()
@@ -151,7 +158,7 @@ class Routes:
 
     async def _metrics(self) -> StreamResponse:
         """Return the engine's metrics in Prometheus's format, and this server's after them."""
-        answer = await self._engine.request("GET", METRICS, seconds=LOAD_SECONDS)
+        answer = await self._ask("GET", METRICS)
         if answer.status == 200:
             answer = answer._replace(body=answer.body + self.metrics.exposition())
         return whole_response(answer)
@@ -164,20 +171,22 @@ class Routes:
             body = await self._read_body(request, flight) if name is None else b""
         change = asyncio.ensure_future(self._change_adapters(request.method, request.path, body))
         self._changes.add(change)
-        change.add_done_callback(self._end_change)
+        change.add_done_callback(self._changes.discard)
+        change.add_done_callback(mark_seen)
         return whole_response(await asyncio.shield(change))
 
-    def _end_change(self, change: asyncio.Future[Answer]) -> None:
-        self._changes.discard(change)
-        if not change.cancelled():
-            change.exception()  # which the caller gets, if it is still there
+    async def _ask(
+        self, method: str, path: str, body: bytes = b"", seconds: float = LOAD_SECONDS
+    ) -> Answer:
+        request = UpstreamRequest(method, path, body, JSON_TYPE if body else "")
+        return await self._engine.request(request, seconds)
 
     async def _change_adapters(self, method: str, path: str, body: bytes) -> Answer:
         """Return the engine's answer, and know what it serves since, also where the caller left."""
-        answer = await self._engine.request(method, path, body, LOAD_SECONDS)
+        answer = await self._ask(method, path, body)
         if method == "POST" and answer.status == 200:
             self._loads[str(json.loads(body)["name"])] += 1
-        served = await self._engine.request("GET", MODELS, seconds=LOAD_SECONDS)
+        served = await self._ask("GET", MODELS)
         if served.status == 200:
             rows = json.loads(served.body)["data"]
             self._models = {*self._limits.models, *(str(row["id"]) for row in rows)}
@@ -192,13 +201,14 @@ class Routes:
                 async with self._turns:
                     checked = await self._check(body, request.path, adapter)
                     self.admission.count(flight, checked.sequences)
-                    answer = await self._engine.send(checked.path, checked.body)
+                    sent = UpstreamRequest("POST", checked.path, checked.body, JSON_TYPE)
+                    answer = await self._engine.send(sent)
                     held.callback(answer.release)
                     if checked.streams:
                         await answer.begin_within(TURN_SECONDS)
                 if checked.streams:
                     return await self._stream(request, answer, flight)
-                async with deadline(self._settings.deadline_seconds, end):
+                async with self._engine.deadline(self._settings.deadline_seconds, end):
                     return whole_response(await answer.read_whole())
         except asyncio.CancelledError:
             reason = flight.take_cut()
@@ -218,7 +228,7 @@ class Routes:
                 return checked
 
     async def _stream(
-        self, request: BaseRequest, answer: EngineAnswer, flight: Flight
+        self, request: BaseRequest, answer: UpstreamAnswer, flight: Flight
     ) -> StreamResponse:
         """Relay a stream as its events come; a fault before the first is a status of its own."""
         await answer.begin()
@@ -243,13 +253,13 @@ class Routes:
         return response
 
     async def _relay(
-        self, request: BaseRequest, answer: EngineAnswer, relay: EventRelay, writer: StreamWriter
+        self, request: BaseRequest, answer: UpstreamAnswer, relay: EventRelay, writer: StreamWriter
     ) -> None:
         """Write all events that are whole; a client that does not read holds the engine back."""
         while True:
             try:
                 chunk = await answer.read()
-            except EngineGone:
+            except UpstreamGone:
                 return
             if not chunk:
                 return
@@ -308,7 +318,7 @@ class Routes:
 
 def whole_response(answer: Answer) -> Response:
     """Return an answer of the engine; one that it is too busy for says when to come back."""
-    headers = {"Content-Type": answer.content_type}
+    headers = {"Content-Type": answer.content_type or JSON_TYPE}
     if answer.status == 503:
         headers["Retry-After"] = str(Unavailable.retry_after_seconds)
     return Response(status=answer.status, body=answer.body, headers=headers)

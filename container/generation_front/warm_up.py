@@ -10,10 +10,10 @@ import json
 import time
 from collections.abc import Callable, Iterator
 
-from container.generation_front.engine import Engine
-from container.generation_front.requests import CHAT, COMPLETION
+from container.generation_front.requests import CHAT, COMPLETION, JSON_TYPE
 from container.generation_front.settings import EngineSettings
 from container.server.types import RequestFault
+from container.server.upstream import Upstream, UpstreamRequest
 
 SECONDS = 60.0
 """Longest that the warm-up takes; what is left of it is left out."""
@@ -39,7 +39,7 @@ def warm_up_requests(settings: EngineSettings) -> Iterator[tuple[str, bytes]]:
 
 
 async def warm_up(
-    engine: Engine, settings: EngineSettings, say: Callable[[str], None], seconds: float = SECONDS
+    engine: Upstream, settings: EngineSettings, say: Callable[[str], None], seconds: float = SECONDS
 ) -> None:
     """Return once the engine is healthy and has answered the requests, as many as fit the time.
 
@@ -60,10 +60,11 @@ async def warm_up(
     say(f"Warm: {answered} requests in {time.monotonic() - begin:.1f} s.")
 
 
-async def _status(engine: Engine, method: str, path: str, body: bytes, seconds: float) -> int:
+async def _status(engine: Upstream, method: str, path: str, body: bytes, seconds: float) -> int:
     """Return the engine's status; that of our own refusal where it gives none in time."""
     try:
-        return (await engine.request(method, path, body, seconds)).status
+        request = UpstreamRequest(method, path, body, JSON_TYPE if body else "")
+        return (await engine.request(request, seconds)).status
     except RequestFault as fault:
         return fault.status
 

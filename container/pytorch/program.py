@@ -1,15 +1,16 @@
-"""A program in torch, on the CPU or a GPU, as it is or through torch.compile."""
+"""torch in this Python, and a program in it: on the CPU or a GPU, as it is or compiled."""
 
 from __future__ import annotations
 
+import importlib
 import threading
 from collections.abc import Mapping
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from container.pytorch.library import NoTorch, import_torch
 from container.pytorch.scan import ProgramSignature, scan_program
 
 DeviceName = Literal["cpu", "cuda"]
@@ -22,9 +23,32 @@ NUMPY_TYPES: Mapping[str, Any] = {
     "FP64": np.float64,
 }
 """numpy's types by KServe's names of them."""
+CPU_BUILD = "+cpu"
+"""What ends the version of a build of torch without CUDA, as PyTorch's own index names it."""
 CACHED_SHAPES = 64
 """Variants of one program that torch.compile keeps: sizes of 0 and 1 have their own, and so may
 others."""
+
+
+class NoTorch(Exception):
+    """This Python has no torch, or none for its GPU; the message is one sentence."""
+
+
+def torch_version() -> str | None:
+    """Return the version of torch as its package says it, +cpu included; None without torch."""
+    try:
+        return metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def import_torch() -> Any:
+    """Import torch, which takes seconds. Raises NoTorch."""
+    try:
+        return importlib.import_module("torch")
+    except (ImportError, OSError) as error:
+        reason = " ".join(str(error).split())
+        raise NoTorch(f"this Python cannot import torch ({reason})") from error
 
 
 class Program:
@@ -90,7 +114,5 @@ class Program:
 
 def _move(torch: Any, exported: Any, device: str) -> Any:
     """Return the module of a program on another device, its constants and casts included."""
-    from importlib import import_module
-
-    passes = import_module("torch.export.passes")
+    passes = importlib.import_module("torch.export.passes")
     return passes.move_to_device_pass(exported, device).module(check_guards=False)

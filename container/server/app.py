@@ -12,23 +12,19 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import uvloop
 
 from container.archive import ArchiveRefused, EngineArchive, verify_archive
-from container.server.batching.batcher import Batcher
 from container.server.data_plane.model import (
     Model,
     count_truncated,
     data_plane_of,
     load_batcher,
-    model_batcher,
     servable_model,
 )
 from container.server.data_plane.multi_model import LoadedModels
-from container.server.data_plane.plane import DataPlane
-from container.server.engines.engine import Costs, Engine, is_memory_shortage
+from container.server.engines.engine import Engine, is_memory_shortage
 from container.server.engines.loading import load_engine, running
 from container.server.http.messages import Application, HttpLimits
 from container.server.http.routes import model_application, multi_model_application
@@ -37,7 +33,6 @@ from container.server.process import (
     CannotListen,
     LoadFault,
     StoppedWhileLoading,
-    free_mib,
     ignore_stop_signals,
     listening_socket,
     load_unless_stopped,
@@ -55,7 +50,7 @@ from container.server.settings import (
     process_settings,
 )
 from container.server.telemetry.failure_log import FailureLog, stderr
-from container.server.telemetry.metrics import BatchMetrics, RequestMetrics, ServerMetrics
+from container.server.telemetry.metrics import RequestMetrics, ServerMetrics
 from container.server.types import first_line
 
 SETTING, ARCHIVE, ENGINE = 2, 3, 4
@@ -105,10 +100,7 @@ def _serve(settings: Settings, listener: socket.socket, open_engine: OpenEngine)
         verify = partial(
             verify_archive, running=runtimes, manifest_sha256=None, signers=settings.signers
         )
-        serving = _serve_many_models(
-            settings, listener, verify, lambda archive: open_engine(archive, settings), log=log
-        )
-        return _run(serving, log)
+        return _run(_serve_many_models(settings, listener, verify, open_engine, log=log), log)
     archive = verify_archive(
         settings.model_dir,
         running=runtimes,
@@ -159,7 +151,8 @@ async def serve_model(
     tune_interpreter()
     metrics, plane, stop = ServerMetrics(), data_plane_of(model, settings), stop_event()
     count_truncated(plane, model, metrics)
-    server = _model_server(plane, model, settings, metrics, log)
+    observer = RequestMetrics(metrics, model=model.name, log=log)
+    server = _server(model_application(plane, settings, observer), settings, metrics)
     metrics.models_loaded.set_function(lambda: int(plane.ready))
     await server.start(listener)
     try:
@@ -180,37 +173,24 @@ async def _serve_many_models(
     settings: Settings,
     listener: socket.socket,
     verify: Callable[[Path], EngineArchive],
-    load: Callable[[EngineArchive], Engine],
+    open_engine: OpenEngine,
     *,
     log: FailureLog,
 ) -> None:
     """Serve the models that requests load until a signal drains it; healthy from the start."""
     tune_interpreter()
     metrics, stop = ServerMetrics(), stop_event()
-    served: WeakKeyDictionary[DataPlane, Model] = WeakKeyDictionary()
-
-    def plane_of(archive: EngineArchive) -> DataPlane:
-        model = servable_model(archive, settings, lambda: load(archive))
-        plane = data_plane_of(model, settings)
-        served[plane] = model
-        return plane
-
-    def backend(name: str, engine: Engine, costs: Costs, plane: DataPlane) -> Batcher:
-        model = served[plane]
-        count_truncated(plane, model, metrics, name=name)
-        observer = BatchMetrics(metrics, name, log=log)
-        return model_batcher(model, engine, costs, settings, observer)
-
     models = LoadedModels(
         verify=verify,
-        load_engine=load,
-        plane=plane_of,
-        backend=backend,
-        free_mib=free_mib,
+        model_of=lambda archive: servable_model(
+            archive, settings, lambda: open_engine(archive, settings)
+        ),
+        settings=settings,
+        metrics=metrics,
         log=log,
-        unloaded=metrics.forget_model,
     )
-    server = _multi_model_server(models, settings, metrics, log)
+    observer = RequestMetrics(metrics, log=log)
+    server = _server(multi_model_application(models, settings, observer), settings, metrics)
     metrics.models_loaded.set_function(lambda: len(models))
     await server.start(listener)
     _print_line(f"Serving the models that requests load on {bind_address(settings)}.")
@@ -219,40 +199,7 @@ async def _serve_many_models(
     await models.close()
 
 
-def _model_server(
-    plane: DataPlane, model: Model, settings: Settings, metrics: ServerMetrics, log: FailureLog
-) -> HttpServer:
-    """Return the server of one model."""
-    options = _options(settings, metrics, log, model=model.name)
-    return _server(model_application(plane, platform=model.platform, **options), settings, metrics)
-
-
-def _multi_model_server(
-    models: LoadedModels, settings: Settings, metrics: ServerMetrics, log: FailureLog
-) -> HttpServer:
-    """Return the server of several models."""
-    options = _options(settings, metrics, log)
-    return _server(multi_model_application(models, **options), settings, metrics)
-
-
 def _server(application: Application, settings: Settings, metrics: ServerMetrics) -> HttpServer:
-    limits = HttpLimits(
-        body_bytes=settings.max_body_bytes,
-        request_seconds=settings.request_seconds,
-        max_connections=settings.max_connections,
-    )
-    server = HttpServer(application, limits=limits)
+    server = HttpServer(application, limits=HttpLimits.of(settings))
     metrics.connections.set_function(lambda: server.connections)
     return server
-
-
-def _options(
-    settings: Settings, metrics: ServerMetrics, log: FailureLog, *, model: str = ""
-) -> dict[str, Any]:
-    return {
-        "max_body_bytes": settings.max_body_bytes,
-        "deadline_seconds": settings.deadline_seconds,
-        "metrics": metrics,
-        "failed": lambda fault: log.report("request_failed", fault, stage="http", status=500),
-        "observer": RequestMetrics(metrics, model=model, log=log),
-    }

@@ -13,7 +13,8 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from asyncio.subprocess import Process
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -28,8 +29,8 @@ from container.server.settings import (
 )
 
 T = TypeVar("T")
-SETTING, COMMAND = 2, 4
-"""Exit codes of a server before another one."""
+SETTING, COMMAND, KILLED = 2, 4, 1
+"""Exit codes of a server before another one; KILLED where a signal ended the other one."""
 LAST_SECONDS = 0.5
 """How long threads may take to end once all is answered or given up."""
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
@@ -275,8 +276,37 @@ def run_front(
         ignore_stop_signals()
 
 
-def refuse(code: int, sentence: str) -> int:
-    """Say why this process ends with an exit code, and return the code."""
+async def first_done(*awaited: Awaitable[Any]) -> None:
+    """Return once one of these is done; the others are cancelled. Raises what it raises."""
+    tasks = [asyncio.ensure_future(one) for one in awaited]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+    for task in done:
+        task.result()
+
+
+async def end_process(process: Process, seconds: float, *, group: bool = False) -> None:
+    """End a process, or its whole group, by force when it does not end in time."""
+    for number, limit in ((signal.SIGTERM, seconds), (signal.SIGKILL, None)):
+        with suppress(ProcessLookupError):
+            if group:
+                os.killpg(process.pid, number)
+            else:
+                process.send_signal(number)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), limit)
+
+
+def say(sentence: str) -> None:
+    """Print a sentence on standard error, unless that is closed."""
     with suppress(OSError):
         print(sentence, file=sys.stderr, flush=True)
+
+
+def refuse(code: int, sentence: str) -> int:
+    """Say why this process ends with an exit code, and return the code."""
+    say(sentence)
     return code

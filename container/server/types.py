@@ -90,6 +90,18 @@ class DeadlinePassed(Unavailable): ...
 class MemoryShort(Unavailable): ...
 
 
+class Response(NamedTuple):
+    """An answer in HTTP; its length and content type are not among `headers`.
+
+    A large body may be a memoryview of a file's pages.
+    """
+
+    status: int
+    body: bytes
+    content_type: str
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
 class Encoded(NamedTuple):
     """The rows of a request's texts."""
 
@@ -107,7 +119,6 @@ class Signature:
     input_name: str
     output_name: str
     prompts: Prompts | None = None
-    version: str = "1"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -118,7 +129,6 @@ class TensorSignature:
     model: str
     inputs: tuple[TensorRecord, ...]
     outputs: tuple[TensorRecord, ...]
-    version: str = "1"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -133,7 +143,6 @@ class HeadSignature:
     labels: tuple[str, ...] | None
     """None of a ranker."""
     activation: Activation
-    version: str = "1"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from container.server.http.messages import Response
 from container.server.types import Unavailable, first_line
-from container.triton_front.upstream import TritonRequest
+from container.server.upstream import UpstreamRequest
 
 PROOF_SECONDS = 10.0
 """An answer proves a model's health for so long; then it gets a health request."""
@@ -30,7 +30,7 @@ STUB = "triton_python_backend_stub"
 never replaces nor waits for one that died.
 """
 PROC = Path("/proc")
-Ask = Callable[[TritonRequest], Awaitable[Response]]
+Ask = Callable[[UpstreamRequest], Awaitable[Response]]
 
 
 class Stub(NamedTuple):
@@ -47,12 +47,12 @@ class ModelHealth:
 
     name: str
     archive: Path
-    request: TritonRequest | None
+    request: UpstreamRequest | None
     is_guess: bool = False
     """Whether the request is of a form that nobody said the model takes."""
     confirmed: bool = False
     """Whether it has once answered its health request."""
-    load: TritonRequest | None = None
+    load: UpstreamRequest | None = None
     """The request that loaded it; None of a single model, which Triton loads at its start."""
     proven: float | None = None
     """When it last answered."""
@@ -76,6 +76,8 @@ class Health:
     ) -> None:
         self.models: dict[str, ModelHealth] = {}
         self._ask, self._stubs, self._clock = ask, stubs, clock
+        self._asking = asyncio.Lock()
+        """Held while a health request is under way."""
         self._known: dict[int, str] = {}
         """The Python file of each stub that was seen alive."""
         self._dead: set[int] = set()
@@ -89,6 +91,11 @@ class Health:
     def remove(self, name: str) -> ModelHealth | None:
         """Watch a model no longer, before Triton unloads it."""
         return self.models.pop(name, None)
+
+    async def remove_unasked(self, name: str) -> ModelHealth | None:
+        """Remove a model once no health request is under way: Triton may hang at unloading then."""
+        async with self._asking:
+            return self.remove(name)
 
     def refuse(self, name: str) -> None:
         """Raise Unavailable for a model that cannot answer."""
@@ -128,7 +135,8 @@ class Health:
         assert model.request is not None
         sent, failure = self._clock(), ""
         try:
-            answer = await asyncio.wait_for(self._ask(model.request), ANSWER_SECONDS)
+            async with self._asking:
+                answer = await asyncio.wait_for(self._ask(model.request), ANSWER_SECONDS)
             if answer.status == 200:
                 model.proven, model.failures, model.confirmed = self._clock(), 0, True
             elif not model.confirmed and 400 <= answer.status < 500:

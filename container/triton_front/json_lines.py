@@ -15,9 +15,9 @@ from container.server.codecs.envelope import JSON_TYPE, fault_document, read_doc
 from container.server.http.json_lines import LinesUnderWay, fault_of_line
 from container.server.http.messages import Response
 from container.server.types import DeadlinePassed, RequestFault
+from container.server.upstream import mark_seen
 from container.triton_front.health import BUSY
 from container.triton_front.kserve_request import checked_request
-from container.triton_front.upstream import mark_seen
 
 LINES_AT_ONCE, BYTES_AT_ONCE = 64, 4 << 20
 """So many lines are under way, or one that is larger: Triton and this server hold each."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from itertools import chain
-from typing import Any
+from itertools import chain, islice
+from typing import Any, cast
 
 import orjson
 
@@ -19,13 +19,14 @@ from container.server.codecs.envelope import (
     BINARY_TYPE,
     DATATYPES,
     JSON_TYPE,
-    binary_size,
+    claimed_pieces,
     excerpt,
     json_type,
     read_envelope,
     request_id,
 )
 from container.server.codecs.images import FILE_TYPES
+from container.server.codecs.texts import binary_parts
 from container.server.types import RequestFault
 
 BYTES = "BYTES"
@@ -100,33 +101,25 @@ def is_raw(body: bytes, content_type: str) -> bool:
 
 def _inputs(inputs: object, tail: bytes) -> list[dict[str, Any]]:
     """Return the inputs written again, each with exactly the elements that its shape has."""
-    written, names, offset = [], set(), 0
+    records: dict[str, dict[str, Any]] = {}
     for tensor in _records(inputs, "inputs"):
         name = tensor["name"]
-        if name in names:
+        if name in records:
             raise RequestFault(f"Input {excerpt(name)} is there twice; send each input once.")
-        names.add(name)
+        records[name] = tensor
+    pieces = claimed_pieces(list(records.values()), cast(bytes, memoryview(tail)))
+    written = []
+    for name, tensor in records.items():
         shape, datatype = _shape(tensor), _datatype(tensor)
-        size, elements = binary_size(tensor), math.prod(shape)
         record: dict[str, Any] = {"name": name, "shape": shape, "datatype": datatype}
         parameters = _parameters(tensor, f"Input {name!r}")
-        if size is None:
-            record["data"] = _data(tensor, datatype, elements)
-        elif type(size) is not int or not 0 <= size <= len(tail) - offset:
-            raise RequestFault(
-                f"Input {name!r} has binary_data_size {excerpt(size)} but the body carries "
-                f"{len(tail) - offset} more bytes after its header."
-            )
+        if name in pieces:
+            _check_elements(pieces[name], record, math.prod(shape))
         else:
-            _check_elements(memoryview(tail)[offset : offset + size], record, elements)
-            offset += size
+            record["data"] = _data(tensor, datatype, math.prod(shape))
         if parameters:
             record["parameters"] = parameters
         written.append(record)
-    if offset != len(tail):
-        raise RequestFault(
-            f"The body carries {len(tail) - offset} bytes after its header that no input claims."
-        )
     return written
 
 
@@ -224,11 +217,12 @@ def _data(tensor: Mapping[str, Any], datatype: str, elements: int) -> list[Any]:
     return data
 
 
-def _check_elements(piece: memoryview, record: Mapping[str, Any], elements: int) -> None:
+def _check_elements(piece: bytes, record: Mapping[str, Any], elements: int) -> None:
     """Refuse an input whose bytes are not exactly the elements of its shape."""
     name, shape = record["name"], record["shape"]
     if record["datatype"] == BYTES:
-        count = _length_prefixed(piece, name, elements)
+        parts = binary_parts(piece, name, "an element")
+        count = sum(1 for _ in islice(parts, elements + 1))
     else:
         count, rest = divmod(len(piece), SIZES[record["datatype"]])
         if rest:
@@ -238,22 +232,3 @@ def _check_elements(piece: memoryview, record: Mapping[str, Any], elements: int)
             )
     if count != elements:
         raise RequestFault(f"Input {name!r} has shape {shape} but {count} values.")
-
-
-def _length_prefixed(piece: memoryview, name: str, elements: int) -> int:
-    """Return the number of elements of BYTES, each its length as 4 bytes before its own bytes.
-
-    More than `elements` are not counted further.
-    """
-    offset = count = 0
-    size = len(piece)
-    while offset < size and count <= elements:
-        end = offset + LENGTH_BYTES
-        length = int.from_bytes(piece[offset:end], "little") if end <= size else size
-        if end + length > size:
-            raise RequestFault(
-                f"Input {name!r} ends inside an element: byte {offset} announces more bytes than "
-                "the body carries."
-            )
-        offset, count = end + length, count + 1
-    return count

@@ -10,11 +10,7 @@ from pathlib import Path
 import orjson
 
 from container.server.codecs.envelope import JSON_TYPE, excerpt, read_document
-from container.server.http.inference import (
-    compressed_response,
-    content_type,
-    decompressed_body,
-)
+from container.server.http.inference import content_type, refuse_encoding
 from container.server.http.json_lines import is_json_lines
 from container.server.http.messages import (
     Request,
@@ -23,6 +19,7 @@ from container.server.http.messages import (
     internal_fault_response,
 )
 from container.server.process import trim_memory
+from container.server.settings import Settings
 from container.server.types import (
     DeadlinePassed,
     RequestFault,
@@ -31,11 +28,11 @@ from container.server.types import (
     UnknownPath,
     WrongMethod,
 )
+from container.server.upstream import Upstream, UpstreamRequest, mark_seen
 from container.triton_front.health import Health, ModelHealth
 from container.triton_front.json_lines import infer_lines
 from container.triton_front.kserve_request import checked_request
 from container.triton_front.probe import health_request
-from container.triton_front.upstream import TritonClient, TritonRequest, mark_seen
 
 MODEL_PATH = re.compile(r"/models/([A-Za-z0-9._-]{1,256})(/invoke)?")
 TARGET_MODEL = b"x-amzn-sagemaker-target-model"
@@ -62,19 +59,18 @@ class TritonRoutes:
 
     def __init__(
         self,
-        triton: TritonClient,
+        triton: Upstream,
         health: Health,
+        settings: Settings,
         *,
-        multi_model: bool,
-        max_body_bytes: int,
-        deadline_seconds: float,
         failed: Callable[[BaseException], None],
-        metrics: TritonClient | None = None,
+        metrics: Upstream | None = None,
     ) -> None:
         """`metrics` asks Triton's metrics port; None where Triton has no metrics."""
         self._metrics = metrics
-        self._triton, self._health, self._multi_model = triton, health, multi_model
-        self._max_body_bytes, self._deadline_seconds = max_body_bytes, deadline_seconds
+        self._triton, self._health, self._multi_model = triton, health, settings.multi_model
+        self._max_bytes = min(settings.max_body_bytes, MOST_WHOLE_BYTES)
+        self._deadline_seconds = settings.deadline_seconds
         self._failed = failed
         self._untrimmed = 0
         self.ending = ""
@@ -108,7 +104,7 @@ class TritonRoutes:
             return await self._load(request)
         if path in ("/models", "/models/"):
             _refuse_other_methods(request, "GET")
-            return await self._pass_on(TritonRequest("GET", "/models"), LOAD_SECONDS)
+            return await self._pass_on(UpstreamRequest("GET", "/models"), LOAD_SECONDS)
         name, invokes = _model_of(path)
         if invokes:
             _refuse_other_methods(request, "POST")
@@ -118,21 +114,21 @@ class TritonRoutes:
         _refuse_other_methods(request, "GET", *(("DELETE",) if self._multi_model else ()))
         if method == "DELETE":
             return await self._unload(request, name)
-        return await self._pass_on(TritonRequest("GET", path, headers=_passed(request)))
+        return await self._pass_on(UpstreamRequest("GET", path, headers=_passed(request)))
 
     async def _metrics_text(self, request: Request) -> Response:
         """Return Triton's metrics in Prometheus's format, where they are on."""
         if self._metrics is None:
             raise UnknownPath("There is no '/metrics' here; Triton's metrics are off.")
         _refuse_other_methods(request, "GET")
-        return await self._metrics.request(TritonRequest("GET", "/metrics"))
+        return await self._metrics.request(UpstreamRequest("GET", "/metrics"))
 
     async def _ping(self) -> Response:
         """Return Triton's own word, unless a model cannot answer."""
         broken = self._health.broken_models()
         if broken:
             raise Unavailable(f"A model cannot answer: {broken[0].broken}.")
-        answer = await self._pass_on(TritonRequest("GET", "/ping"))
+        answer = await self._pass_on(UpstreamRequest("GET", "/ping"))
         single = self._health.models.get(SINGLE)
         if answer.status == 200 and single is not None and not single.is_ready:
             raise Unavailable("The model has not yet answered its first health request.")
@@ -141,21 +137,19 @@ class TritonRoutes:
     async def triton_is_ready(self) -> bool:
         """Return True when Triton says that it is: its models are loaded."""
         try:
-            return (await self._pass_on(TritonRequest("GET", "/ping"))).status == 200
+            return (await self._pass_on(UpstreamRequest("GET", "/ping"))).status == 200
         except RequestFault:
             return False
 
     async def _infer(self, request: Request, path: str, name: str) -> Response:
         self._health.refuse(name)
-        body, encoding = request.body, request.headers.get(b"content-encoding")
-        most = min(self._max_body_bytes, MOST_WHOLE_BYTES)
-        if encoding is not None:
-            body = await decompressed_body(body, encoding, most)
+        refuse_encoding(request)
+        body, most = request.body, self._max_bytes
         self._plan_trim(len(body))
         kind, passed = content_type(request), _passed(request)
 
         async def ask(body: bytes, kind: str, seconds: float) -> Response:
-            answer = await self._pass_on(TritonRequest("POST", path, body, kind, passed), seconds)
+            answer = await self._pass_on(UpstreamRequest("POST", path, body, kind, passed), seconds)
             self._health.observe(name, answer.status)
             return answer
 
@@ -170,9 +164,7 @@ class TritonRoutes:
             checked, kind = checked_request(body, kind)
         else:
             checked, kind = await asyncio.to_thread(checked_request, body, kind)
-        response = await ask(checked, kind, self._deadline_seconds)
-        accepted = request.headers.get(b"accept-encoding")
-        return response if accepted is None else await compressed_response(response, accepted)
+        return await ask(checked, kind, self._deadline_seconds)
 
     def _plan_trim(self, size: int) -> None:
         """Return freed memory to the system some time after large bodies."""
@@ -194,17 +186,17 @@ class TritonRoutes:
         if not isinstance(url, str) or not url.startswith("/") or not url.isprintable():
             raise RequestFault(f'"url" is {excerpt(url)}; it must be the path of a folder.')
         headers = _passed(request)
-        load = TritonRequest(
+        load = UpstreamRequest(
             "POST", "/models", orjson.dumps({"model_name": name, "url": url}), JSON_TYPE, headers
         )
         answer = await self._pass_on(load, LOAD_SECONDS)
         if answer.status == 200:
-            self._health.add(loaded_model(name, Path(url), load))
+            self._health.add(watched_model(Path(url), name, load))
         return answer
 
     async def _unload(self, request: Request, name: str) -> Response:
-        model = self._health.remove(name)
-        unload = TritonRequest("DELETE", f"/models/{name}", headers=_passed(request))
+        model = await self._health.remove_unasked(name)
+        unload = UpstreamRequest("DELETE", f"/models/{name}", headers=_passed(request))
         answer = await self._pass_on(unload, LOAD_SECONDS)
         if answer.status not in (200, 404) and model is not None:
             self._health.add(model)
@@ -213,7 +205,7 @@ class TritonRoutes:
     async def reload(self, model: ModelHealth) -> str:
         """Unload and load a model that cannot answer; return why that failed, or nothing."""
         assert model.load is not None
-        unload = TritonRequest("DELETE", f"/models/{model.name}", headers=model.load.headers)
+        unload = UpstreamRequest("DELETE", f"/models/{model.name}", headers=model.load.headers)
         for request, seconds in ((unload, BROKEN_UNLOAD_SECONDS), (model.load, LOAD_SECONDS)):
             try:
                 answer = await self._pass_on(request, seconds)
@@ -222,10 +214,10 @@ class TritonRoutes:
             if answer.status != 200:
                 return f"{answer.status} {answer.body[:200].decode(errors='replace')}"
         self._health.remove(model.name)
-        self._health.add(loaded_model(model.name, model.archive, model.load))
+        self._health.add(watched_model(model.archive, model.name, model.load))
         return ""
 
-    async def _pass_on(self, request: TritonRequest, seconds: float = 60.0) -> Response:
+    async def _pass_on(self, request: UpstreamRequest, seconds: float = 60.0) -> Response:
         """Return Triton's answer; Triton goes on with a request whose client has left."""
         asking = asyncio.ensure_future(self._triton.request(request))
         asking.add_done_callback(mark_seen)
@@ -235,22 +227,15 @@ class TritonRoutes:
             raise DeadlinePassed(f"Triton did not answer within {seconds:g} seconds.") from fault
 
 
-def single_model(archive: Path) -> ModelHealth:
-    """Return the only model of a single-model server."""
+def watched_model(
+    archive: Path, name: str = SINGLE, load: UpstreamRequest | None = None
+) -> ModelHealth:
+    """Return a model as its health is watched; `load` is the request that has loaded it."""
     probe = health_request(archive)
-    request = None if probe is None else TritonRequest("POST", "/invocations", *probe[:2])
-    is_guess = probe is not None and probe.is_guess
-    return ModelHealth(name=SINGLE, archive=archive, request=request, is_guess=is_guess)
-
-
-def loaded_model(name: str, archive: Path, load: TritonRequest) -> ModelHealth:
-    """Return a model that a request has loaded."""
-    probe = health_request(archive)
-    request = (
-        None
-        if probe is None
-        else TritonRequest("POST", f"/models/{name}/invoke", *probe[:2], load.headers)
-    )
+    request = None
+    if probe is not None:
+        path = "/invocations" if load is None else f"/models/{name}/invoke"
+        request = UpstreamRequest("POST", path, *probe[:2], () if load is None else load.headers)
     is_guess = probe is not None and probe.is_guess
     return ModelHealth(name=name, archive=archive, request=request, is_guess=is_guess, load=load)
 

@@ -1,22 +1,22 @@
-"""Archives of one random checkpoint, built whole for runtimes of a CPU, and the source's answers.
+"""The archive of a random checkpoint, built whole as a PyTorch program, and the source's answers.
 
-`.venvs/builder/bin/python -m tests.contract.baseline_archives FOLDER RUNTIME…` writes a folder
-`archive` of each, texts.json and vectors.npy.
+`.venvs/builder/bin/python -m tests.contract.baseline_archives FOLDER` writes the folders `pytorch`
+and `pytorch-compile`, which differ in the manifest's runtime, texts.json and vectors.npy.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import tarfile
-from collections.abc import Sequence
 from pathlib import Path
 
 COUNT, SEED, LONGEST = 30, 5, 16
 
 
-def main(root: Path, runtimes: Sequence[str]) -> None:
-    """Build every archive, by the code of a real build."""
+def main(root: Path) -> None:
+    """Build the archive, by the code of a real build."""
     import numpy as np
 
     from engine_build.build import build
@@ -31,19 +31,21 @@ def main(root: Path, runtimes: Sequence[str]) -> None:
         write_wheel,
     )
 
-    checkpoint = write_checkpoint(root / "checkpoint")
+    checkpoint = write_checkpoint(root / "checkpoint", layers=1)
     (root / "wheels").mkdir()
     wheel = write_wheel(checkpoint, root / "wheels")
-    for runtime in runtimes:
-        folder = root / runtime
-        serving = {"server": "python", "runtime": runtime}
-        tree = write_tree(folder / "root", model("tiny", "fp32", serving=serving))
-        tools = context(tree, folder / "out", store=None, runner=StandInRunner(wheel))
-        with tools.work:
-            entry = build(tools).entry
-            packed = tools.work_store.path(entry.archive.path)
-        with tarfile.open(packed) as tar:
-            tar.extractall(folder / "archive", filter="data")
+    serving = {"server": "python", "runtime": "pytorch"}
+    tree = write_tree(root / "root", model("tiny", "fp32", serving=serving))
+    tools = context(tree, root / "out", store=None, runner=StandInRunner(wheel))
+    with tools.work:
+        packed = tools.work_store.path(build(tools).entry.archive.path)
+    archive = root / "pytorch"
+    with tarfile.open(packed) as tar:
+        tar.extractall(archive, filter="data")
+    compiled = Path(shutil.copytree(archive, root / "pytorch-compile")) / "manifest.json"
+    manifest = json.loads(compiled.read_text())
+    manifest["runtime"]["name"] = "pytorch-compile"
+    compiled.write_text(json.dumps(manifest))
     texts = sample_texts(COUNT, seed=SEED)
     source = SourceModel(checkpoint, longest=LONGEST)
     encoder = TextEncoder(source.save_tokenizer(root), inputs=source.inputs, longest=LONGEST)
@@ -54,4 +56,4 @@ def main(root: Path, runtimes: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    main(Path(sys.argv[1]))

@@ -45,7 +45,7 @@ class HeadModel:
 
     @cached_property
     def facts(self) -> dict[str, Any]:
-        """What `head_models` wrote."""
+        """What `model_exports` wrote."""
         facts: dict[str, Any] = json.loads((self.folder / "facts.json").read_text())
         return facts
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from local_cloud.containers.server_client import Response
-from tests.contract.conftest import Served, serving
+from tests.contract.conftest import Served
 from tests.contract.exchanges import ANSWERS, PATHS, SLIPS
 from tests.contract.loading_exchanges import LOADING
 from tests.contract.pressure_exchanges import DEADLY
@@ -70,8 +70,7 @@ def test_life_of_a_model_is_the_one_of_the_list(kind, launched, tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("exchange", DEADLY, ids=lambda exchange: exchange.name.replace(" ", "-"))
-def test_request_that_ends_triton_ends_no_server(kind, exchange, archive, tmp_path):
-    reply = exchange.replies[kind]
-    with serving(kind, archive, tmp_path) as served:
-        assert is_reply(send(served, exchange), reply)
-        assert served.client.request("GET", "/ping").status == 200
+def test_request_that_ends_triton_ends_no_server(kind, exchange, launched):
+    served = launched(kind)
+    assert is_reply(send(served, exchange), exchange.replies[kind])
+    assert served.client.request("GET", "/ping").status == 200

@@ -32,9 +32,10 @@ from tests.fixtures.tiny_embedder.archive import (
 LONGEST = 32
 """Tokens, of which two are special ones: a text of 30 words is the longest."""
 SERVERS = [
-    *((kind, EMBEDDER, "cpu") for kind in KINDS),
-    *((kind, CLASSIFIER, "cpu") for kind in ("python-server", "triton-sme")),
-    *((kind, EMBEDDER, "ensemble") for kind in ("triton-sme", "triton-mme")),
+    ("python-server", CLASSIFIER, "cpu"),
+    ("python-mme", EMBEDDER, "cpu"),
+    ("triton-sme", CLASSIFIER, "cpu"),
+    ("triton-mme", EMBEDDER, "ensemble"),
 ]
 PYTHON_KINDS = tuple(kind for kind in KINDS if kind.startswith("python-"))
 MIXED = ("a cat", "cat " * 31, "cat " * 30, "", "dog " * 200)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from google.protobuf.text_format import ParseError
 
 from engine_build.packaging.model_configuration import configurations
 from tests.contract.model_config import PROTOBUF, parse_configuration
@@ -48,9 +47,3 @@ def test_protobuf_sees_the_steps_of_an_ensemble():
     names = {name: name for name in ("input_ids", "attention_mask")}
     assert dict(before.output_map) == dict(engine.input_map) == names
     assert dict(engine.output_map) == {"sentence_embedding": "embedding"}
-
-
-def test_refuses_a_word_that_triton_does_not_know():
-    text = configurations(CASES["cpu-embedding"][0], is_cpu=True)["embedder/config.pbtxt"]
-    with pytest.raises(ParseError):
-        parse_configuration(text.replace("max_queue_delay_microseconds", "max_queue_delay_us"))

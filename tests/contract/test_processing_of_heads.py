@@ -18,7 +18,7 @@ import pytest
 from container.wire import array_request, arrays_of, image_request
 from onboarding.serving_spec import ServingSpec
 from tests.contract.head_archives import several, with_stand_in
-from tests.contract.test_images import chunk
+from tests.contract.test_models import chunk
 from tests.fixtures.processing.archive import write_processed_archive
 from tests.fixtures.tiny_embedder.archive import IMAGE_CLASSIFIER, TOKEN_CLASSIFIER
 

@@ -11,9 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from container import wire
 from tests.contract.conftest import rows
 from tests.contract.replies import KINDS
-from tests.contract.requests import BINARY_TYPE, json_request
+from tests.contract.requests import json_request
 from tests.fixtures.tiny_embedder.archive import ARITHMETIC, CLASSIFIER
 
 TEXTS = ("the cat sat on the mat", "a dog", "a fast red train ran over the green track")
@@ -21,7 +22,6 @@ SIGNAL = np.arange(-6, 6, dtype=np.float32).reshape(3, 2, 2)
 GAIN = np.array([[1], [2], [-3]], dtype=np.int64)
 ARRAYS = {"signal": SIGNAL, "gain": GAIN}
 TYPES = {"signal": "FP32", "gain": "INT64"}
-NUMPY = {"FP32": np.float32, "INT64": np.int64, "BOOL": np.bool_}
 
 
 def tensor_request(arrays, *, outputs=(), **changes):
@@ -35,33 +35,10 @@ def tensor_request(arrays, *, outputs=(), **changes):
     return json.dumps({"inputs": inputs, "outputs": outputs}).encode()
 
 
-def binary_tensor_request(arrays):
-    """The binary extension for every tensor, in and out."""
-    inputs = [
-        {"name": name, "shape": list(array.shape), "datatype": TYPES[name]}
-        | {"parameters": {"binary_data_size": array.nbytes}}
-        for name, array in arrays.items()
-    ]
-    header = json.dumps({"inputs": inputs, "parameters": {"binary_data_output": True}}).encode()
-    tail = b"".join(array.tobytes() for array in arrays.values())
-    return header + tail, f"{BINARY_TYPE};json-header-size={len(header)}"
-
-
 def arrays_of(answer):
     """Every output of an answer, by name."""
     assert answer.status == 200, answer.body
-    size = int(answer.headers["content-type"].partition("json-header-size=")[2] or len(answer.body))
-    header, tail = answer.body[:size], answer.body[size:]
-    arrays = {}
-    for output in json.loads(header)["outputs"]:
-        dtype = NUMPY[output["datatype"]]
-        if "data" in output:
-            values = np.array(output["data"], dtype)
-        else:
-            length = output["parameters"]["binary_data_size"]
-            values, tail = np.frombuffer(tail[:length], dtype), tail[length:]
-        arrays[output["name"]] = values.reshape(output["shape"])
-    return arrays
+    return wire.arrays_of(answer.body, answer.headers["content-type"])
 
 
 def check(outputs, inputs=ARRAYS):
@@ -91,8 +68,7 @@ def test_tensors_are_answered_in_json(arithmetic):
 
 
 def test_tensors_are_answered_in_binary(arithmetic):
-    body, content_type = binary_tensor_request(ARRAYS)
-    check(arrays_of(arithmetic.ask(body, content_type)))
+    check(arrays_of(arithmetic.ask(*wire.array_request(ARRAYS))))
 
 
 def test_client_chooses_among_the_outputs(arithmetic):

@@ -24,11 +24,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from container.server.engines.loading import gpu_compute_capability
 from container.server.engines.shaping import Part
 from container.server.engines.tensorrt_plan import PlanRunner
 from container.tensorrt.bindings import bindings, error_logger
 from container.tensorrt.faults import NoBindings
+from container.triton.manifest_check import running_compute_capability
 from container.wire import array_request, arrays_of
 from engine_build.log import Log
 from engine_build.runner import ProcessRunner
@@ -50,7 +50,7 @@ def _lack() -> str | None:
         bindings()
     except NoBindings as fault:
         return str(fault)
-    return None if gpu_compute_capability() else "there is no NVIDIA GPU"
+    return None if running_compute_capability() else "there is no NVIDIA GPU"
 
 
 GPU = [
@@ -294,7 +294,7 @@ def archive(
         "engine_file": "model.plan",
         "tokenizer_file": None if tokenizer is None else "tokenizer.json",
         "runtime": RuntimeIdentity(name="tensorrt", version=version),
-        "compute_capability": gpu_compute_capability(),
+        "compute_capability": running_compute_capability(),
         "plan": PlanRecord(tensorrt=version, layers=1, int8_layers=0, command="trtexec"),
         "optimization_profiles": profiles,
         "max_batch_size": max(profile.batch[2] for profile in profiles),

@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("orjson", reason="needs what the server needs")
 
-from container.server.engines.loading import gpu_compute_capability
+from container.triton.manifest_check import running_compute_capability
 from engine_build.log import Log
 from engine_build.runner import ProcessRunner
 from engine_build.tensorrt.host import trtexec_version
@@ -63,7 +63,7 @@ def running_trtexec(folder):
 
 def test_build_that_is_killed_leaves_nothing_and_is_built_again(source, tmp_path, record_property):
     runner = ProcessRunner(Log(io.StringIO()))
-    platform = trtexec_version(runner), gpu_compute_capability()
+    platform = trtexec_version(runner), running_compute_capability()
     if platform != ("10.6.0.26", "9.0"):
         pytest.skip(f"the source's platform is TensorRT 10.6.0.26 on a GPU of 9.0, not {platform}")
     environment = {

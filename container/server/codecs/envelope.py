@@ -172,6 +172,27 @@ def binary_size(tensor: Mapping[str, Any]) -> Any:
     return parameters.get("binary_data_size") if isinstance(parameters, dict) else None
 
 
+def claimed_pieces(inputs: Sequence[Mapping[str, Any]], tail: bytes) -> dict[str, bytes]:
+    """Return the part of the tail that each input claims, by name. Raises RequestFault."""
+    pieces, offset = {}, 0
+    for tensor in inputs:
+        size = binary_size(tensor)
+        if size is None:
+            continue
+        if type(size) is not int or not 0 <= size <= len(tail) - offset:
+            raise RequestFault(
+                f"Input {tensor['name']!r} has binary_data_size {excerpt(size)} but the body "
+                f"carries {len(tail) - offset} more bytes after its header."
+            )
+        pieces[tensor["name"]] = tail[offset : offset + size]
+        offset += size
+    if offset != len(tail):
+        raise RequestFault(
+            f"The body carries {len(tail) - offset} bytes after its header that no input claims."
+        )
+    return pieces
+
+
 def encode_outputs(
     signature: Signature | TensorSignature | HeadSignature,
     id: str | None,
@@ -193,7 +214,7 @@ def encode_outputs(
         outputs.append(output)
     document: dict[str, Any] = {
         "model_name": signature.model,
-        "model_version": signature.version,
+        "model_version": "1",
         "outputs": outputs,
     }
     if id is not None:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from container.server.codecs.envelope import (
     JSON_TYPE,
-    binary_size,
+    claimed_pieces,
     encode_outputs,
     excerpt,
     json_bytes,
@@ -144,17 +144,11 @@ def _columns(inputs: object, tail: bytes, names: Sequence[str]) -> list[Sequence
     if sorted(str(tensor.get("name")) for tensor in inputs) != sorted(names):
         given = ", ".join(excerpt(tensor.get("name")) for tensor in inputs)
         raise RequestFault(f"The request has the inputs {given}; the model takes {listed}.")
-    columns: dict[str, Sequence[str]] = {}
-    for tensor in inputs:
-        size = binary_size(tensor)
-        piece = tail[:size] if type(size) is int and size >= 0 else b""
-        columns[tensor["name"]] = kserve_texts([tensor], piece, tensor["name"])
-        tail = tail[len(piece) :]
-    if tail:
-        raise RequestFault(
-            f"The body carries {len(tail)} bytes after its header that no input claims with "
-            "binary_data_size."
-        )
+    pieces = claimed_pieces(inputs, tail)
+    columns = {
+        tensor["name"]: kserve_texts([tensor], pieces.get(tensor["name"], b""), tensor["name"])
+        for tensor in inputs
+    }
     counts = {name: len(columns[name]) for name in names}
     if len(set(counts.values())) > 1:
         each = ", ".join(f"{name!r} {count}" for name, count in counts.items())

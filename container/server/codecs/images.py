@@ -6,30 +6,20 @@ PNG file as the whole body. Pure; files are decoded later, in a thread.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 from container.server.codecs.envelope import (
-    binary_size,
-    excerpt,
     read_envelope,
     request_id,
     timeout_seconds,
     wanted_outputs,
 )
 from container.server.codecs.heads import HeadRequest, encode_response, top_labels
-from container.server.codecs.texts import (
-    binary_parts,
-    json_text,
-    refuse_tail,
-    row_count,
-    the_tensor,
-)
-from container.server.types import ImageSignature, RequestFault
+from container.server.codecs.texts import Words, kserve_rows, refuse_tail
+from container.server.types import ImageSignature
 from container.triton.images import file_bytes
 
 FILE_TYPES = ("image/jpeg", "image/png")
 """Content types of a body that is one file."""
+IMAGES = Words("images", "base64 of images", "base64 text", "base64 texts", "an image")
 __all__ = ["decode_request", "encode_response"]
 
 
@@ -49,37 +39,17 @@ def decode_request(body: bytes, content_type: str, signature: ImageSignature) ->
             top_k=top_labels(document, signature),
             timeout_seconds=timeout,
         )
-    name = signature.inputs[0].name
     return HeadRequest(
-        rows=_kserve_files(inputs, tail, name),
+        rows=kserve_rows(
+            inputs,
+            tail,
+            signature.inputs[0].name,
+            IMAGES,
+            lambda text: file_bytes(text.encode()),
+            lambda _, file: file_bytes(file),
+        ),
         dialect="kserve",
         wanted=wanted_outputs(document, [record.name for record in signature.outputs]),
         id=request_id(document),
         timeout_seconds=timeout,
     )
-
-
-def _kserve_files(inputs: object, tail: bytes, name: str) -> Sequence[bytes]:
-    """Return the files of the one tensor that a request has."""
-    tensor = the_tensor(inputs, name, "base64 of images")
-    shape = tensor.get("shape")
-    rows, files = row_count(shape, name, "images"), _files(tensor, tail, name)
-    if len(files) != rows:
-        raise RequestFault(f"Input {name!r} has shape {shape} but {len(files)} images.")
-    return files
-
-
-def _files(tensor: Mapping[str, Any], tail: bytes, name: str) -> list[bytes]:
-    size = binary_size(tensor)
-    if size is not None:
-        if type(size) is not int or size != len(tail):
-            raise RequestFault(
-                f"Input {name!r} has binary_data_size {excerpt(size)} but the body carries "
-                f"{len(tail)} bytes after its header."
-            )
-        return [file_bytes(file) for _, file in binary_parts(tail, name, "an image")]
-    refuse_tail(tail)
-    data = tensor.get("data")
-    if not isinstance(data, list):
-        raise RequestFault(f'Input {name!r} needs "data" with a list of base64 texts.')
-    return [file_bytes(json_text(item, name, "base64 text").encode()) for item in data]

@@ -12,7 +12,7 @@ import numpy as np
 
 from container.server.codecs.envelope import (
     DATATYPES,
-    binary_size,
+    claimed_pieces,
     encode_outputs,
     excerpt,
     read_envelope,
@@ -61,7 +61,7 @@ def decode_request(body: bytes, content_type: str, signature: TensorSignature) -
     """Return the request in a body. Raises RequestFault with the sentence for the client."""
     document, tail = read_envelope(body, content_type)
     tensors = _tensors(document["inputs"], signature)
-    pieces = _pieces(document["inputs"], tail)
+    pieces = claimed_pieces(document["inputs"], tail)
     arrays = [
         _input_array(tensors[record.name], pieces.get(record.name), record)
         for record in signature.inputs
@@ -111,27 +111,6 @@ def _tensors(inputs: object, signature: TensorSignature) -> dict[str, Mapping[st
             f"The request has {len(inputs)} inputs; the model takes each of these once: {takes}."
         )
     return tensors
-
-
-def _pieces(inputs: Sequence[Mapping[str, Any]], tail: bytes) -> dict[str, bytes]:
-    """Return the part of the tail that each input claims, in the request's order."""
-    pieces, offset = {}, 0
-    for tensor in inputs:
-        size = binary_size(tensor)
-        if size is None:
-            continue
-        if type(size) is not int or not 0 <= size <= len(tail) - offset:
-            raise RequestFault(
-                f"Input {tensor['name']!r} has binary_data_size {excerpt(size)} but the body "
-                f"carries {len(tail) - offset} more bytes after its header."
-            )
-        pieces[tensor["name"]] = tail[offset : offset + size]
-        offset += size
-    if offset != len(tail):
-        raise RequestFault(
-            f"The body carries {len(tail) - offset} bytes after its header that no input claims."
-        )
-    return pieces
 
 
 def _input_array(tensor: Mapping[str, Any], piece: bytes | None, record: TensorRecord) -> Array:

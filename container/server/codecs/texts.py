@@ -6,8 +6,8 @@ KServe v2 JSON, its binary extension, and plain `{"inputs": ["text"]}`. Pure.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,8 @@ from container.server.codecs.envelope import (
     wanted_outputs,
 )
 from container.server.types import RequestFault, Signature, TextRequest
+
+Row = TypeVar("Row")
 
 
 def decode_request(body: bytes, content_type: str, signature: Signature) -> TextRequest:
@@ -62,18 +64,69 @@ def _prefixed(prefix: str, texts: Sequence[str]) -> tuple[str, ...]:
     return tuple([prefix + text for text in texts] if prefix else texts)
 
 
+class Words(NamedTuple):
+    """How refusals name what a tensor holds."""
+
+    rows: str = "texts"
+    plain: str = "texts"
+    """What plain JSON has in the tensor's place."""
+    item: str = "a text"
+    data: str = "texts"
+    """What the items of JSON are."""
+    part: str = "a text"
+    """One of the binary tail."""
+
+
+TEXTS = Words()
+
+
 def kserve_texts(inputs: object, tail: bytes, name: str) -> tuple[str, ...]:
     """Return the texts of the one tensor that a request has."""
-    tensor = the_tensor(inputs, name, "texts")
-    shape = tensor.get("shape")
-    rows = row_count(shape, name, "texts")
-    texts = _texts(tensor, tail, name)
-    if len(texts) != rows:
-        raise RequestFault(f"Input {name!r} has shape {shape} but {len(texts)} texts.")
-    return texts
+
+    def read_part(begin: int, part: bytes) -> str:
+        try:
+            return str(part, "utf-8")
+        except UnicodeDecodeError as fault:
+            reason = f"{fault.reason} at byte {begin + fault.start}"
+            raise RequestFault(f"Input {name!r} holds text that is not UTF-8: {reason}.") from fault
+
+    return kserve_rows(inputs, tail, name, TEXTS, str, read_part)
 
 
-def the_tensor(inputs: object, name: str, rows: str) -> dict[str, Any]:
+def kserve_rows(
+    inputs: object,
+    tail: bytes,
+    name: str,
+    words: Words,
+    read_text: Callable[[str], Row],
+    read_part: Callable[[int, bytes], Row],
+) -> tuple[Row, ...]:
+    """Return the rows of the one tensor that a request has, of JSON's texts or of binary parts.
+
+    `read_part` is also given where in the tail a part begins. Raises RequestFault.
+    """
+    tensor = _the_tensor(inputs, name, words.plain)
+    shape, size = tensor.get("shape"), binary_size(tensor)
+    count = _row_count(shape, name, words.rows)
+    if size is not None:
+        if type(size) is not int or size != len(tail):
+            raise RequestFault(
+                f"Input {name!r} has binary_data_size {excerpt(size)} but the body carries "
+                f"{len(tail)} bytes after its header."
+            )
+        rows = [read_part(*part) for part in binary_parts(tail, name, words.part)]
+    else:
+        refuse_tail(tail)
+        data = tensor.get("data")
+        if not isinstance(data, list):
+            raise RequestFault(f'Input {name!r} needs "data" with a list of {words.data}.')
+        rows = [read_text(_json_text(item, name, words.item)) for item in data]
+    if len(rows) != count:
+        raise RequestFault(f"Input {name!r} has shape {shape} but {len(rows)} {words.rows}.")
+    return tuple(rows)
+
+
+def _the_tensor(inputs: object, name: str, rows: str) -> dict[str, Any]:
     """Return the one BYTES tensor that a request has; `rows` is what plain JSON has in its place.
 
     Raises RequestFault.
@@ -94,7 +147,7 @@ def the_tensor(inputs: object, name: str, rows: str) -> dict[str, Any]:
     return tensor
 
 
-def row_count(shape: object, name: str, rows: str) -> int:
+def _row_count(shape: object, name: str, rows: str) -> int:
     """Return the rows of shape [n] or [n, 1]; `rows` is their noun. Raises RequestFault."""
     if (
         isinstance(shape, list)
@@ -107,22 +160,6 @@ def row_count(shape: object, name: str, rows: str) -> int:
     raise RequestFault(f"Input {name!r} has shape {excerpt(shape)}; it must be [{rows}, 1].")
 
 
-def _texts(tensor: Mapping[str, Any], tail: bytes, name: str) -> tuple[str, ...]:
-    size = binary_size(tensor)
-    if size is not None:
-        if type(size) is not int or size != len(tail):
-            raise RequestFault(
-                f"Input {name!r} has binary_data_size {excerpt(size)} but the body carries "
-                f"{len(tail)} bytes after its header."
-            )
-        return tuple(_binary_texts(tail, name))
-    refuse_tail(tail)
-    data = tensor.get("data")
-    if not isinstance(data, list):
-        raise RequestFault(f'Input {name!r} needs "data" with a list of texts.')
-    return tuple([json_text(item, name) for item in data])
-
-
 def refuse_tail(tail: bytes) -> None:
     """Refuse bytes after a header that claims none. Raises RequestFault."""
     if tail:
@@ -132,7 +169,7 @@ def refuse_tail(tail: bytes) -> None:
         )
 
 
-def json_text(item: object, name: str, noun: str = "a text") -> str:
+def _json_text(item: object, name: str, noun: str) -> str:
     """Return a text of flat or nested data. Raises RequestFault."""
     text = item[0] if isinstance(item, list) and len(item) == 1 else item
     if not isinstance(text, str):
@@ -140,7 +177,7 @@ def json_text(item: object, name: str, noun: str = "a text") -> str:
     return text
 
 
-def binary_parts(tail: bytes, name: str, noun: str = "a text") -> Iterator[tuple[int, bytes]]:
+def binary_parts(tail: bytes, name: str, noun: str) -> Iterator[tuple[int, bytes]]:
     """Yield where each part begins, and its bytes. Raises RequestFault.
 
     Each part is its length as 4 bytes, little-endian, then its bytes.
@@ -156,12 +193,3 @@ def binary_parts(tail: bytes, name: str, noun: str = "a text") -> Iterator[tuple
             )
         yield end, tail[end : end + size]
         offset = end + size
-
-
-def _binary_texts(tail: bytes, name: str) -> Iterator[str]:
-    for begin, part in binary_parts(tail, name):
-        try:
-            yield str(part, "utf-8")
-        except UnicodeDecodeError as fault:
-            reason = f"{fault.reason} at byte {begin + fault.start}"
-            raise RequestFault(f"Input {name!r} holds text that is not UTF-8: {reason}.") from fault

@@ -29,16 +29,9 @@ from container.server.types import (
     TensorSignature,
 )
 from onboarding.manifest import Manifest
-from onboarding.values import runtime_library
 
 UNBOUNDED_SEQUENCE = 512
 """Tokens of a row whose engine sets no limit."""
-PLATFORMS = {
-    "onnxruntime": "onnxruntime_onnx",
-    "pytorch": "pytorch_libtorch",
-    "tensorrt": "tensorrt_plan",
-}
-"""The names of runtimes' libraries in Triton's and KServe's metadata."""
 ENCODERS: dict[str, type[TextEncoder]] = {
     "text-ranking": PairEncoder,
     "token-classification": SpanEncoder,
@@ -84,8 +77,6 @@ class Model:
     """A model before its engine is loaded."""
 
     signature: Signature | TensorSignature | HeadSignature
-    platform: str
-    """The engine's name in Triton's words."""
     encoder: Encoder | None
     probe: Sequence[Any]
     """Rows that every sound engine answers."""
@@ -130,7 +121,6 @@ def servable_model(archive: EngineArchive, settings: Settings, load: Callable[[]
     most = settings.max_batch_tokens
     return Model(
         signature=model_signature(manifest),
-        platform=PLATFORMS[runtime_library(manifest.runtime.name)],
         encoder=encoder,
         probe=probe,
         max_tokens=manifest.max_batch_size * row_tokens if most is None else most,

@@ -14,9 +14,18 @@ from pathlib import Path
 
 from container.archive import ArchiveRefused, EngineArchive
 from container.server.batching.batcher import Batcher
+from container.server.data_plane.model import (
+    Model,
+    count_truncated,
+    data_plane_of,
+    model_batcher,
+)
 from container.server.data_plane.plane import DataPlane
 from container.server.engines.engine import Costs, Engine, is_memory_shortage
+from container.server.process import free_mib
+from container.server.settings import Settings
 from container.server.telemetry.failure_log import FailureLog
+from container.server.telemetry.metrics import BatchMetrics, ServerMetrics
 from container.server.types import Conflict, OutOfMemory, RequestFault, UnknownPath, first_line
 
 LAST_SECONDS = 1.0
@@ -44,21 +53,19 @@ class LoadedModels:
         self,
         *,
         verify: Callable[[Path], EngineArchive],
-        load_engine: Callable[[EngineArchive], Engine],
-        plane: Callable[[EngineArchive], DataPlane],
-        backend: Callable[[str, Engine, Costs, DataPlane], Batcher],
-        free_mib: Callable[[], float | None],
+        model_of: Callable[[EngineArchive], Model],
+        settings: Settings,
+        metrics: ServerMetrics,
         log: FailureLog,
-        unloaded: Callable[[str], object] = bool,
+        free_mib: Callable[[], float | None] = free_mib,
     ) -> None:
-        """`verify`, `load_engine` and `plane` run in a thread; `backend` runs on the event loop.
+        """`verify` and `model_of` run in a thread.
 
-        `verify` raises ArchiveRefused, `plane` what a broken tokenizer makes its library raise;
-        each may lack memory. `unloaded` is called with the name of a model that is gone.
+        `verify` raises ArchiveRefused, `model_of` what a broken tokenizer makes its library raise;
+        each may lack memory.
         """
-        self._verify, self._load_engine = verify, load_engine
-        self._plane, self._backend = plane, backend
-        self._free_mib, self._log, self._unloaded = free_mib, log, unloaded
+        self._verify, self._model_of, self._free_mib = verify, model_of, free_mib
+        self._settings, self._metrics, self._log = settings, metrics, log
         self._models: dict[str, LoadedModel] = {}
         self._reserved: dict[str, float] = {}
         """MiB that are reserved, by the name of a model that is being loaded or unloaded."""
@@ -132,10 +139,13 @@ class LoadedModels:
     async def _load_model(self, name: str, url: str) -> LoadedModel:
         archive = await asyncio.to_thread(self._verify, _folder(url))
         self._reserve(name, archive.manifest.host_memory_mib)
-        plane, engine, costs = await asyncio.to_thread(self._warm_engine, archive)
+        model, engine, costs = await asyncio.to_thread(self._warm_engine, archive)
+        plane = data_plane_of(model, self._settings)
         try:
             engine.warm_up_inline()
-            backend = self._backend(name, engine, costs, plane)
+            count_truncated(plane, model, self._metrics, name=name)
+            observer = BatchMetrics(self._metrics, name, log=self._log)
+            backend = model_batcher(model, engine, costs, self._settings, observer)
         except BaseException:
             engine.close()
             raise
@@ -153,13 +163,13 @@ class LoadedModels:
             )
         self._reserved[name] = mib
 
-    def _warm_engine(self, archive: EngineArchive) -> tuple[DataPlane, Engine, Costs]:
+    def _warm_engine(self, archive: EngineArchive) -> tuple[Model, Engine, Costs]:
         """Read the tokenizer, load the engine and warm it up, in a thread.
 
         Raises ArchiveRefused, RequestFault, and what a lack of memory raises.
         """
         try:
-            plane = self._plane(archive)
+            model = self._model_of(archive)
         except BaseException as fault:  # a panic in a library of Rust is no Exception
             if is_memory_shortage(fault):
                 raise
@@ -169,8 +179,8 @@ class LoadedModels:
             ) from fault
         engine = None
         try:
-            engine = self._load_engine(archive)
-            return plane, engine, engine.warm_up()
+            engine = model.load()
+            return model, engine, engine.warm_up()
         except BaseException as fault:
             if engine is not None:
                 engine.close()
@@ -194,7 +204,7 @@ class LoadedModels:
             await asyncio.to_thread(model.engine.close)
         finally:
             del self._reserved[model.name]
-            self._unloaded(model.name)
+            self._metrics.forget_model(model.name)
 
 
 def _folder(url: str) -> Path:

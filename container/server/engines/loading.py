@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -11,7 +9,7 @@ from typing import Any
 import onnxruntime
 
 from container.archive import CPU, EngineArchive, SupportedRuntimes
-from container.pytorch.library import CPU_BUILD, torch_version
+from container.pytorch.program import CPU_BUILD, torch_version
 from container.pytorch.program import DeviceName as ProgramDevice
 from container.server.engines.bucket_engine import BucketEngine
 from container.server.engines.buckets import Buckets, ladder
@@ -29,14 +27,13 @@ from container.server.engines.onnxruntime_cuda import (
 from container.server.engines.pytorch import ProgramRunner, ProgramSession
 from container.server.engines.shaping import Shapes, Shaping, Tensor, TensorShaping, TokenShaping
 from container.server.engines.tensorrt_plan import PlanRunner
+from container.server.process import say
 from container.tensorrt.bindings import bindings
 from container.tensorrt.faults import NoBindings
+from container.triton.manifest_check import running_compute_capability
 from onboarding.manifest import Manifest, RuntimeIdentity, TensorRecord
 from onboarding.values import PYTORCH_RUNTIMES, Runtime
 
-DRIVER = "libcuda.so.1"
-MAJOR, MINOR = 75, 76
-"""CUdevice_attribute: COMPUTE_CAPABILITY_MAJOR and _MINOR, cuda.h."""
 PLAN_SLOTS = 2
 """One batch is copied while the other computes."""
 COMPILED: Runtime = "pytorch-compile"
@@ -46,26 +43,8 @@ Report = Callable[[str], None]
 Bindings = Callable[[], tuple[Any, Any]]
 
 
-def gpu_compute_capability(load: Callable[[str], Any] = ctypes.CDLL) -> str | None:
-    """Return the first GPU's; None without a driver, or without a GPU that it can use.
-
-    It creates no CUDA context, so it takes no memory.
-    """
-    try:
-        driver = load(DRIVER)
-    except OSError:
-        return None
-    device, numbers = ctypes.c_int(), (ctypes.c_int(), ctypes.c_int())
-    if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(device), 0):
-        return None
-    for number, attribute in zip(numbers, (MAJOR, MINOR), strict=True):
-        if driver.cuDeviceGetAttribute(ctypes.byref(number), attribute, device):
-            return None
-    return ".".join(str(number.value) for number in numbers)
-
-
 def running(
-    capability: Callable[[], str | None] = gpu_compute_capability,
+    capability: Callable[[], str | None] = running_compute_capability,
     *,
     providers: Callable[[], Sequence[str]] = onnxruntime.get_available_providers,
     installed: Bindings = bindings,
@@ -116,18 +95,13 @@ def _add_pytorch(
             )
 
 
-def print_warning(sentence: str) -> None:
-    """Print one line on standard error."""
-    print(sentence, file=sys.stderr, flush=True)
-
-
 def load_engine(
     archive: EngineArchive,
     *,
     slots: int | None,
     threads: int | None,
     cores: int,
-    warn: Report = print_warning,
+    warn: Report = say,
     installed: Bindings = bindings,
 ) -> Engine:
     """Return the engine of a verified archive, not yet warm.
@@ -185,7 +159,7 @@ def cuda_engine(
     *,
     slots: int = 1,
     device: DeviceName = "cuda",
-    warn: Report = print_warning,
+    warn: Report = say,
 ) -> Engine:
     """Load a network in ONNX Runtime on the GPU, in its CUDA or its TensorRT provider.
 
@@ -240,7 +214,7 @@ def tensorrt_engine(
     archive: EngineArchive,
     *,
     slots: int,
-    warn: Report = print_warning,
+    warn: Report = say,
     installed: Bindings = bindings,
 ) -> Engine:
     """Load a plan in TensorRT."""

@@ -6,11 +6,9 @@ to 589 rows/s of MiniLM at 32 x 16 on two cores, one slot of two threads 465 to 
 
 from __future__ import annotations
 
-import ctypes
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +25,7 @@ from container.server.engines.engine import (
 )
 from container.server.engines.shaping import zeros
 from container.server.engines.tokens import Tokens, pad_rows
+from container.server.process import trim_memory
 from container.server.types import Array, Arrays
 from onboarding.manifest import TensorRecord
 
@@ -255,12 +254,6 @@ def spread_sizes(sizes: Sequence[Size], slots: int) -> list[Size]:
         for slot in range(min(slots, rows))
     ]
     return sorted([*whole, *parts], key=_cells, reverse=True)
-
-
-def trim_memory() -> None:
-    """Return freed memory to the machine, where the C library can: 40 MB after MiniLM's warm-up."""
-    with suppress(AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _best_seconds(run: Run, clock: Callable[[], float]) -> float:

@@ -10,6 +10,7 @@ import numpy as np
 from tokenizers import Encoding, Tokenizer
 
 from container.server.types import Array, Encoded, RequestFault
+from container.triton.manifest_check import over_long_texts
 
 PROBE = "warm up"
 CHARACTERS_OF_A_TEXT = 32
@@ -21,8 +22,6 @@ million letters is one token, and takes about 65 bytes of memory for each.
 """
 BEGINNING_CHARACTERS, BEGINNING_CHARACTERS_A_TOKEN, GROWTH = 512, 8, 16
 """A long text is first read as far as this and so much for each token that the engine takes."""
-LISTED_TEXTS = 5
-"""Over-long texts that a refusal lists one by one."""
 
 
 class Tokens:
@@ -145,9 +144,8 @@ class TextEncoder:
         return encodings
 
     def _refuse_over_long(self, lengths: Sequence[int]) -> None:
-        if self._max_tokens is not None and (
-            sentence := over_long_texts(lengths, self._max_tokens)
-        ):
+        sentence = over_long_texts(lengths, self._max_tokens)
+        if sentence is not None:
             raise RequestFault(sentence)
 
     def _token_count(self, text: Any) -> int:
@@ -179,25 +177,6 @@ def fills_sequence(encoding: Encoding, beginning: str) -> bool:
     """True when the tokens that are kept do not depend on what follows the beginning."""
     rest = sum(map(len, encoding.overflowing))
     return rest > 0 and (" " in beginning or rest >= len(encoding))
-
-
-def over_long_texts(lengths: Sequence[int], most: int) -> str | None:
-    """Return the refusal of texts of more than `most` tokens; None where there is none.
-
-    Triton's models say the same.
-    """
-    longer = [
-        f"text[{index}] has {length}" for index, length in enumerate(lengths) if length > most
-    ]
-    if not longer:
-        return None
-    rest = len(longer) - LISTED_TEXTS
-    more = f" and {rest} more are too long" if rest > 0 else ""
-    return (
-        f"The request holds text of more than the {most} tokens that the model takes, special "
-        f"tokens included: {', '.join(longer[:LISTED_TEXTS])}{more}; "
-        "shorten or split what is longer."
-    )
 
 
 def pad_rows(

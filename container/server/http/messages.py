@@ -10,7 +10,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from container.server.codecs.envelope import JSON_TYPE, fault_document, json_bytes
+from container.server.settings import Settings
 from container.server.types import RequestFault
+from container.server.types import Response as Response
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,6 +31,15 @@ class HttpLimits:
     """How long a closing connection still discards input, so that its client reads the answer."""
     max_connections: int = 2048
 
+    @classmethod
+    def of(cls, settings: Settings) -> HttpLimits:
+        """Return the limits that a server's settings name."""
+        return cls(
+            body_bytes=settings.max_body_bytes,
+            request_seconds=settings.request_seconds,
+            max_connections=settings.max_connections,
+        )
+
 
 class Request(NamedTuple):
     """A request; header names are lower case, `path` has no query and no percent escapes.
@@ -41,18 +52,6 @@ class Request(NamedTuple):
     headers: Mapping[bytes, bytes]
     body: bytes
     query: str = ""
-
-
-class Response(NamedTuple):
-    """An answer; its length and content type are not among `headers`.
-
-    A large body may be a memoryview of a file's pages.
-    """
-
-    status: int
-    body: bytes
-    content_type: str
-    headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
 Application = Callable[[Request], Awaitable[Response]]

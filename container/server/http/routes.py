@@ -12,7 +12,7 @@ from urllib.parse import parse_qs
 from container.server.codecs.envelope import JSON_TYPE, excerpt, json_type, read_document
 from container.server.data_plane.multi_model import LoadedModel, LoadedModels
 from container.server.data_plane.plane import DataPlane
-from container.server.http.inference import decompressed_body, infer
+from container.server.http.inference import infer, refuse_encoding
 from container.server.http.messages import (
     Application,
     Request,
@@ -21,22 +21,13 @@ from container.server.http.messages import (
     internal_fault_response,
     json_response,
 )
-from container.server.telemetry.metrics import CONTENT_TYPE, RequestMetrics, ServerMetrics
-from container.server.types import (
-    HeadSignature,
-    RequestFault,
-    Signature,
-    TensorSignature,
-    Unavailable,
-    UnknownPath,
-    WrongMethod,
-)
-from onboarding.manifest import TensorRecord
+from container.server.settings import Settings
+from container.server.telemetry.metrics import CONTENT_TYPE, RequestMetrics
+from container.server.types import RequestFault, Unavailable, UnknownPath, WrongMethod
 
 Answer = Callable[[Request, dict[str, float]], Awaitable[Response]]
 """Answers a request and writes down the seconds of its stages. Raises RequestFault."""
 
-VERSION = "0.1.0"
 EMPTY = Response(200, b"", JSON_TYPE)
 CLIENT_LEFT = 499
 """The status recorded for a request whose client left before its answer; no client reads it."""
@@ -55,15 +46,11 @@ class Route(NamedTuple):
 
 
 def dispatch_by_path(
-    find_route: Callable[[str], Route | None],
-    *,
-    elsewhere: str,
-    observer: RequestMetrics,
-    failed: Callable[[BaseException], None],
+    find_route: Callable[[str], Route | None], *, elsewhere: str, observer: RequestMetrics
 ) -> Application:
     """Return an application that answers by path, and turns every fault into a response.
 
-    `elsewhere` is the sentence for unknown paths; `failed` is called with faults of this server.
+    `elsewhere` is the sentence for unknown paths.
     """
 
     async def answer(request: Request) -> Response:
@@ -86,7 +73,7 @@ def dispatch_by_path(
         except (GeneratorExit, KeyboardInterrupt, SystemExit):
             raise
         except BaseException as fault:  # a panic in a library of Rust is no Exception
-            failed(fault)
+            observer.request_failed(fault)
             response = internal_fault_response()
         observer.request_over(kind, response.status, perf_counter() - begun, stages, model=model)
         return response
@@ -103,114 +90,49 @@ def _unroutable(route: Route | None, request: Request, elsewhere: str) -> Respon
     return response._replace(headers=((b"allow", allowed.encode()),))
 
 
-def model_metadata(
-    signature: Signature | TensorSignature | HeadSignature, platform: str
-) -> dict[str, Any]:
-    """Return KServe's description of a model; -1 is any size, `platform` as Triton names it."""
-    if not isinstance(signature, Signature):
-        inputs, outputs = map(_tensors, (signature.inputs, signature.outputs))
-    else:
-        inputs = [{"name": signature.input_name, "datatype": "BYTES", "shape": [-1, 1]}]
-        outputs = [{"name": signature.output_name, "datatype": "FP32", "shape": [-1, -1]}]
-    return {
-        "name": signature.model,
-        "versions": [signature.version],
-        "platform": platform,
-        "inputs": inputs,
-        "outputs": outputs,
-    }
-
-
-def _tensors(records: tuple[TensorRecord, ...]) -> list[dict[str, Any]]:
-    return [
-        {"name": record.name, "datatype": record.datatype, "shape": list(record.shape)}
-        for record in records
-    ]
-
-
 def model_application(
-    plane: DataPlane,
-    *,
-    max_body_bytes: int,
-    deadline_seconds: float,
-    platform: str,
-    metrics: ServerMetrics,
-    failed: Callable[[BaseException], None],
-    observer: RequestMetrics,
+    plane: DataPlane, settings: Settings, observer: RequestMetrics
 ) -> Application:
-    """Return the HTTP application of one model.
-
-    `max_body_bytes` bounds decompressed bodies; `failed` is called with faults of this server.
-    """
+    """Return the HTTP application of one model."""
 
     async def ready(request: Request, stages: dict[str, float]) -> Response:
         if not plane.ready:
             raise Unavailable(NOT_READY)
         return EMPTY
 
-    model, version = plane.signature.model, plane.signature.version
-    describe = constant_answer(json_response(model_metadata(plane.signature, platform)))
-    inference = partial(
-        infer, plane, max_body_bytes=max_body_bytes, deadline_seconds=deadline_seconds
-    )
-    routes = common_routes(metrics)
-    routes["/ping"] = routes["/v2/health/ready"] = Route(kind="health", methods={"GET": ready})
-    routes["/invocations"] = Route(kind="infer", methods={"POST": inference})
-    for path in (f"/v2/models/{model}", f"/v2/models/{model}/versions/{version}"):
-        routes[path] = Route(kind="metadata", methods={"GET": describe})
-        routes[f"{path}/ready"] = routes["/ping"]
-        routes[f"{path}/infer"] = routes["/invocations"]
-    elsewhere = f"GET /ping and POST /invocations are, with model {model!r}."
-    return dispatch_by_path(routes.get, elsewhere=elsewhere, observer=observer, failed=failed)
-
-
-def common_routes(metrics: ServerMetrics) -> dict[str, Route]:
-    """Return the paths that every server of ours has."""
-
-    async def metrics_text(request: Request, stages: dict[str, float]) -> Response:
-        return Response(200, metrics.exposition(), CONTENT_TYPE)
-
-    server = {"name": "roundhouse", "version": VERSION, "extensions": ["binary_tensor_data"]}
-    return {
-        "/v2": Route(kind="metadata", methods={"GET": constant_answer(json_response(server))}),
-        "/v2/health/live": Route(kind="health", methods={"GET": constant_answer(EMPTY)}),
-        "/metrics": Route(kind="metrics", methods={"GET": metrics_text}),
+    inference = partial(infer, plane, deadline_seconds=settings.deadline_seconds)
+    routes = {
+        "/ping": Route(kind="health", methods={"GET": ready}),
+        "/invocations": Route(kind="infer", methods={"POST": inference}),
+        "/metrics": _metrics_route(observer),
     }
+    model = plane.signature.model
+    elsewhere = f"GET /ping and POST /invocations are, with model {model!r}."
+    return dispatch_by_path(routes.get, elsewhere=elsewhere, observer=observer)
 
 
-def constant_answer(response: Response) -> Answer:
-    """Return an answer that is the same for every request."""
+def _metrics_route(observer: RequestMetrics) -> Route:
+    async def metrics_text(request: Request, stages: dict[str, float]) -> Response:
+        return Response(200, observer.metrics.exposition(), CONTENT_TYPE)
 
-    async def answer(request: Request, stages: dict[str, float]) -> Response:
-        return response
-
-    return answer
+    return Route(kind="metrics", methods={"GET": metrics_text})
 
 
 def multi_model_application(
-    models: LoadedModels,
-    *,
-    max_body_bytes: int,
-    deadline_seconds: float,
-    metrics: ServerMetrics,
-    failed: Callable[[BaseException], None],
-    observer: RequestMetrics,
+    models: LoadedModels, settings: Settings, observer: RequestMetrics
 ) -> Application:
-    """Return the HTTP application of several models.
+    """Return the HTTP application of several models; it is healthy without any."""
 
-    `max_body_bytes` bounds decompressed bodies; `failed` is called with faults of this server.
-    """
+    async def healthy(request: Request, stages: dict[str, float]) -> Response:
+        return EMPTY
 
     async def invoke_model(request: Request, stages: dict[str, float]) -> Response:
         plane = models.plane(_name(request.path, "/invoke"))
-        return await infer(
-            plane, request, stages, max_body_bytes=max_body_bytes, deadline_seconds=deadline_seconds
-        )
+        return await infer(plane, request, stages, deadline_seconds=settings.deadline_seconds)
 
     async def load(request: Request, stages: dict[str, float]) -> Response:
-        encoding = request.headers.get(b"content-encoding")
-        body = await decompressed_body(request.body, encoding, max_body_bytes)
-        document = read_document(body)
+        refuse_encoding(request)
+        document = read_document(request.body)
         name, url = (_required_string(document, field) for field in ("model_name", "url"))
         await models.load(name, url)
         return EMPTY
@@ -227,9 +149,11 @@ def multi_model_application(
         await models.unload(_name(request.path))
         return EMPTY
 
-    health = Route(kind="health", methods={"GET": constant_answer(EMPTY)})
-    routes = common_routes(metrics) | {"/ping": health, "/v2/health/ready": health}
-    routes["/models"] = Route(kind="models", methods={"GET": list_models, "POST": load})
+    routes = {
+        "/ping": Route(kind="health", methods={"GET": healthy}),
+        "/models": Route(kind="models", methods={"GET": list_models, "POST": load}),
+        "/metrics": _metrics_route(observer),
+    }
     one: Mapping[str, Answer] = {"GET": describe, "DELETE": unload}
     invoke: Mapping[str, Answer] = {"POST": invoke_model}
 
@@ -241,7 +165,7 @@ def multi_model_application(
         return None if "/" in _name(path) else Route(kind="model", methods=one, model=_name(path))
 
     elsewhere = "GET /ping, /models, /models/NAME and POST /models/NAME/invoke are."
-    return dispatch_by_path(route_of, elsewhere=elsewhere, observer=observer, failed=failed)
+    return dispatch_by_path(route_of, elsewhere=elsewhere, observer=observer)
 
 
 def _name(path: str, end: str = "") -> str:

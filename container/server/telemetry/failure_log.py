@@ -59,7 +59,6 @@ class FailureLog:
         stage: Part,
         level: Level = "error",
         status: int | None = None,
-        request_id: str | None = None,
         model: str | None = None,
         **numbers: float,
     ) -> None:
@@ -69,7 +68,7 @@ class FailureLog:
             if not window.admits(self._clock()) or self._lines.qsize() >= BACKLOG_LINES:
                 window.suppressed += 1
                 return
-        fields = {"status": status, "request_id": request_id, "stage": stage} | numbers
+        fields = {"status": status, "stage": stage} | numbers
         if fault is not None:
             fields |= _failure_fields(fault, stage)
         self._lines.put(_line(level, self._model if model is None else model, event, fields))

@@ -203,7 +203,7 @@ class RequestMetrics:
         self, metrics: ServerMetrics, *, model: str = "", log: FailureLog | None = None
     ) -> None:
         """`model` is the only one; `log` gets a line for every request that cannot be answered."""
-        self._metrics, self._model, self._log = metrics, model, log
+        self.metrics, self._model, self._log = metrics, model, log
         self._stages = {stage: metrics.stage_seconds.labels(stage) for stage in STAGES}
 
     def request_over(
@@ -224,10 +224,15 @@ class RequestMetrics:
         # Only a request that was decoded has found its model: other names are whatever clients
         # write.
         known = model if model is not None and "decode" in stages else self._model
-        self._metrics.count_request(path_kind, known, status)
+        self.metrics.count_request(path_kind, known, status)
         if path_kind == INFER:
-            self._metrics.request_seconds.observe(seconds)
+            self.metrics.request_seconds.observe(seconds)
             for stage, taken in stages.items():
                 self._stages[stage].observe(taken)
         if status in (503, 507) and path_kind != HEALTH and self._log is not None:
             self._log.report("request_unanswered", stage="http", level="warning", status=status)
+
+    def request_failed(self, fault: BaseException) -> None:
+        """Record a fault of this server."""
+        if self._log is not None:
+            self._log.report("request_failed", fault, stage="http", status=500)

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from container.server.app import tokenizer_fault
-from container.server.types import first_line
 
 pytestmark = pytest.mark.unit
 
@@ -20,6 +19,7 @@ AGAIN, LARGER = "build the engine again.", "choose an instance type with more me
     [
         (ValueError("not JSON"), "(not JSON)", AGAIN),
         (Exception("expected value at line 1\ncolumn 2"), "(expected value at line 1)", AGAIN),
+        (Exception("\n  \nno kernel"), "(no kernel)", AGAIN),
         (MemoryError(), "memory that is left: MemoryError)", LARGER),
         (OSError(12, "Cannot allocate memory"), "memory that is left: ", LARGER),
     ],
@@ -28,16 +28,3 @@ def test_tokenizer_that_cannot_be_loaded_says_why_and_the_way_out(fault, reason,
     sentence = str(tokenizer_fault(PATH, fault))
     assert sentence.startswith(f"The tokenizer {PATH} cannot be loaded (")
     assert reason in sentence and sentence.endswith(way_out)
-
-
-@pytest.mark.parametrize(
-    ("fault", "words"),
-    [
-        (RuntimeError("no kernel\nat node 7"), "no kernel"),
-        (RuntimeError("\n  \nno kernel"), "no kernel"),
-        (RuntimeError(), "RuntimeError"),
-        (MemoryError("\n"), "MemoryError"),
-    ],
-)
-def test_first_line_is_the_first_that_is_not_blank(fault, words):
-    assert first_line(fault) == words

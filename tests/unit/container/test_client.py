@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import gzip
 import io
 import json
 from pathlib import Path
@@ -135,7 +134,7 @@ def is_out_of_time(sentence: str) -> bool:
 
 
 def test_the_python_servers_messages_for_a_passed_deadline_are_known():
-    assert len(TOO_LATE) == 4 and all(map(is_out_of_time, TOO_LATE))
+    assert len(TOO_LATE) == 5 and all(map(is_out_of_time, TOO_LATE))
     others = [*messages_of("QueueFull"), *messages_of("Unavailable")]
     assert len(others) > 8 and not any(map(is_out_of_time, others))
 
@@ -208,34 +207,6 @@ def test_refuses_an_answer_of_other_rows_than_texts():
     sentence = r"Endpoint e: 2 texts went in, an array of \(1, 1\) came out"
     with pytest.raises(AnswerFault, match=sentence):
         client(ConstantRuntime("FP32", [1, 1], [1])).embed(["a", "b"])
-
-
-class CompressingRuntime(Runtime):
-    """A client of boto3 as far as its events: hooks see each request before it is signed."""
-
-    def __init__(self):
-        super().__init__()
-        self.meta, self.events, self.headers, self.hooks = self, self, {}, {}
-
-    def register(self, event, hook, unique_id):
-        assert event == "before-sign.sagemaker-runtime.InvokeEndpoint"
-        self.hooks[unique_id] = hook
-
-    def answer(self, arguments):
-        self.data = arguments["Body"]
-        for hook in self.hooks.values():
-            hook(request=self)
-        body = gzip.decompress(self.data) if self.headers else self.data
-        return super().answer(arguments | {"Body": body})
-
-
-@pytest.mark.parametrize(
-    ("limit", "headers"), [(1, {"Content-Encoding": "gzip"}), (10_000, {}), (None, {})]
-)
-def test_large_bodies_are_compressed_when_that_is_set(limit, headers):
-    runtime = CompressingRuntime()
-    client(runtime, gzip_from_bytes=limit).embed(["a" * 500])
-    assert runtime.headers == headers
 
 
 TEXT = "Ada Lovelace in Rome"

@@ -23,17 +23,6 @@ def test_settings_default_to_what_sagemaker_needs():
     assert defaults == (Path("/opt/ml/model"), "0.0.0.0", 8080)
 
 
-def test_settings_are_read_from_their_variables():
-    environ = {
-        "SM_MODEL_DIR": "/m",
-        "SAGEMAKER_BIND_TO_PORT": "9000",
-        "ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1",
-        "ROUNDHOUSE_THREADS": "2",
-    }
-    settings = Settings(model_dir=Path("/m"), port=9000, address="127.0.0.1", threads=2)
-    assert read_settings(environ) == settings
-
-
 def test_empty_variable_means_default():
     assert read_settings({"ROUNDHOUSE_THREADS": "", "ROUNDHOUSE_MANIFEST_SHA256": ""}) == Settings()
 
@@ -144,3 +133,14 @@ def test_signers_are_as_many_as_one_variable_of_sagemaker_holds():
         base64.b64decode(signer) for signer in signers
     ]
     assert signers_environment(()) == {} and read_settings({}).signers == ()
+
+
+def test_settings_are_read_from_their_variables():
+    environ = {
+        "SM_MODEL_DIR": "/m",
+        "SAGEMAKER_BIND_TO_PORT": "9000",
+        "ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1",
+        "ROUNDHOUSE_THREADS": "2",
+    }
+    settings = Settings(model_dir=Path("/m"), port=9000, address="127.0.0.1", threads=2)
+    assert read_settings(environ) == settings

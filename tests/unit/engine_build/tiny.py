@@ -36,13 +36,13 @@ def sample_texts(count: int, *, seed: int) -> list[str]:
     return list(texts)
 
 
-def write_checkpoint(folder: Path) -> Path:
+def write_checkpoint(folder: Path, layers: int = 2) -> Path:
     """config.json, model.safetensors and tokenizer.json."""
     torch.manual_seed(0)
     config = transformers.BertConfig(
         vocab_size=len(SPECIAL) + len(WORDS),
         hidden_size=WIDTH,
-        num_hidden_layers=2,
+        num_hidden_layers=layers,
         num_attention_heads=2,
         intermediate_size=64,
         max_position_embeddings=64,

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from aiohttp import ClientSession, web
 
 from container.generation_front.app import BoundedServer
-from container.generation_front.engine import Engine
 from container.generation_front.routes import Routes
 from container.generation_front.settings import EngineSettings
 from container.server.settings import Settings
+from container.server.upstream import Upstream
 from tests.unit.generation_front.engine_program import EngineProgram
 
 
@@ -70,7 +70,7 @@ async def running_front(
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
         await web.TCPSite(runner, "127.0.0.1", 0).start()
-        engine = Engine(runner.addresses[0][1])
+        engine = Upstream(runner.addresses[0][1], "The engine")
         stack.callback(engine.close)
         faults = []
         values = {"models": ("chat",), "max_model_len": 64, "most_sequences": 8, **limits}

@@ -7,13 +7,14 @@ import time
 
 import pytest
 
-from container.generation_front.engine import Answer, Engine, EngineGone
-from container.server.types import DeadlinePassed
+from container.server.types import DeadlinePassed, Response
+from container.server.upstream import Upstream, UpstreamGone, UpstreamRequest
 from tests.unit.generation_front.fronts import until
 
 pytestmark = pytest.mark.unit
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+REQUEST = UpstreamRequest("POST", "/v1/completions", b"{}", "application/json")
 WHOLE = HEAD + b"Content-Length: 3\r\n\r\nall"
 
 
@@ -42,7 +43,7 @@ def run(play, *answers, close=False):
                 writer.close()
 
         async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-            engine = Engine(server.sockets[0].getsockname()[1])
+            engine = Upstream(server.sockets[0].getsockname()[1], "The engine")
             try:
                 return await play(engine), requests
             finally:
@@ -52,7 +53,7 @@ def run(play, *answers, close=False):
 
 
 def ask(engine, seconds=5):
-    return engine.request("POST", "/v1/completions", b"{}", seconds)
+    return engine.request(REQUEST, seconds)
 
 
 def test_an_answer_has_status_type_and_body_and_its_connection_is_used_again():
@@ -60,9 +61,9 @@ def test_an_answer_has_status_type_and_body_and_its_connection_is_used_again():
         return [await ask(engine), await ask(engine)]
 
     answers, (requests,) = run(play, [WHOLE], [WHOLE.replace(b"200 OK", b"400 Bad Request")])
-    assert answers == [Answer(200, b"all", "text/plain"), Answer(400, b"all", "text/plain")]
+    assert answers == [Response(200, b"all", "text/plain"), Response(400, b"all", "text/plain")]
     head, body = requests[0]
-    assert head.startswith(b"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1:") and body == b"{}"
+    assert head.startswith(b"POST /v1/completions HTTP/1.1\r\nHost: 127") and body == b"{}"
 
 
 def test_a_connection_that_the_engine_may_close_is_not_used_again():
@@ -78,7 +79,7 @@ def test_pieces_that_came_meanwhile_are_read_at_once_wherever_they_were_split():
     stream = CHUNKED + b"2\r\nab\r\n3\r\ncde\r\n0\r\n\r\n"
 
     async def play(engine):
-        answer = await engine.send("/v1/completions", b"{}")
+        answer = await engine.send(REQUEST)
         await answer.begin()
         await until(lambda: answer._is_whole)
         pieces = [await answer.read(), await answer.read()]
@@ -93,7 +94,7 @@ def test_pieces_that_came_meanwhile_are_read_at_once_wherever_they_were_split():
 def test_an_answer_that_is_given_back_before_its_end_closes_the_connection():
     async def play(engine):
         for _ in range(2):
-            answer = await engine.send("/v1/completions", b"{}")
+            answer = await engine.send(REQUEST)
             await answer.begin()
             answer.release()
 
@@ -106,7 +107,7 @@ def test_an_answer_that_is_given_back_before_its_end_closes_the_connection():
 )
 def test_refuses_an_answer_that_is_not_whole_or_no_http(answer):
     async def play(engine):
-        with pytest.raises(EngineGone):
+        with pytest.raises(UpstreamGone):
             await ask(engine)
 
     run(play, [answer], close=True)
@@ -120,7 +121,7 @@ def test_refuses_an_engine_that_does_not_listen_or_answers_too_late():
     run(play, [])
 
     async def alone():
-        with pytest.raises(EngineGone, match="does not answer"):
-            await ask(Engine(1))
+        with pytest.raises(UpstreamGone, match="does not answer"):
+            await ask(Upstream(1, "The engine"))
 
     asyncio.run(alone())

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import gzip
 import io
 import json
 import re
 import sys
 
-import boto3
 import numpy as np
 import pytest
 from botocore.exceptions import NoCredentialsError
 
-from container.client import EndpointClient
 from onboarding.manifest import TensorRecord
 from roundhouse.cli.app import exit_code
 from roundhouse.errors import NotReadyError, RoundhouseError, UsageError, WrongAnswerError
@@ -129,25 +126,6 @@ def test_more_rows_than_a_batch_go_in_several_requests(monkeypatch):
 def test_refuses_without_credentials_as_every_command_does():
     with pytest.raises(NotReadyError, match="no AWS credentials were found; set AWS_PROFILE"):
         invoke_texts(Refusing(NoCredentialsError()), PLAIN, ("a",))
-
-
-@pytest.mark.parametrize("limit", [None, 1])
-def test_compressed_bodies_say_so_through_boto3(limit):
-    """A real boto3 client, to a server on loopback: the header is there, and signed."""
-    with serve(lambda number: Answer()) as server:
-        runtime = boto3.client(
-            "sagemaker-runtime", region_name="eu-west-1", aws_access_key_id="a",
-            aws_secret_access_key="b",
-            endpoint_url=f"http://127.0.0.1:{server.port}",
-        )  # fmt: skip
-        found = EndpointClient(
-            runtime=runtime, endpoint="e", binary=False, gzip_from_bytes=limit
-        ).embed(["a" * 500])
-    headers, body = server.requests[0]
-    assert found.tolist() == [[1, 0]]
-    assert headers.get("content-encoding") == (None if limit is None else "gzip")
-    assert ("content-encoding" in headers["authorization"]) == (limit is not None)
-    assert b"a" * 500 in (body if limit is None else gzip.decompress(body))
 
 
 ARRAYS_MODEL = """

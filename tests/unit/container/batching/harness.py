@@ -53,7 +53,9 @@ def scenario(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
 
 async def settle() -> None:
     """Let the loop run every callback, and those that they add."""
-    for _ in range(24):
+    ready = asyncio.get_running_loop()._ready  # type: ignore[attr-defined]
+    await asyncio.sleep(0)
+    while ready:
         await asyncio.sleep(0)
 
 

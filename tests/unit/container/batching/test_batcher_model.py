@@ -348,25 +348,3 @@ async def test_every_request_has_one_end_with_its_own_rows_and_the_books_balance
     await asyncio.wait_for(model.batcher.drained(), 1)
     model.batcher.close()
     assert model.bench.closes == [1] * options["slots"]
-
-
-@scenario
-async def test_model_sees_a_batcher_that_forgets_a_dropped_row():
-    model = Model()
-    await model.step(("turn", [("submit", [1], ("fault", 0), 0, None)]))
-    await model.bench.release_all()
-    model.check()
-    model.bench.ledger.drops.pop()
-    with pytest.raises(AssertionError):
-        model.check()
-
-
-@scenario
-async def test_model_sees_an_engine_that_swaps_two_answers():
-    model = Model()
-    answer = model.engine.answer
-    model.engine.answer = lambda rows: tuple(output[::-1] for output in answer(rows))
-    await model.step(("turn", [("submit", [5, 6], (None, 0), 0, None)]))
-    await model.release(0, [])
-    with pytest.raises(AssertionError):
-        model.check_end()

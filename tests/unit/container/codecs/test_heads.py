@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import struct
 
-import numpy as np
 import pytest
 
 from container.server.codecs.envelope import BINARY_TYPE
-from container.server.codecs.heads import decode_request, encode_response
+from container.server.codecs.heads import decode_request
 from container.server.types import HeadSignature, RequestFault
-from container.wire import arrays_of, pair_request
+from container.wire import pair_request
 from onboarding.manifest import TensorRecord
 
 TEXT = TensorRecord(name="text", datatype="BYTES", shape=(-1, 1))
@@ -54,7 +53,6 @@ TAGGER = HeadSignature(
     labels=("O", "B-X"),
     activation="softmax",
 )
-LOGITS = np.array([[0.0, 4.0], [4.0, 0.0]], np.float32)
 
 
 def tensor(name, texts):
@@ -71,49 +69,6 @@ def test_pairs_are_read_in_either_order_of_their_tensors(binary):
     assert decode_request(body, content_type, RANKER).rows == [("wer?", "ich"), ("wer?", "dü")]
     turned = body_of(inputs=[tensor("text", ["b"]), tensor("query", ["a"])])
     assert decode_request(turned, "", RANKER).rows == [("a", "b")]
-
-
-def test_plain_ranking_has_one_query_and_answers_the_best_first():
-    request = decode_request(body_of(query="a", texts=["b", "c"]), "", RANKER)
-    assert (request.rows, request.dialect) == ([("a", "b"), ("a", "c")], "plain")
-    body, _ = encode_response([np.array([[1.0], [2.0]], np.float32)], request, RANKER)
-    assert json.loads(body) == {"outputs": [{"index": 1, "score": 2.0}, {"index": 0, "score": 1.0}]}
-
-
-def test_plain_labels_are_cut_to_the_first():
-    body = body_of(inputs=["a", "b"], parameters={"top_k": 1})
-    request = decode_request(body, "", CLASSIFIER)
-    answer = json.loads(encode_response([LOGITS], request, CLASSIFIER)[0])["outputs"]
-    assert [[row["label"] for row in rows] for rows in answer] == [["nö"], ["ja"]]
-
-
-@pytest.mark.parametrize("binary", [False, True])
-def test_labels_and_scores_are_tensors(binary):
-    wanted = [
-        {"name": name, "parameters": {"binary_data": binary}} for name in ("labels", "scores")
-    ]
-    request = decode_request(
-        body_of(inputs=[tensor("text", ["a", "b"])], outputs=wanted), "", CLASSIFIER
-    )
-    arrays = arrays_of(*encode_response([LOGITS], request, CLASSIFIER))
-    assert list(arrays) == ["labels", "scores"]
-    assert arrays["labels"].tolist() == [["nö", "ja"], ["ja", "nö"]]
-    assert np.allclose(arrays["scores"][:, 0], 1 / (1 + np.exp(-4)))
-
-
-def test_tokens_are_cut_to_those_of_their_texts():
-    request = decode_request(body_of(inputs=["ab c", "d"]), "", TAGGER)
-    request.rows[0].spans = np.array([[-1, -1], [0, 2], [3, 4], [-1, -1]])
-    request.rows[1].spans = np.array([[-1, -1], [0, 1], [-1, -1]])
-    classes = np.ones((2, 9), np.int32)
-    classes[0, 1] = 0
-    scores = np.full((2, 9), 0.75, np.float32)
-    answer = json.loads(encode_response([classes, scores], request, TAGGER)[0])["outputs"]
-    one = {"entity": "B-X", "score": 0.75}
-    assert answer == [
-        [one | {"word": "c", "start": 3, "end": 4}],
-        [one | {"word": "d", "start": 0, "end": 1}],
-    ]
 
 
 @pytest.mark.parametrize(

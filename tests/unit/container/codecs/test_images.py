@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 import json
 
 import numpy as np
 import pytest
 
-from container.server.codecs.images import decode_request, encode_response
+from container.server.codecs.images import decode_request
 from container.server.types import ImageSignature, RequestFault, UnsupportedEncoding
-from container.wire import array_request, image_request
+from container.wire import array_request
 from onboarding.manifest import TensorRecord
 
 pytestmark = pytest.mark.unit
@@ -33,30 +32,10 @@ def plain(**document):
     return json.dumps(document).encode(), JSON
 
 
-TEXTS = [base64.b64encode(file).decode() for file in FILES]
-
-
-@pytest.mark.parametrize(
-    "request_",
-    [image_request(FILES), image_request(FILES, binary=False), plain(inputs=TEXTS)],
-    ids=["binary", "base64", "plain"],
-)
-def test_files_are_read_in_every_form(request_):
-    assert tuple(decode_request(*request_, SIGNATURE).rows) == FILES
-
-
 @pytest.mark.parametrize("content_type", ["image/jpeg", "image/png; q=1", "IMAGE/PNG"])
 def test_body_may_be_one_file(content_type):
     request = decode_request(FILES[0], content_type, SIGNATURE)
     assert (tuple(request.rows), request.dialect) == (FILES[:1], "plain")
-
-
-def test_plain_answer_has_top_k_labels():
-    request = decode_request(*plain(inputs=TEXTS, parameters={"top_k": 1}), SIGNATURE)
-    logits = np.array([[0, 3], [2, 0]], np.float32)
-    body, _ = encode_response((logits,), request, SIGNATURE)
-    rows = json.loads(body)["outputs"]
-    assert [[item["label"] for item in row] for row in rows] == [["dog"], ["cat"]]
 
 
 @pytest.mark.parametrize(

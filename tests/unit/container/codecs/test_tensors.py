@@ -88,34 +88,6 @@ def test_tensors_of_every_datatype_are_read_back_in_json_and_binary(datatype):
         assert len(request.rows) == 2
 
 
-@given(
-    st.lists(
-        st.lists(
-            st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=2, max_size=2
-        ),
-        min_size=1,
-    )
-)
-def test_answers_in_json_and_binary_are_the_same_numbers(values):
-    arrays = (np.array(values, np.float32), np.arange(len(values), dtype=np.int64)[:, None])
-    for is_binary in (False, True):
-        request = TensorRequest(
-            rows=TensorRows(arrays), wanted=((1, is_binary), (0, is_binary)), id="7"
-        )
-        data, content_type = encode_response(arrays, request, signature())
-        _, marker, size = content_type.partition("json-header-size=")
-        document = json.loads(data[: int(size)] if marker else data)
-        count, y = document["outputs"]
-        assert (count["name"], count["datatype"]) == ("count", "INT64")
-        assert (y["name"], y["datatype"], document["id"]) == ("y", "FP32", "7")
-        numbers = (
-            np.frombuffer(data[int(size) + arrays[1].nbytes :], "<f4")
-            if is_binary
-            else np.array(y["data"], np.float32)
-        )
-        assert np.array_equal(numbers.reshape(arrays[0].shape), arrays[0])
-
-
 @pytest.mark.parametrize(
     ("changes", "wanted"),
     [

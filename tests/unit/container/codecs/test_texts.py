@@ -8,14 +8,13 @@ from __future__ import annotations
 import json
 import struct
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from container.client import EndpointFault, rows_of
 from container.server.codecs.envelope import BINARY_TYPE
-from container.server.codecs.texts import decode_request, encode_response
+from container.server.codecs.texts import decode_request
 from container.server.types import RequestFault, Signature, TextRequest, UnsupportedEncoding
 from onboarding.manifest import Prompts
 
@@ -66,12 +65,6 @@ def test_json_texts_are_read_back(texts):
         assert decode_request(request, "application/json", SIGNATURE).texts == tuple(texts)
 
 
-@given(TEXTS)
-def test_binary_texts_are_read_back(texts):
-    data, content_type = binary([text.encode() for text in texts])
-    assert decode_request(data, content_type, SIGNATURE).texts == tuple(texts)
-
-
 @pytest.mark.parametrize(("inputs", "texts"), [("one", ("one",)), (["one", "two"], ("one", "two"))])
 def test_plain_inputs_are_read(inputs, texts):
     request = decode_request(body(inputs=inputs), "", SIGNATURE)
@@ -84,29 +77,6 @@ def test_request_names_the_form_of_its_answer():
     assert request == TextRequest(texts=("a", "b"), dialect="kserve", binary=True, id="7")
     assert decode_request(body(parameters={"binary_data_output": True}), "", SIGNATURE).binary
     assert not decode_request(body(outputs=[{"name": "embedding"}]), "", SIGNATURE).binary
-
-
-@given(
-    st.lists(
-        st.lists(
-            st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=3, max_size=3
-        ),
-        min_size=1,
-    )
-)
-def test_json_and_binary_answers_are_the_same_numbers(values):
-    rows = np.array(values, dtype=np.float32)
-    for binary in (False, True):
-        request = TextRequest(texts=("x",), dialect="kserve", binary=binary)
-        data, content_type = encode_response((rows,), request, SIGNATURE)
-        assert np.array_equal(rows_of(data, content_type, "embedding"), rows)
-
-
-def test_plain_answer_holds_one_list_per_text():
-    request = TextRequest(texts=("a", "b"), dialect="plain")
-    data, content_type = encode_response((np.ones((2, 3), np.float32),), request, SIGNATURE)
-    assert json.loads(data) == {"outputs": [[1, 1, 1], [1, 1, 1]]}
-    assert content_type == "application/json"
 
 
 @pytest.mark.parametrize(
@@ -221,22 +191,6 @@ def test_refuses_other_content_types(content_type):
         decode_request(b'{"inputs": "a"}', content_type, SIGNATURE)
 
 
-@pytest.mark.parametrize(
-    ("fields", "prefix"),
-    [
-        ({}, "find: "),
-        ({"parameters": {"prompt_name": "query", "timeout": 9}}, "find: "),
-        ({"parameters": {"prompt_name": "document"}}, ""),
-        ({"parameters": {"prompt_name": None}}, "find: "),
-    ],
-)
-def test_prompt_that_a_request_names_stands_before_its_texts(fields, prefix):
-    wanted = (f"{prefix}a", f"{prefix}b")
-    assert decode_request(body(**fields), "", PROMPTED).texts == wanted
-    plain = json.dumps({"inputs": ["a", "b"]} | fields).encode()
-    assert decode_request(plain, "", PROMPTED).texts == wanted
-
-
 def test_plain_request_names_its_prompt_as_a_field_of_its_own():
     plain = b'{"inputs": "a", "prompt_name": "document"}'
     assert decode_request(plain, "", PROMPTED).texts == ("a",)
@@ -251,20 +205,3 @@ def test_binary_request_names_its_prompt():
     data = json.dumps(header).encode()
     content_type = f"{BINARY_TYPE};json-header-size={len(data)}"
     assert decode_request(data + texts[size:], content_type, PROMPTED).texts == ("find: a",)
-
-
-@pytest.mark.parametrize(
-    ("signature", "name", "sentence"),
-    [
-        (PROMPTED, "title", "Unknown prompt 'title'; the model has 'document', 'query'."),
-        (PROMPTED, "", "Unknown prompt ''; the model has 'document', 'query'."),
-        (PROMPTED, 3, '"prompt_name" is 3; it must be a string.'),
-        (SIGNATURE, "query", "Unknown prompt 'query'; the model has no prompts."),
-    ],
-)
-def test_refuses_a_prompt_that_the_model_does_not_have(signature, name, sentence):
-    for inputs in ([tensor()], ["a"]):
-        document = {"inputs": inputs, "parameters": {"prompt_name": name}}
-        with pytest.raises(RequestFault) as refused:
-            decode_request(json.dumps(document).encode(), "", signature)
-        assert str(refused.value) == sentence

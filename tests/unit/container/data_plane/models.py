@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from container.archive import ArchiveRefused, EngineArchive
-from container.server.batching.batch import Limits
-from container.server.batching.batcher import Batcher
-from container.server.data_plane.model import model_signature
+from container.server.data_plane.model import Model, model_signature
 from container.server.data_plane.multi_model import LoadedModels
-from container.server.data_plane.plane import DataPlane
 from container.server.engines.engine import LinearCosts
 from container.server.engines.tokens import Tokens
+from container.server.settings import Settings
 from container.server.telemetry.failure_log import FailureLog
+from container.server.telemetry.metrics import ServerMetrics
 from onboarding.manifest import Manifest
 from tests.fixtures.tiny_embedder.archive import write_archive
 
@@ -29,13 +29,18 @@ PARTS = ("archive", "free memory", "tokenizer", "engine", "warm-up", "inline war
 
 
 class Engine:
-    slots, max_rows, sequence_buckets = 1, 8, None
-    inline_rows = 0
+    slots, sequence_buckets, inline_rows = 1, None, 0
 
     def __init__(self, fail: Callable[[str], object]) -> None:
         self.go_on, self.running, self.closed = threading.Event(), threading.Event(), False
         self.go_on.set()
         self.fail = fail
+
+    @property
+    def max_rows(self):
+        """Read by the batcher."""
+        self.fail("batcher")
+        return 8
 
     def prepare(self, rows):
         return list(rows)
@@ -70,16 +75,15 @@ class Bench:
         self.opening, self.may_open = threading.Event(), threading.Event()
         self.may_open.set()
         self.lines: list[bytes] = []
-        self.gone: list[str] = []
+        self.metrics = ServerMetrics()
         self.log = FailureLog(self.lines.append)
         self.models = LoadedModels(
             verify=self.verify,
-            load_engine=self.open,
-            plane=self.plane,
-            backend=self.backend,
-            free_mib=self.free_mib,
+            model_of=self.model,
+            settings=Settings(deadline_seconds=20),
+            metrics=self.metrics,
             log=self.log,
-            unloaded=self.gone.append,
+            free_mib=self.free_mib,
         )
 
     def archive(self, name: str, mib: float = 10.0) -> str:
@@ -94,13 +98,14 @@ class Bench:
         self.fail("free memory")
         return self.free
 
-    def plane(self, archive: EngineArchive) -> DataPlane:
+    def model(self, archive: EngineArchive) -> Model:
         self.fail("tokenizer")
-        return DataPlane(
+        return Model(
             signature=model_signature(archive.manifest),
             encoder=None,
-            max_request_rows=9,
-            deadline_seconds=20,
+            probe=ROWS,
+            max_tokens=100,
+            load=partial(self.open, archive),
         )
 
     def verify(self, root: Path) -> EngineArchive:
@@ -116,11 +121,6 @@ class Bench:
         self.fail("engine")
         self.engines.append(Engine(self.fail))
         return self.engines[-1]
-
-    def backend(self, name: str, engine: Engine, costs: LinearCosts, plane: DataPlane) -> Batcher:
-        self.fail("batcher")
-        limits = Limits(max_tokens=100, queue_rows=50)
-        return Batcher(engine=engine, probe=ROWS, limits=limits, costs=costs)
 
     async def ask(self, name: str) -> Any:
         return await (await self.models.plane(name).submit(ROWS))

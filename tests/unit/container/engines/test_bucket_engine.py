@@ -55,17 +55,9 @@ def rows(*lengths):
     return [Tokens(np.full(length, 2, np.int32)) for length in lengths]
 
 
-def test_answers_are_the_rows_own_in_order(runner):
-    bucket_engine = engine(runner)
-    (answer,) = bucket_engine.run(bucket_engine.prepare(rows(3, 1, 7)), 1)
-    assert answer.dtype == np.float32 and answer.tolist() == [6, 2, 14]
-    assert runner.runs == [(1, (4, 8))]
-
-
-def test_parts_are_joined(runner):
-    bucket_engine = engine(runner, profiles=(((1, 2, 4), (4, 4, 4)), ((1, 1, 1), (8, 8, 8))))
-    (answer,) = bucket_engine.run(bucket_engine.prepare(rows(3, 8, 2)), 0)
-    assert answer.tolist() == [6, 16, 4] and len(runner.runs) == 3
+def test_types_of_tokens_that_have_none_are_not_sent(runner):
+    (part,) = engine(runner).prepare(rows(3))
+    assert part.feed["token_type_ids"] is None
 
 
 def test_warm_up_runs_every_bucket_twice_in_every_slot_the_largest_first(runner):
@@ -86,16 +78,6 @@ def test_engine_without_warm_up_runs_nothing_and_guesses(runner):
     cold = engine(runner, warm=False)
     assert cold.warm_up() == LinearCosts() and cold.inline_rows == 0
     assert runner.runs == []
-
-
-def test_closing_closes_the_runner(runner):
-    engine(runner).close()
-    assert runner.is_closed
-
-
-def test_refuses_rows_beyond_every_bucket(runner):
-    with pytest.raises(ValueError, match="takes 9 tokens"):
-        engine(runner).prepare(rows(9))
 
 
 def test_event_loop_s_thread_warms_the_buckets_of_fewest_rows(runner):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from container.server.engines.buckets import MOST, Bucket, Buckets, bucket_costs, ladder
-from container.server.engines.engine import BucketCosts, LinearCosts
+from container.server.engines.engine import BucketCosts
 from onboarding.manifest import ProfileRecord
 
 
@@ -40,13 +40,6 @@ def test_ladder_gets_coarser_where_there_would_be_too_many():
     coarse = ladder([profile((1, 8, 64), (1, 128, 512))], max_rows=64)
     assert {48, 96} <= set(fine.sequences)
     assert not {48, 96} & set(coarse.sequences) and {16, 64, 128, 256, 512} <= set(coarse.sequences)
-
-
-def test_ladder_without_a_sequence_has_batches_alone():
-    buckets = ladder([profile((1, 4, 8))], max_rows=8)
-    assert (
-        sizes(buckets) == {(1, None), (2, None), (4, None), (8, None)} and buckets.sequences is None
-    )
 
 
 def test_ladder_ends_at_the_most_rows_that_are_served():
@@ -118,10 +111,6 @@ def test_refuses_lengths_beyond_every_profile():
 def test_refuses_sizes_of_which_none_is_left():
     with pytest.raises(ValueError, match="no size at which a batch could run"):
         ladder([profile((1, 4, 8))], max_rows=8).only(lambda bucket: bucket.rows > 8)
-
-
-def test_linear_costs_count_padding():
-    assert LinearCosts(fixed_seconds=2, seconds_per_token=0.5).seconds(3, 10) == pytest.approx(17)
 
 
 @pytest.mark.parametrize(

@@ -94,12 +94,6 @@ def encoder_of(side):
     )
 
 
-def test_files_become_rows_of_one_array():
-    encoder = encoder_of(8)
-    ((row,),) = encoder.encode([PIXEL]).rows
-    assert row.shape == (3, 8, 8) and row.shape == encoder.probe()[0][0].shape
-
-
 def test_no_file_is_decoded_on_the_event_loop():
     assert encoder_of(1).cost([b""]) > INLINE_CHARACTERS
 

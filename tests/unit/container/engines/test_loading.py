@@ -10,7 +10,6 @@ import pytest
 from container.archive import ArchiveRefused, EngineArchive, verify_archive
 from container.server.engines.loading import (
     cuda_engine,
-    gpu_compute_capability,
     load_engine,
     running,
 )
@@ -145,38 +144,3 @@ def test_refuses_an_onnx_engine_of_a_gpu_where_onnxruntime_has_none(tmp_path):
         pytest.warns(UserWarning),
     ):
         load(archive)
-
-
-class Driver:
-    """libcuda: each call answers 0, but one."""
-
-    def __init__(self, *, fails=None):
-        self.fails = fails
-
-    def cuInit(self, flags):
-        return int(self.fails == "cuInit")
-
-    def cuDeviceGet(self, device, ordinal):
-        device._obj.value = 5
-        return int(self.fails == "cuDeviceGet")
-
-    def cuDeviceGetAttribute(self, number, attribute, device):
-        assert device.value == 5
-        number._obj.value = {75: 9, 76: 0}[attribute]
-        return int(self.fails == "cuDeviceGetAttribute")
-
-
-@pytest.mark.parametrize(
-    ("fails", "capability"),
-    [(None, "9.0"), ("cuInit", None), ("cuDeviceGet", None), ("cuDeviceGetAttribute", None)],
-)
-def test_compute_capability_is_the_drivers_first(fails, capability):
-    assert gpu_compute_capability(lambda name: Driver(fails=fails)) == capability
-
-
-def test_machine_without_a_driver_has_no_gpu():
-    def load_library(name):
-        assert name == "libcuda.so.1"
-        raise OSError("cannot open shared object file")
-
-    assert gpu_compute_capability(load_library) is None

@@ -176,13 +176,13 @@ def test_lack_of_memory_is_known_by_its_words(fault):
         raise_memory_shortage(fault, "it")
 
 
-def test_session_plans_no_memory_for_every_shape():
-    options = open_session(HERE / "model.onnx", 1).get_session_options()
-    assert options.enable_mem_pattern is False
-
-
 def test_refuses_a_file_that_is_no_network(tmp_path):
     (tmp_path / "model.onnx").write_bytes(b"x")
     with pytest.raises(Exception, match=r"model\.onnx") as fault:
         open_session(tmp_path / "model.onnx", 1)
     assert not isinstance(fault.value, EngineOutOfMemory)
+
+
+def test_session_plans_no_memory_for_every_shape():
+    options = open_session(HERE / "model.onnx", 1).get_session_options()
+    assert options.enable_mem_pattern is False

@@ -10,7 +10,7 @@ import pytest
 
 from container.pytorch.scan import ProgramInput, ProgramSignature
 from container.server.engines.engine import EngineOutOfMemory
-from container.server.engines.pytorch import ProgramRunner, ProgramSession
+from container.server.engines.pytorch import ProgramRunner
 from container.server.engines.shaping import Part
 
 FILE = Path("model.pt2")
@@ -73,16 +73,3 @@ def test_lack_of_memory_has_a_type_of_its_own(words):
     runner.run(part([[1]], rows=1), 0)
     with pytest.raises(EngineOutOfMemory, match=r"model\.pt2 does not fit the GPU memory"):
         runner.run(part([[1]], rows=1), 0)
-
-
-def test_session_describes_tensors_as_onnxruntime_does_and_orders_outputs_by_name():
-    session = ProgramSession(FILE, 3, is_compiled=True, load=StandIn)
-    described = [(item.name, item.type, len(item.shape)) for item in session.get_inputs()]
-    assert described == [
-        ("input_ids", "tensor(int64)", 2),
-        ("token_type_ids", "tensor(int64)", 2),
-    ]
-    assert [item.name for item in session.get_outputs()] == ["sums", "types"]
-    ids = np.array([[1, 2]])
-    types, sums = session.run(["types", "sums"], {"input_ids": ids, "token_type_ids": ids}, None)
-    assert (types.tolist(), sums.tolist()) == ([[1, 2]], [3])

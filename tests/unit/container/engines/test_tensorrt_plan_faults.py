@@ -114,6 +114,14 @@ def test_refuses_a_plan_with_foreign_tensors(machine, tmp_path, plan, fault, sen
     assert machine.is_empty()
 
 
+def test_refuses_a_manifest_that_describes_another_plan(machine, tmp_path):
+    with pytest.raises(ValueError, match="no optimization profile of the text model has a seq"):
+        machine.open(text_archive(tmp_path, embedder([SMALL]), ((1, 2, 4), None)))
+    with pytest.raises(ValueError, match=r"inputs are .*; its manifest says x, gain"):
+        machine.open(tensor_archive(tmp_path, embedder([SMALL]), (1, 2, 4)))
+    assert machine.is_empty()
+
+
 def test_refuses_rows_longer_than_any_profile(machine, tmp_path):
     engine = machine.open_text(tmp_path, SMALL)
     with pytest.raises(ValueError, match="takes 17 tokens; allowed: 4 to 16"):

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import runpy
 import subprocess
 import sys
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from container.server.engines.tokens import LISTED_TEXTS, PROBE, TextEncoder, over_long_texts
+from container.server.engines.tokens import PROBE, TextEncoder
 from container.server.types import RequestFault
-from tests.fixtures.tiny_embedder.archive import CARRIED, HERE
+from container.triton.manifest_check import LISTED_TEXTS, over_long_texts
+from tests.fixtures.tiny_embedder.archive import HERE
 
 LONGEST = 8
 """Tokens, of which two are special ones."""
 FITS, LONGER = "cat " * 6, "cat " * 7
-
-
-MANIFEST_CHECK = runpy.run_path(str(CARRIED / "manifest_check.py"))
-"""Triton's check as an archive carries it: no package around it."""
 
 
 def encoder(**changes):
@@ -73,14 +67,6 @@ def test_probe_fits_engines_that_take_fewer_tokens_than_it_has():
         assert len(cut) == len(whole) - 1
         (probe,) = encoder(max_tokens=len(whole), truncates=truncates).probe()
         assert probe.ids.tolist() == encoder(max_tokens=None).encode([PROBE]).rows[0].ids.tolist()
-
-
-@given(st.lists(st.integers(0, 2 * LONGEST), max_size=3 * LISTED_TEXTS), st.integers(1, LONGEST))
-def test_both_servers_say_the_same_of_the_same_texts(found, most):
-    sentence = over_long_texts(found, most)
-    assert MANIFEST_CHECK["over_long_texts"](found, most) == sentence
-    assert (sentence is None) == all(length <= most for length in found)
-    assert MANIFEST_CHECK["over_long_texts"](found, None) is None
 
 
 def test_only_the_first_of_many_are_listed():

@@ -11,7 +11,7 @@ import pytest
 
 from container.server.http.messages import HttpLimits
 from container.server.http.request_reader import RequestReader
-from container.server.http.server import ANSWER_PIECE_BYTES, Connection, ConnectionGroup
+from container.server.http.server import ANSWER_PIECE_BYTES, ConnectionGroup
 from container.server.http.spool import HELD_BYTES
 from tests.unit.container.http.conversation import (
     CHUNKED,
@@ -341,7 +341,3 @@ async def test_connection_that_is_gone_is_freed_without_the_collector():
         assert gone() is None
     finally:
         gc.enable()
-
-
-def test_connection_is_a_protocol_without_a_dictionary():
-    assert "_task" in Connection.__slots__

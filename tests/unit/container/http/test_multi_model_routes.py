@@ -10,12 +10,11 @@ import pytest
 
 from container.server.http.messages import Request
 from container.server.http.routes import multi_model_application
-from container.server.telemetry.metrics import ServerMetrics
+from container.server.settings import Settings
 from container.server.types import Conflict, OutOfMemory, UnknownPath
 from tests.unit.container.http.test_routes import (
     ANSWER,
     BODY,
-    FAILED,
     Observer,
     Plane,
     sentence,
@@ -56,14 +55,7 @@ class LoadedModels:
 class Server:
     def __init__(self, *models):
         self.observer = Observer()
-        self._answer = multi_model_application(
-            LoadedModels(),
-            max_body_bytes=10_000,
-            deadline_seconds=60,
-            metrics=ServerMetrics(),
-            failed=FAILED.append,
-            observer=self.observer,
-        )
+        self._answer = multi_model_application(LoadedModels(), Settings(), self.observer)
         self.loads = [
             self("POST", "/models", {"model_name": name, "url": f"/opt/ml/models/{name}/model"})
             for name in models
@@ -91,19 +83,7 @@ def test_model_lives_from_load_to_unload():
     ]
 
 
-def test_models_are_listed_by_pages():
-    assert Server().get("/models") == {"models": []}
-    server = Server("a", "b")
-    first = server.get("/models", "limit=1")
-    assert [model["modelName"] for model in first["models"]] == ["a"]
-    second = server.get("/models", f"limit=1&next_page_token={first['nextPageToken']}")
-    assert [model["modelName"] for model in second["models"]] == ["b"]
-    assert "nextPageToken" not in second
-
-
-@pytest.mark.parametrize(
-    "path", ["/ping", "/v2/health/live", "/v2/health/ready", "/v2", "/metrics"]
-)
+@pytest.mark.parametrize("path", ["/ping", "/metrics"])
 def test_server_is_healthy_without_a_model(path):
     assert Server()("GET", path).status == 200
 

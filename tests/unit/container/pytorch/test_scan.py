@@ -90,138 +90,71 @@ def test_operators_are_atens_and_arithmetic_of_sizes(tmp_path, target):
     assert scan_program(write(tmp_path, document=graph(target))) == SIGNATURE
 
 
-@pytest.mark.parametrize(
-    "target",
-    [
-        "torch.ops.aten.from_file.default",
-        "torch.ops.aten.save.default",
-        "torch.ops.higher_order.wrap_with_autocast",
-        "torch.ops.prims.add.default",
-        "torch.load",
-        "torch.ops.aten.linear.default.__class__",
-        "_operator.methodcaller",
-        "#custom:op",
-        "os.system",
-    ],
+def node(**fields):
+    return {"document": graph(node=fields)}
+
+
+def tree(**fields):
+    return node(in_spec=json.dumps([1, {**fields, "children_spec": []}]))
+
+
+OPERATORS = (
+    *("torch.ops.aten.from_file.default", "torch.ops.aten.save.default", "torch.load"),
+    *("torch.ops.higher_order.wrap_with_autocast", "torch.ops.prims.add.default"),
+    *("torch.ops.aten.linear.default.__class__", "_operator.methodcaller", "#custom:op"),
+    "os.system",
 )
-def test_refuses_operators_that_are_not_atens(tmp_path, target):
-    with pytest.raises(ProgramRefused, match="is not of aten; build the engine again"):
-        scan_program(write(tmp_path, document=graph(target)))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "__import__('os').system('true')",
-        "eval('1')",
-        "s26.__class__",
-        "Symbol('x.y')",
-        "lambda: 1",
-        "open",
-        "[s26]",
-        "s26; s67",
-    ],
+CODE_SIZES = (
+    *("__import__('os').system('true')", "eval('1')", "s26.__class__", "Symbol('x.y')"),
+    *("lambda: 1", "open", "[s26]", "s26; s67"),
 )
-def test_refuses_sizes_that_are_code(tmp_path, text):
-    with pytest.raises(ProgramRefused, match="is no arithmetic"):
-        scan_program(write(tmp_path, document=graph(node=size(text))))
-
-
-@pytest.mark.parametrize("text", ["9**9**9", "Pow(9, 9999999)", "9" * 20, "s26+" * 600 + "1"])
-def test_refuses_sizes_that_have_no_end(tmp_path, text):
-    with pytest.raises(ProgramRefused, match="too long, or of more than one power"):
-        scan_program(write(tmp_path, document=graph(node=size(text))))
-
-
-@pytest.mark.parametrize(
-    "node",
-    [
-        {"name": CODE},
-        {"inputs": [{"arg": {"as_tensor": {"name": CODE}}}]},
-        {"outputs": [{"as_tensors": [{"name": 'w"+exit()+"'}]}]},
-        {"forward_arg_names": [["mask", CODE]]},
-        {"tensor_values": {CODE: {}}},
-        {"name": "layer.__class__"},
-    ],
+ENDLESS_SIZES = ("9**9**9", "Pow(9, 9999999)", "9" * 20, "s26+" * 600 + "1")
+CODE_NAMES = (
+    {"name": CODE},
+    {"inputs": [{"arg": {"as_tensor": {"name": CODE}}}]},
+    {"outputs": [{"as_tensors": [{"name": 'w"+exit()+"'}]}]},
+    {"forward_arg_names": [["mask", CODE]]},
+    {"tensor_values": {CODE: {}}},
+    {"name": "layer.__class__"},
 )
-def test_refuses_names_that_are_code(tmp_path, node):
-    with pytest.raises(ProgramRefused, match="is no name"):
-        scan_program(write(tmp_path, document=graph(node=node)))
-
-
-def test_refuses_weights_whose_names_are_code(tmp_path):
-    path = write(tmp_path, {CONFIGURATIONS[0]: json.dumps({"config": {'w"+exit()+"': WEIGHT}})})
-    with pytest.raises(ProgramRefused, match="is no name"):
-        scan_program(path)
-
-
-@pytest.mark.parametrize(
-    ("tree", "fault"),
-    [
-        ({"type": "collections.OrderedDict", "context": "[]"}, "have the type"),
-        ({"type": "builtins.dict", "context": '[{"__enum__": true, "fqn": "os:x"}]'}, "context"),
-    ],
+ENTRIES = ("data/weights/model.pt", "data/aotinductor/model/a.so", "models/other.json", "../escape")
+NAMED = {CONFIGURATIONS[0]: json.dumps({"config": {'w"+exit()+"': WEIGHT}})}
+FQN = '[{"__enum__": true, "fqn": "os:x"}]'
+LACKS = (
+    {GRAPH_FILE: None},
+    {GRAPH_FILE: b"no json"},
+    {SIGNATURE_FILE: b"[]"},
+    {CONFIGURATIONS[0]: b"{}"},
 )
-def test_refuses_inputs_of_types_that_torch_imports(tmp_path, tree, fault):
-    specification = json.dumps([1, {**tree, "children_spec": []}])
-    with pytest.raises(ProgramRefused, match=fault):
-        scan_program(write(tmp_path, document=graph(node={"in_spec": specification})))
-
-
-def test_refuses_weights_without_values(tmp_path):
-    with pytest.raises(ProgramRefused, match="has a shape and no values"):
-        scan_program(write(tmp_path, {"data/weights/weight_0": b""}))
-
-
-def test_refuses_ranges_of_names_that_are_code(tmp_path):
-    document = graph(range_constraints={"exit()": {"min_val": 1}})
-    with pytest.raises(ProgramRefused, match="is no arithmetic"):
-        scan_program(write(tmp_path, document=document))
-
-
-def test_refuses_guards_which_torch_would_run(tmp_path):
-    with pytest.raises(ProgramRefused, match="guards, which run as Python"):
-        scan_program(write(tmp_path, document=graph(guards_code=["exit()"])))
-
-
-def test_refuses_metadata_of_nodes(tmp_path):
-    document = graph(node={"metadata": {"stack_trace": "File x"}})
-    with pytest.raises(ProgramRefused, match="has metadata, which no run needs"):
-        scan_program(write(tmp_path, document=document))
-
-
-@pytest.mark.parametrize("field", ["as_custom_obj", "as_graph", "as_operator"])
-def test_refuses_arguments_that_are_objects_or_graphs(tmp_path, field):
-    document = graph(node={"inputs": [{"arg": {field: {"name": "x"}}}]})
-    with pytest.raises(ProgramRefused, match=f"a value is {field}"):
-        scan_program(write(tmp_path, document=document))
-
-
-@pytest.mark.parametrize(
-    "config", [{**WEIGHT, "use_pickle": True}, {**WEIGHT, "path_name": "custom_obj_0"}]
+REFUSED = (
+    *(({"document": graph(name)}, "is not of aten; build the engine again") for name in OPERATORS),
+    *((node(**size(text)), "is no arithmetic") for text in CODE_SIZES),
+    *((node(**size(text)), "too long, or of more than one power") for text in ENDLESS_SIZES),
+    *((node(**fields), "is no name") for fields in CODE_NAMES),
+    ({"changes": NAMED}, "is no name"),
+    (tree(type="collections.OrderedDict", context="[]"), "have the type"),
+    (tree(type="builtins.dict", context=FQN), "context"),
+    ({"changes": {"data/weights/weight_0": b""}}, "has a shape and no values"),
+    ({"document": graph(range_constraints={"exit()": {"min_val": 1}})}, "is no arithmetic"),
+    ({"document": graph(guards_code=["exit()"])}, "guards, which run as Python"),
+    (node(metadata={"stack_trace": "File x"}), "has metadata, which no run needs"),
+    *(
+        (node(inputs=[{"arg": {field: {"name": "x"}}}]), f"a value is {field}")
+        for field in ("as_custom_obj", "as_graph", "as_operator")
+    ),
+    ({"config": {**WEIGHT, "use_pickle": True}}, r"tensor 'w' of .* is pickled"),
+    ({"config": {**WEIGHT, "path_name": "custom_obj_0"}}, r"tensor 'w' of .* is pickled"),
+    ({"changes": {SAMPLE_INPUTS: pickle.dumps(())}}, "its sample inputs are pickled"),
+    *(({"changes": {name: b"x"}}, "is none of a program") for name in ENTRIES),
+    ({"compression": zipfile.ZIP_DEFLATED}, "or compressed"),
+    *(({"changes": changes}, "is no program of a build") for changes in LACKS),
 )
-def test_refuses_pickled_tensors(tmp_path, config):
-    with pytest.raises(ProgramRefused, match=r"tensor 'w' of .* is pickled"):
-        scan_program(write(tmp_path, config=config))
 
 
-def test_refuses_pickled_sample_inputs(tmp_path):
-    with pytest.raises(ProgramRefused, match="its sample inputs are pickled"):
-        scan_program(write(tmp_path, {SAMPLE_INPUTS: pickle.dumps(())}))
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["data/weights/model.pt", "data/aotinductor/model/a.so", "models/other.json", "../escape"],
-)
-def test_refuses_entries_that_no_build_writes(tmp_path, name):
-    with pytest.raises(ProgramRefused, match="is none of a program"):
-        scan_program(write(tmp_path, {name: b"x"}))
-
-
-def test_refuses_compressed_entries(tmp_path):
-    with pytest.raises(ProgramRefused, match="or compressed"):
-        scan_program(write(tmp_path, compression=zipfile.ZIP_DEFLATED))
+@pytest.mark.parametrize(("program", "sentence"), REFUSED)
+def test_refuses(tmp_path, program, sentence):
+    with pytest.raises(ProgramRefused, match=sentence):
+        scan_program(write(tmp_path, **program))
 
 
 def test_refuses_a_second_directory_that_torch_would_read(tmp_path):
@@ -266,20 +199,6 @@ def test_refuses_an_entry_that_is_there_twice(tmp_path):
         archive.writestr(f"model/{GRAPH_FILE}", json.dumps(graph()))
     with pytest.raises(ProgramRefused, match="is there twice"):
         scan_program(path)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {GRAPH_FILE: None},
-        {GRAPH_FILE: b"no json"},
-        {SIGNATURE_FILE: b"[]"},
-        {CONFIGURATIONS[0]: b"{}"},
-    ],
-)
-def test_refuses_a_file_without_what_it_needs(tmp_path, changes):
-    with pytest.raises(ProgramRefused, match="is no program of a build"):
-        scan_program(write(tmp_path, changes))
 
 
 def test_refuses_a_file_that_is_no_archive(tmp_path):

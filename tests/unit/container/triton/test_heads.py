@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from container.triton.heads import (
     NO_OFFSET,
@@ -11,7 +10,6 @@ from container.triton.heads import (
     apply_activation,
     has_head,
     padded_spans,
-    text_answers,
     token_answers,
     token_classes,
 )
@@ -19,35 +17,10 @@ from container.triton.heads import (
 LOGITS = np.array([[0.0, 2.0, 1.0], [3.0, -1.0, 0.0]], np.float32)
 
 
-@pytest.mark.parametrize(
-    ("activation", "expected"),
-    [
-        ("softmax", np.exp(LOGITS) / np.exp(LOGITS).sum(axis=1, keepdims=True)),
-        ("sigmoid", 1 / (1 + np.exp(-LOGITS))),
-        ("identity", LOGITS),
-    ],
-)
-def test_scores_are_the_activation_of_the_logits(activation, expected):
-    scores = apply_activation(LOGITS, activation)
-    assert scores.dtype == np.float32 and np.allclose(scores, expected)
-
-
 def test_large_logits_give_finite_scores():
     large = np.array([[1e4, -1e4]], np.float32)
     for activation in ("softmax", "sigmoid"):
         assert apply_activation(large, activation).tolist() == [[1, 0]]
-
-
-def test_labels_are_in_the_order_of_their_scores():
-    answers = text_answers(LOGITS, labels=("a", "b", "ü"), activation="softmax")
-    assert answers["labels"].tolist() == [[b"b", "ü".encode(), b"a"], [b"a", "ü".encode(), b"b"]]
-    assert (np.diff(answers["scores"], axis=1) <= 0).all()
-    assert np.array_equal(answers["logits"], LOGITS)
-
-
-def test_pairs_have_scores_alone():
-    answers = text_answers(LOGITS[:, :1], labels=None, activation="identity")
-    assert list(answers) == ["scores"] and np.array_equal(answers["scores"], LOGITS[:, :1])
 
 
 def test_tokens_leave_special_ones_out_and_fill_shorter_rows():

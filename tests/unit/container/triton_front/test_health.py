@@ -9,8 +9,8 @@ import pytest
 
 from container.server.http.messages import Response
 from container.server.types import Unavailable
+from container.server.upstream import UpstreamGone, UpstreamRequest
 from container.triton_front.health import PROOF_SECONDS, Health, ModelHealth, Stub, stub_processes
-from container.triton_front.upstream import TritonGone, TritonRequest
 
 pytestmark = pytest.mark.unit
 ARCHIVE = Path("/opt/ml/model")
@@ -27,11 +27,11 @@ class World:
         self.status: int | Exception = 200
         self.stubs = (Stub(7, FILE, True),)
         self.health = Health(self._ask, lambda: self.stubs, lambda: self.now)
-        probe = TritonRequest("POST", "/invocations") if request else None
+        probe = UpstreamRequest("POST", "/invocations") if request else None
         self.model = ModelHealth(name="", archive=ARCHIVE, request=probe)
         self.health.add(self.model)
 
-    async def _ask(self, request: TritonRequest) -> Response:
+    async def _ask(self, request: UpstreamRequest) -> Response:
         self.requests += 1
         if isinstance(self.status, Exception):
             raise self.status
@@ -66,7 +66,7 @@ def test_idle_model_gets_a_health_request_every_few_seconds():
     assert world.inspect(3).is_ready and world.requests == 2
 
 
-@pytest.mark.parametrize("status", [500, 400, TritonGone("gone")], ids=str)
+@pytest.mark.parametrize("status", [500, 400, UpstreamGone("gone")], ids=str)
 def test_model_that_fails_twice_cannot_answer(status):
     world = World()
     world.inspect()
@@ -165,7 +165,7 @@ def test_process_that_ends_before_the_first_inspection_counts_too():
 def test_of_many_models_one_a_turn_gets_a_health_request():
     world = World()
     for name in "abc":
-        request = TritonRequest("POST", f"/models/{name}/invoke")
+        request = UpstreamRequest("POST", f"/models/{name}/invoke")
         world.health.add(ModelHealth(name=name, archive=ARCHIVE / name, request=request))
     world.inspect(4)
     assert world.requests == 4 and all(model.is_ready for model in world.health.models.values())

@@ -10,14 +10,15 @@ import pytest
 
 from container.server.http.messages import Request, Response
 from container.server.process import free_ports
+from container.server.settings import Settings
+from container.server.upstream import UpstreamGone, UpstreamRequest
 from container.triton_front.health import Health, ModelHealth
-from container.triton_front.routes import TritonRoutes, single_model
+from container.triton_front.routes import TritonRoutes, watched_model
 from container.triton_front.server import (
     has_metrics,
     triton_command,
     triton_environment,
 )
-from container.triton_front.upstream import TritonGone, TritonRequest
 
 pytestmark = pytest.mark.unit
 TEXT = {"name": "text", "shape": [1, 1], "datatype": "BYTES", "data": ["a"]}
@@ -30,7 +31,7 @@ class Triton:
     def __init__(self, status: int | Exception = 200) -> None:
         self.status, self.requests = status, []
 
-    async def request(self, request: TritonRequest) -> Response:
+    async def request(self, request: UpstreamRequest) -> Response:
         self.requests.append(request)
         if isinstance(self.status, Exception):
             raise self.status
@@ -41,13 +42,11 @@ def front(triton: Triton, *, multi_model=False, faults=None, metrics=None) -> Tr
     health = Health(triton.request, lambda: (), lambda: 0.0)
     health.add(ModelHealth(name="a", archive=Path("/x"), request=None))
     if not multi_model:
-        health.add(single_model(Path("/nowhere")))
+        health.add(watched_model(Path("/nowhere")))
     return TritonRoutes(
         triton,
         health,
-        multi_model=multi_model,
-        max_body_bytes=1 << 20,
-        deadline_seconds=5,
+        Settings(multi_model=multi_model, max_body_bytes=1 << 20, deadline_seconds=5),
         failed=[].append if faults is None else faults.append,
         metrics=metrics,
     )
@@ -113,6 +112,30 @@ def test_model_is_watched_from_its_load_to_its_unloading():
     assert not routes._health.models
 
 
+def test_model_is_unloaded_once_its_health_request_is_answered():
+    async def scenario():
+        triton, go_on, unloaded = Triton(), asyncio.Event(), Request("DELETE", "/models/a", {}, b"")
+        routes = front(triton, multi_model=True)
+        routes._health.models["a"].request = UpstreamRequest("POST", "/models/a/invoke")
+
+        async def ask(request):
+            await go_on.wait()
+            return await triton.request(request)
+
+        routes._health._ask = ask
+        inspection = asyncio.ensure_future(routes._health.inspect())
+        await asyncio.sleep(0)
+        unloading = asyncio.ensure_future(routes(unloaded))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert triton.requests == []
+        go_on.set()
+        await asyncio.gather(inspection, unloading)
+        return [request.method for request in triton.requests]
+
+    assert asyncio.run(scenario()) == ["POST", "DELETE"]
+
+
 def test_broken_model_is_loaded_again_as_it_was_loaded():
     triton = Triton()
     routes = front(triton, multi_model=True)
@@ -131,7 +154,7 @@ def test_broken_model_is_loaded_again_as_it_was_loaded():
 
 
 def test_triton_that_is_gone_is_503_with_a_time_to_come_back():
-    answer = ask(front(Triton(TritonGone("gone"))), "POST", "/invocations", BODY)
+    answer = ask(front(Triton(UpstreamGone("gone"))), "POST", "/invocations", BODY)
     assert answer.status == 503 and dict(answer.headers)[b"retry-after"]
 
 
