@@ -16,7 +16,6 @@ from engine_build.onnx_graph.network_store import Network
 from engine_build.ort import OrtNetwork
 from engine_build.quantization.explicit import Quantization, format_share
 from engine_build.quantization.fp8 import Fp8Quantization
-from engine_build.quantization.range_cache import RangeCache
 from engine_build.quantization.sensitivity import BATCH, Score, Split, holds_budget
 from engine_build.request import BuildRequest
 from engine_build.sources.given_network import encoder_for
@@ -95,7 +94,6 @@ def quantization_of(context: BuildContext, network: Network, encoder: Encoder) -
         method=calibration.method,
         calibration=request.calibration.values,
         shape=request.opt_shape,
-        cache=RangeCache(context.stores, context.work.scratch("ranges")),
         folder=context.work.scratch("int8"),
         search=search,
         progress=context.log.progress,

@@ -274,7 +274,7 @@ def test_cache_that_this_tensorrt_would_refuse_is_made_anew(start, tmp_path, tex
     assert calibrate(tools).read_text() == WRITTEN and len(runner.commands) == 1
 
 
-NO_CALIBRATORS = "TensorRT 11 has no calibrators; set `quantization: explicit`, or turn an old"
+NO_CALIBRATORS = "TensorRT 11 has no calibrators; set `quantization: explicit`, or give a source"
 
 
 @pytest.mark.parametrize(

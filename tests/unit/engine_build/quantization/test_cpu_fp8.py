@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from engine_build.errors import NetworkRefused
 from engine_build.ort import OrtNetwork
-from engine_build.quantization.cpu_fp8 import with_casts, write_cpu_fp8
+from engine_build.quantization.fp8 import with_casts, write_cpu_fp8
 from tests.unit.engine_build.quantized import quantized
 
 E4M3 = TensorProto.FLOAT8E4M3FN

@@ -18,9 +18,7 @@ from engine_build.onnx_graph.network_store import Network
 from engine_build.ort import OrtNetwork
 from engine_build.quantization.explicit import Quantization
 from engine_build.quantization.layers import quantizable_layers
-from engine_build.quantization.range_cache import RangeCache
 from engine_build.quantization.sensitivity import Split
-from engine_build.store import FolderStore
 from onboarding.manifest import QuantizationRecord, TensorRecord
 from onboarding.model_spec import BudgetSpec
 from tests.unit.engine_build.quantization.graphs import (
@@ -56,7 +54,6 @@ def quantization(folder, kind="transformer", *, mean=None, model=None, **changes
         "method": "max",
         "calibration": samples(48, seed=1),
         "shape": Shape(batch=4, sequence=6),
-        "cache": RangeCache((FolderStore(folder / "store"),), folder),
         "folder": folder / "out",
         "search": search,
     }
@@ -133,17 +130,6 @@ def test_facts_fit_the_manifest_and_are_json(tmp_path):
     )
     assert record.float_layers == ("t7", "t9")
     assert json.loads(json.dumps(facts)) == facts
-
-
-def test_a_second_run_does_not_calibrate_again(tmp_path):
-    run(quantization(tmp_path))
-
-    class Blind(TensorEncoder):
-        def feeds(self, samples, batch):
-            raise AssertionError("calibrated again")
-
-    again, _ = run(quantization(tmp_path, encoder=Blind(TEXT)))
-    assert again.facts["int8_layers"] == 6
 
 
 def test_the_same_order_gives_the_same_bytes(tmp_path):

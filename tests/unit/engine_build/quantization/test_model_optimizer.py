@@ -17,7 +17,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 from engine_build.ort import OrtNetwork
-from engine_build.quantization.cpu_fp8 import with_casts
+from engine_build.quantization.fp8 import with_casts
 from engine_build.quantization.given_qdq import given_quantization
 from engine_build.tensorrt.half_precision import half_precision
 

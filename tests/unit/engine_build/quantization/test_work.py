@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx
 import pytest
 
-from engine_build.quantization.work import COUNTED, NOT_COUNTED, node_work, tensors_of
+from engine_build.quantization.layers import COUNTED, NOT_COUNTED, node_work, tensors_of
 from tests.unit.engine_build.graphs import node
 
 X, W, R = (2, 3, 8), (1, 16, 8), (1, 16, 4)
