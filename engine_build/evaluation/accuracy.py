@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -44,8 +44,7 @@ from onboarding.model_spec import BudgetSpec
 from onboarding.values import Metric
 
 
-@dataclass(frozen=True, kw_only=True)
-class BudgetedStatistic:
+class BudgetedStatistic(NamedTuple):
     """A statistic of all samples, its interval and its budget."""
 
     value: float
@@ -63,9 +62,7 @@ def budgeted_statistics(record: AccuracyRecord) -> tuple[BudgetedStatistic, ...]
         same, interval = record.nearest_neighbour_agreement, record.nearest_neighbour_interval
         found.append((same, interval, record.budget_neighbours))
     return tuple(
-        BudgetedStatistic(
-            value=value, interval=(value, value) if interval is None else interval, budget=budget
-        )
+        BudgetedStatistic(value, (value, value) if interval is None else interval, budget)
         for value, interval, budget in found
     )
 
@@ -233,9 +230,10 @@ def _ends(standard: Standard) -> Array:
 def _record(subject: str, rows: Array, standard: Standard) -> tuple[AccuracyRecord, Array]:
     scores, exact_mean, interval = _score(rows, standard)
     mean, worst = round(exact_mean, DIGITS), round(float(scores.min()), DIGITS)
-    budget, neighbours = standard.budget, _Neighbours()
+    budget, agreement, agreement_interval = standard.budget, None, None
     if standard.metric == "cosine" and len(rows) > 1:
-        neighbours = _neighbours(rows, standard.reference)
+        same: Array = (nearest(rows) == nearest(standard.reference)).astype(np.float64)
+        agreement, agreement_interval = round(float(same.mean()), 4), mean_interval(same)
     record = AccuracyRecord(
         subject=subject,
         metric=standard.metric,
@@ -243,29 +241,14 @@ def _record(subject: str, rows: Array, standard: Standard) -> tuple[AccuracyReco
         mean_interval=_round_ends(interval),
         worst=worst,
         samples=len(rows),
-        nearest_neighbour_agreement=neighbours.agreement,
-        nearest_neighbour_interval=neighbours.interval,
+        nearest_neighbour_agreement=agreement,
+        nearest_neighbour_interval=agreement_interval and _round_ends(agreement_interval),
         budget_mean=budget.mean,
         budget_worst=budget.worst if standard.metric in METRICS_WITH_WORST else None,
         budget_neighbours=budget.neighbours if standard.metric == "cosine" else None,
         verdict="not enough data",
     )
     return record.model_copy(update={"verdict": verdict(record)}), scores
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Neighbours:
-    """The share of samples that keep their nearest neighbour, and its interval."""
-
-    agreement: float | None = None
-    interval: Interval | None = None
-
-
-def _neighbours(rows: Array, reference: Array) -> _Neighbours:
-    same: Array = (nearest(rows) == nearest(reference)).astype(np.float64)
-    return _Neighbours(
-        agreement=round(float(same.mean()), 4), interval=_round_ends(mean_interval(same))
-    )
 
 
 def _round_ends(interval: Interval) -> Interval:

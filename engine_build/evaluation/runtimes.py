@@ -101,10 +101,9 @@ class Subject:
 
 @dataclass(frozen=True, kw_only=True)
 class Artifacts:
-    """What there is to run; networks and plans by the name of their precision."""
+    """What there is to run beside the candidates; networks by the name of their precision."""
 
     networks: Mapping[str, Path] = field(default_factory=dict)
-    plans: Mapping[str, Path] = field(default_factory=dict)
     source: Source | None = None
 
 
@@ -176,15 +175,11 @@ def missing_runtimes(runtimes: Runtimes) -> str | None:
 
 def runnable(artifacts: Artifacts, runtimes: Runtimes) -> tuple[Subject, ...]:
     """Return what this machine can run of the artifacts, the GPU's first."""
-    files: tuple[tuple[RuntimeName, Mapping[str, Path]], ...] = (
-        ("tensorrt", artifacts.plans),
-        ("onnxruntime CUDA", artifacts.networks),
-        ("onnxruntime", artifacts.networks),
-    )
+    of_networks: tuple[RuntimeName, ...] = ("onnxruntime CUDA", "onnxruntime")
     subjects = [
         Subject(runtime=runtime, precision=name, load=partial(load_engine, runtime, path))
-        for runtime, paths in files
-        for name, path in paths.items()
+        for runtime in of_networks
+        for name, path in artifacts.networks.items()
     ]
     if artifacts.source is not None:
         subjects += _torch_subjects(artifacts.source)

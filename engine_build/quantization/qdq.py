@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from engine_build.onnx_graph.external_data import (
     RESERVED_BYTES,
     load_network,
     save_model,
+    subgraphs,
 )
 from engine_build.onnx_graph.network_store import Network
 from engine_build.onnx_graph.onnx_file import opset
@@ -319,14 +321,13 @@ def with_nodes(
     return result
 
 
-def names_read(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
+def names_read(nodes: Sequence[onnx.NodeProto]) -> Iterator[str]:
     """Yield the tensors that nodes read, those that Loop, If and Scan bodies read included."""
-    for node in nodes:
+    graphs = list(subgraphs(nodes))
+    for node in chain(nodes, *(graph.node for graph in graphs)):
         yield from node.input
-        for attribute in node.attribute:
-            for graph in (attribute.g, *attribute.graphs):
-                yield from names_read(graph.node)
-                yield from (output.name for output in graph.output)
+    for graph in graphs:
+        yield from (output.name for output in graph.output)
 
 
 def _refuse_old_opset(model: onnx.ModelProto) -> None:

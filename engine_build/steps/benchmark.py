@@ -73,7 +73,7 @@ def choose_candidate(
     findings = verified.findings
     # Where speed decides, opt shapes have the rounds that an interval needs, however long.
     by_speed = state.may_leave_out and any(map(findings.may_be_chosen, EIGHT_BITS))
-    opt = dict.fromkeys(_shape(profile, 1) for profile in spec.optimization_profiles)
+    opt = dict.fromkeys(profile_shape(profile, 1) for profile in spec.optimization_profiles)
     least = LEAST_ROUNDS if by_speed else 1
     measured, latencies = _measure(context, state, tuple(opt), least, load)
     summary = summaries([engine for engine, _ in measured], latencies)
@@ -125,7 +125,9 @@ def _measure(
     """Measure at min, opt and max of every profile, each shape once."""
     request, samples = context.request, context.request.validation.values
     profiles = request.model.engine.optimization_profiles
-    shapes = dict.fromkeys(_shape(profile, size) for profile in profiles for size in range(3))
+    shapes = dict.fromkeys(
+        profile_shape(profile, size) for profile in profiles for size in range(3)
+    )
     feeds = {shape: state.encoder.shaped(samples, shape) for shape in shapes}
     tracks = [
         Track(shape=shape, feed=feed, weight=OPT_WEIGHT, least=least)
@@ -150,7 +152,8 @@ def _measure(
         return measured, measure_latencies(engines, tracks, seconds=seconds)
 
 
-def _shape(profile: OptimizationProfileSpec, size: int) -> Shape:
+def profile_shape(profile: OptimizationProfileSpec, size: int) -> Shape:
+    """Return the shape of a profile at min (0), opt (1) or max (2)."""
     sequence = None if profile.sequence is None else profile.sequence[size]
     return Shape(batch=profile.batch[size], sequence=sequence)
 

@@ -12,9 +12,6 @@ import signal
 import sys
 from collections.abc import Sequence
 from importlib import metadata
-from pathlib import Path
-
-from pydantic import ValidationError
 
 from engine_build.context import BuildContext
 from engine_build.errors import NetworkRefused
@@ -24,8 +21,7 @@ from engine_build.onnx_graph.network_store import Network
 from engine_build.onnx_graph.refusal import Fault, explanation, operators_of_tensorrt
 from engine_build.request import BuildRequest
 from engine_build.runner import TIMED_OUT, Command, Ended, Runner
-from engine_build.steps.step import BuildState, Step
-from engine_build.store import FolderStore, Store
+from engine_build.steps.step import BuildState, Step, find_record, keep_record
 from onboarding.keys import chosen_network
 from onboarding.manifest import CompileCheckRecord, CompiledLayersRecord
 from onboarding.model_spec import OptimizationProfileSpec
@@ -162,27 +158,6 @@ def _check_path(request: BuildRequest, network: Network) -> str | None:
     return network_path(key, f"{PREFIX}{digest}.json")
 
 
-def check_names(store: FolderStore, request: BuildRequest) -> tuple[str, ...]:
-    """Return every check of a request's networks in a folder."""
-    folders = [Path(network_path(key, PREFIX)).parent for key in request.network_keys.values()]
-    return tuple(
-        (folder / path.name).as_posix()
-        for folder in folders
-        for path in store.path(str(folder)).glob(f"{PREFIX}*")
-    )
-
-
-def _stored_check(stores: Sequence[Store], path: str) -> CompileCheckRecord | None:
-    for store in stores:
-        try:
-            record = CompileCheckRecord.model_validate_json(store.read(path) or b"")
-        except ValidationError:
-            continue
-        if record.verdict == "pass":
-            return record
-    return None
-
-
 def _source_networks(state: BuildState) -> tuple[Network, ...]:
     """Return the networks that are checked beside those in FP16.
 
@@ -206,7 +181,9 @@ def run(context: BuildContext, state: BuildState) -> None:
         known = {
             name: record
             for name, path in paths.items()
-            if path is not None and (record := _stored_check(context.stores, path)) is not None
+            if path is not None
+            and (record := find_record(context.stores, path, CompileCheckRecord)) is not None
+            and record.verdict == "pass"
         }
         for name in known:
             log.line(f"  {name}: passed when the network was made")
@@ -225,12 +202,10 @@ def run(context: BuildContext, state: BuildState) -> None:
                     raise
                 log.line(f"  {precision} is not tried: {error}")
                 state.refused[precision] = str(error)
-        file = context.work.scratch("check") / "check.json"
         for record in new:
             path = paths[record.network]
             if path is not None and record.verdict == "pass":
-                file.write_text(record.model_dump_json(), encoding="utf-8")
-                context.work_store.upload(file, path)
+                keep_record(context, path, record)
     state.checks = (*known.values(), *new)
 
 

@@ -22,7 +22,6 @@ import numpy as np
 import onnx
 
 from engine_build.context import BuildContext
-from engine_build.datasets.dataset import Shape
 from engine_build.errors import NetworkRefused
 from engine_build.evaluation.decision import EIGHT_BITS, LEAST_ROUNDS, Candidate
 from engine_build.evaluation.latency import Engine, Track, measure_latencies
@@ -32,6 +31,7 @@ from engine_build.onnx_graph.network_store import Network
 from engine_build.onnx_graph.onnx_file import read_model
 from engine_build.quantization.float_layers import layer_roles, restore_layers, restored_facts
 from engine_build.quantization.layers import Layer, multiply_accumulates, quantizable_layers
+from engine_build.steps.benchmark import profile_shape
 from engine_build.steps.compile import compile_plan
 from engine_build.steps.step import BuildState, Step
 from onboarding.values import Precision
@@ -168,13 +168,8 @@ class _Search:
     def _times_as_fast(self, candidate: Candidate) -> float:
         """Return how many times as fast as the fastest one a candidate is, at its worst shape."""
         request, samples = self._context.request, self._context.request.validation.values
-        shapes = dict.fromkeys(
-            Shape(
-                batch=profile.batch[1],
-                sequence=None if profile.sequence is None else profile.sequence[1],
-            )
-            for profile in request.model.engine.optimization_profiles
-        )
+        profiles = request.model.engine.optimization_profiles
+        shapes = dict.fromkeys(profile_shape(profile, 1) for profile in profiles)
         tracks = [
             Track(shape=shape, feed=self._state.encoder.shaped(samples, shape), least=LEAST_ROUNDS)
             for shape in shapes

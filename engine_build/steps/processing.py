@@ -18,13 +18,13 @@ from container.triton.heads import Head
 from container.triton.processing import Processing, ProcessingFailed
 from engine_build.context import BuildContext
 from engine_build.datasets.dataset import Array, Sample
+from engine_build.datasets.tensors import bytes_column, example_row, record_dtype
 from engine_build.errors import InputRefused
 from engine_build.ort import OrtNetwork
 from engine_build.packaging.served import Served
 from engine_build.steps.package import served_engine
 from engine_build.steps.step import BuildState, Step
 from engine_build.store import sha256_of
-from onboarding.example_row import row_shape, row_values
 from onboarding.manifest import ProcessingRecord, TensorRecord
 from onboarding.processing_spec import PreprocessingSpec, ProcessingSpec
 
@@ -114,7 +114,7 @@ def _client_tensors(served: Served, samples: Sequence[Sample]) -> Tensors | None
     assert spec is not None
     if spec.example is not None:
         return {
-            record.name: _example(spec.example[record.name], record)
+            record.name: example_row(spec.example[record.name], record)
             for record in served.client_inputs
         }
     if not spec.inputs:
@@ -123,16 +123,6 @@ def _client_tensors(served: Served, samples: Sequence[Sample]) -> Tensors | None
     if len(spec.inputs) == 1 and lone.datatype == "BYTES" and isinstance(samples[0], str | bytes):
         return _tensors(served.client_inputs, samples) if lone.dims == (1,) else None
     return None
-
-
-def _example(value: Any, record: TensorRecord) -> Array:
-    """Return the example of an input as a row of its own."""
-    values = row_values(value)
-    if record.datatype == "BYTES":
-        array: Array = np.array([text.encode() for text in values], object)
-    else:
-        array = np.array(values, _dtype(record))
-    return array.reshape(1, *row_shape(value))
 
 
 def _tensors(records: Sequence[TensorRecord], samples: Sequence[Sample]) -> Tensors:
@@ -145,13 +135,13 @@ def _tensors(records: Sequence[TensorRecord], samples: Sequence[Sample]) -> Tens
         }
         return {
             record.name: stacked[record.name]
-            .astype(_dtype(record))
+            .astype(record_dtype(record))
             .reshape(len(samples), *stacked[record.name].shape[1:] or (1,))
             for record in records
         }
     pairs: list[Any] = [sample if isinstance(sample, tuple) else (sample,) for sample in samples]
     return {
-        record.name: _column([texts[place] for texts in pairs])
+        record.name: bytes_column([texts[place] for texts in pairs])
         for place, record in enumerate(records)
     }
 
@@ -199,20 +189,9 @@ def _zeros(records: Sequence[TensorRecord]) -> Tensors:
         tensors[record.name] = (
             np.full(shape, b"text", object)
             if record.datatype == "BYTES"
-            else np.zeros(shape, _dtype(record))
+            else np.zeros(shape, record_dtype(record))
         )
     return tensors
-
-
-def _dtype(record: TensorRecord) -> np.dtype[np.generic]:
-    name = record.datatype.lower().replace("fp", "float")
-    return np.dtype("bool" if name == "bool" else name)
-
-
-def _column(items: Sequence[str | bytes]) -> Array:
-    column: Array = np.empty((len(items), 1), object)
-    column[:, 0] = [item if isinstance(item, bytes) else item.encode() for item in items]
-    return column
 
 
 def _listing(records: Sequence[TensorRecord]) -> str:

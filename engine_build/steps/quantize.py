@@ -6,10 +6,9 @@ from collections.abc import Callable
 from functools import partial
 
 from engine_build.context import BuildContext
-from engine_build.datasets.dataset import Array, Encoder, Samples
+from engine_build.datasets.dataset import Array, Encoder, Samples, rows_by_length
 from engine_build.errors import NothingForInt8
 from engine_build.evaluation.accuracy import accuracy, format_scores
-from engine_build.evaluation.answers import rows_by_length
 from engine_build.evaluation.standards import refuse_missing_labels, standard_of
 from engine_build.machine import return_memory
 from engine_build.onnx_graph.network_store import Network

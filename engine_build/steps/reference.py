@@ -9,9 +9,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from engine_build.context import BuildContext
-from engine_build.datasets.dataset import DAMAGED, Array, Sample, by_length
+from engine_build.datasets.dataset import DAMAGED, Array, Sample, by_length, rows_by_length
 from engine_build.errors import SourceFault
-from engine_build.evaluation.answers import rows_by_length
 from engine_build.ort import OrtNetwork
 from engine_build.request import BuildRequest
 from engine_build.sources.embedding import reference_encoder, refuse_other_vectors

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from engine_build.context import BuildContext
-from engine_build.datasets.dataset import Array, Feed
+from engine_build.datasets.dataset import Array, Feed, rows_by_length, rows_in_order
 from engine_build.errors import NetworkRefused, SourceFault
 from engine_build.evaluation.accuracy import (
     BrokenAnswers,
@@ -20,7 +20,6 @@ from engine_build.evaluation.accuracy import (
     refuse_useless_labels,
     worst_sample,
 )
-from engine_build.evaluation.answers import rows_by_length, rows_in_order
 from engine_build.evaluation.decision import Candidate, Findings, Verified, refuse_missed_budget
 from engine_build.evaluation.runtimes import Load, RuntimeName, close, load_engine
 from engine_build.evaluation.standards import standard_of

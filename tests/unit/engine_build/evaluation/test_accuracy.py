@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from engine_build.datasets.dataset import rows_by_length, rows_in_order
 from engine_build.errors import SourceFault
 from engine_build.evaluation.accuracy import (
     BrokenAnswers,
@@ -23,7 +24,6 @@ from engine_build.evaluation.accuracy import (
     way_out,
     worst_sample,
 )
-from engine_build.evaluation.answers import rows_by_length, rows_in_order
 from onboarding.manifest import AccuracyRecord
 from onboarding.model_spec import BudgetSpec
 

@@ -142,11 +142,9 @@ def test_every_runtime_gives_the_same_rows(network):
 
 
 def test_subjects_are_what_the_machine_has_the_gpus_first(network, tmp_path):
-    plans = {"fp16": tmp_path / "fp16.plan"}
-    artifacts = Artifacts(networks={"fp32": network}, plans=plans, source=Source())
+    artifacts = Artifacts(networks={"fp32": network}, source=Source())
     subjects = runnable(artifacts, EVERYTHING)
     assert [(subject.runtime, subject.precision) for subject in subjects] == [
-        ("tensorrt", "fp16"),
         ("onnxruntime CUDA", "fp32"),
         ("pytorch CUDA", "fp32"),
         ("pytorch CUDA", "fp16"),

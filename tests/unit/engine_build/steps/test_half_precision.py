@@ -13,8 +13,8 @@ from engine_build.errors import BudgetMissed, NetworkRefused
 from engine_build.ort import OrtNetwork
 from engine_build.sources.given_network import encoder_for
 from engine_build.steps.compile import compile_candidates
-from engine_build.steps.half_precision import half_names, half_precisions, run
-from engine_build.steps.step import BuildState
+from engine_build.steps.half_precision import PREFIX, half_precisions, run
+from engine_build.steps.step import BuildState, record_names
 from engine_build.tensorrt.graph_types import tensor_types
 from onboarding.model_spec import BudgetSpec
 from tests.unit.engine_build.graphs import node
@@ -98,7 +98,7 @@ def test_networks_are_compared_once_and_kept_for_the_check(machine):
     with tools.work:
         state = state_of(tools, machine)
         run(tools, state)
-        name = half_names(tools.work_store, tools.request)
+        name = record_names(tools.work_store, tools.request, PREFIX)
         assert len(name) == 1
         first = tools.work_store.read(name[0])
         state.reference = state.reference * np.nan  # a known record is not made again
