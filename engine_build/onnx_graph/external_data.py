@@ -234,7 +234,8 @@ def _with_external_weights(model: onnx.ModelProto, file: BinaryIO) -> onnx.Model
         if field.name != "initializer":
             _copy_field(graph, field.name, value)
     for tensor in model.graph.initializer:
-        graph.initializer.append(_external(tensor, file) if _is_large(tensor) else tensor)
+        is_large = tensor.data_type != TensorProto.STRING and _size(tensor) >= LEAST_EXTERNAL
+        graph.initializer.append(_external(tensor, file) if is_large else tensor)
     result.graph.CopyFrom(graph)
     return result
 
@@ -246,10 +247,6 @@ def _copy_field(target: onnx.ModelProto | onnx.GraphProto, name: str, value: obj
         getattr(target, name).extend(value)
     else:
         getattr(target, name).CopyFrom(value)
-
-
-def _is_large(tensor: onnx.TensorProto) -> bool:
-    return tensor.data_type != TensorProto.STRING and _size(tensor) >= LEAST_EXTERNAL
 
 
 def _external(tensor: onnx.TensorProto, file: BinaryIO) -> onnx.TensorProto:

@@ -6,7 +6,7 @@ something else had loaded its library.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -95,28 +95,24 @@ def choose_candidate(
         (runtime, item.precision): item.path for item in verified.candidates
     }
     others = [record for name, record in findings.accuracy.items() if name != precision]
+    records = []
+    for engine, footprint in footprints:
+        names = {"runtime": engine.runtime, "precision": engine.precision}
+        record = RuntimeRecord(**names, **asdict(footprint))
+        # The build's own have paths, and so sizes.
+        path = paths.get((engine.runtime, engine.precision))
+        records.append(record if path is None else with_sizes(record, path))
     return Evaluation(
         chosen=next(item for item in verified.candidates if item.precision == precision),
         decision=decision,
         accuracy=(*verified.network_records, *others, findings.accuracy[precision]),
         benchmark=summary,
         speedups=speedups,
-        runtimes=tuple(
-            _runtime_record(engine, footprint, paths) for engine, footprint in footprints
-        ),
+        runtimes=tuple(records),
         left_out=left_out(
             spec.precision, findings, is_cpu=context.request.is_cpu, is_given=given is not None
         ),
     )
-
-
-def _runtime_record(
-    engine: Engine, footprint: Footprint, paths: Mapping[tuple[str, str], Path]
-) -> RuntimeRecord:
-    """Return what it takes to hold an engine; of the build's own, which have paths, their sizes."""
-    record = RuntimeRecord(runtime=engine.runtime, precision=engine.precision, **asdict(footprint))
-    path = paths.get((engine.runtime, engine.precision))
-    return record if path is None else with_sizes(record, path)
 
 
 def _measure(

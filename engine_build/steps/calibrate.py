@@ -61,7 +61,9 @@ def calibrate_cache(context: BuildContext, network: Network, encoder: Encoder) -
         save_feeds((encoder.shaped(batch, shape) for batch in batches), folder)
         calibrated = context.work.scratch("calibration-network") / "model.onnx"
         write_weakly_typed(network.path, calibrated)
-        ended = context.runner.run(calibrate_command(calibrated, folder, path))
+        module = "engine_build.quantization.calibrator"
+        argv = (sys.executable, "-m", module, str(calibrated), str(folder), str(path))
+        ended = context.runner.run(Command(argv=argv, timeout_seconds=TIMEOUT_SECONDS))
         cache = _written_cache(ended, path)
     context.log.line(f"  {len(cache.scales)} tensors have a scale")
     if cache.infinite:
@@ -70,13 +72,6 @@ def calibrate_cache(context: BuildContext, network: Network, encoder: Encoder) -
     name = cache_path(request)
     context.work_store.upload(path, name)
     return context.work_store.path(name)
-
-
-def calibrate_command(network: Path, feeds: Path, cache: Path) -> Command:
-    """Return the child process that calibrates."""
-    module = "engine_build.quantization.calibrator"
-    argv = (sys.executable, "-m", module, str(network), str(feeds), str(cache))
-    return Command(argv=argv, timeout_seconds=TIMEOUT_SECONDS)
 
 
 def save_feeds(feeds: Iterable[Feed], folder: Path) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from math import prod
-from pathlib import Path
 
 import numpy as np
 
@@ -49,13 +48,17 @@ class StepModel:
         self._head = Head(manifest.model_dump(mode="json")) if manifest.activation else None
         self._stack = ExitStack()
         self._processing = {
-            function: self._process(archive.folder, function, record)
+            function: Processing(
+                archive.folder / record.file, function, seconds=record.timeout_ms / 1000
+            )
             for function, record in (
                 ("preprocess", manifest.preprocessing),
                 ("postprocess", manifest.postprocessing),
             )
             if record is not None
         }
+        for processing in self._processing.values():
+            self._stack.callback(processing.close)
         is_onnx = is_float or manifest.runtime.name == "onnxruntime"
         path = network.path if is_float else archive.folder / manifest.engine_file
         self._engine: OrtNetwork | Running = (
@@ -79,12 +82,6 @@ class StepModel:
         given = self._processed("preprocess", self._manifest.preprocessing, dict(tensors))
         answers = self._values(given)
         return self._processed("postprocess", self._manifest.postprocessing, answers)
-
-    def _process(self, folder: Path, function: str, record: ProcessingRecord) -> Processing:
-        seconds = record.timeout_ms / 1000
-        processing = Processing(folder / record.file, function, seconds=seconds)
-        self._stack.callback(processing.close)
-        return processing
 
     def _processed(
         self, function: str, record: ProcessingRecord | None, tensors: Tensors

@@ -33,6 +33,7 @@ from engine_build.quantization.float_layers import layer_roles, restore_layers, 
 from engine_build.quantization.layers import Layer, multiply_accumulates, quantizable_layers
 from engine_build.steps.benchmark import profile_shape
 from engine_build.steps.compile import compile_plan
+from engine_build.steps.quantize import has_eight_bits
 from engine_build.steps.step import BuildState, Step
 from onboarding.values import Precision
 
@@ -131,13 +132,9 @@ class _Search:
             if begin + longest > until:
                 self._unmeasured = len(roles) - number
                 return
-            if self._int8_layers > len(role.layers):
+            if self.network.facts["int8_layers"] > len(role.layers):
                 self._try(role)
             longest = max(longest, self._clock() - begin)
-
-    @property
-    def _int8_layers(self) -> int:
-        return int(self.network.facts["int8_layers"])
 
     def _roles(self) -> list[_Role]:
         floats = set(self.network.facts["float_layers"])
@@ -197,10 +194,8 @@ def run(context: BuildContext, state: BuildState) -> None:
         place_layers(context, state)
 
 
-def _has_placement(context: BuildContext) -> bool:
-    request = context.request
-    eight_bits = request.int8_mode == "explicit" or "fp8" in request.network_keys
-    return request.is_plan and eight_bits
-
-
-PLACEMENT = Step(name="placement", run=run, applies=_has_placement)
+PLACEMENT = Step(
+    name="placement",
+    run=run,
+    applies=lambda context: context.request.is_plan and has_eight_bits(context),
+)

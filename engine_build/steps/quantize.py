@@ -55,7 +55,9 @@ def _quantized_network(context: BuildContext, state: BuildState) -> Network:
     with context.log.step("quantize", quantization.description):
         int8 = quantization.run(context.log.line)
         if quantization.search is not None:
-            score = validation_split(request, network).score(state.reference)
+            # On samples that neither calibration nor the search has seen.
+            dataset = request.model.accuracy.dataset
+            score = _split(request, network, request.validation, dataset).score(state.reference)
             int8 = quantization.confirm(int8, partial(_holds, context, score, state.encoder))
         state.network_store.keep(request.network_keys["int8"], int8)
     context.log.line(f"  {format_share(int8.facts, request.opt_shape)}")
@@ -99,11 +101,6 @@ def quantization_of(context: BuildContext, network: Network, encoder: Encoder) -
     )
 
 
-def validation_split(request: BuildRequest, network: Network) -> Split:
-    """Return the samples that neither calibration nor a search has seen."""
-    return _split(request, network, request.validation, request.model.accuracy.dataset)
-
-
 def _split(request: BuildRequest, network: Network, samples: Samples, dataset: str) -> Split:
     """Score by the model's own metric and budget."""
     spec = request.model.accuracy
@@ -129,16 +126,17 @@ def _holds(context: BuildContext, score: Score, encoder: Encoder, network: Netwo
     return holds
 
 
-def _has_eight_bits(context: BuildContext) -> bool:
+def has_eight_bits(context: BuildContext) -> bool:
+    """Return True where a build has a Q/DQ network."""
     return context.request.int8_mode == "explicit" or "fp8" in context.request.network_keys
 
 
-QUANTIZE = Step(name="quantize", run=run, applies=_has_eight_bits)
+QUANTIZE = Step(name="quantize", run=run, applies=has_eight_bits)
 QUANTIZE_FOR_ENGINE = Step(
     name="quantize",
     run=run,
     applies=lambda context: (
-        _has_eight_bits(context) and not (context.request.is_cpu and context.request.may_be_int8)
+        has_eight_bits(context) and not (context.request.is_cpu and context.request.may_be_int8)
     ),
 )
 """A CPU's INT8 engine is made of the float network (dynamic.py), and needs no other."""

@@ -114,18 +114,14 @@ class _Verification:
     def verify_network(self) -> tuple[AccuracyRecord, ...]:
         """Verify the Q/DQ network itself: a plan of it is no better. Raises BrokenAnswers."""
         given = self._state.given_precision
-        if given is not None and self._is_reference:
+        # The source network, whatever it computes in, is the reference of its own nodes.
+        if given is not None and self._context.request.model.accuracy.reference is None:
             return ()
         return tuple(
             self._record(f"{name} Q/DQ network", self._rows("onnxruntime", network.path))
             for name, network in self._state.networks.items()
             if name != "float"
         )
-
-    @property
-    def _is_reference(self) -> bool:
-        """True where the source network, whatever it computes in, is the reference."""
-        return self._context.request.model.accuracy.reference is None
 
     def verify(self, candidate: Candidate) -> None:
         """Verify one engine. Raises BrokenAnswers unless `auto` can choose another."""

@@ -195,7 +195,7 @@ def test_operators_that_tensorrt_supports_are_not_refused_but_named(tmp_path):
     ]
     path = write_graph(tmp_path / "model.onnx", nodes, [X], [tensor("y", "found")])
     stream = io.StringIO()
-    (record,) = check_network(path, ROWS, stream)
+    record = check_network(path, ROWS, stream)
     assert record.verdict == "fail" and record.reason.startswith("TensorRT-RTX refuses: node ")
     assert record.reason.endswith("; TensorRT's operator list supports NonZero")
     assert record.reason in stream.getvalue()

@@ -7,7 +7,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from engine_build.quantization.calibration import calibrate
-from engine_build.quantization.layers import quantizable_layers
+from engine_build.quantization.layers import Layer, quantizable_layers
 from onboarding.manifest import TensorRecord
 
 WIDTH, INNER, CLASSES, CHANNELS = 16, 32, 5, 16
@@ -177,6 +177,19 @@ def ranges(model, rows, method="max", batch=8):
     layers = quantizable_layers(model)
     feeds = lambda: map(feed, batches)
     return calibrate(model, layers, feeds, batches=len(batches), method=method)
+
+
+def layer(node, activation="x", operator="MatMul"):
+    """A layer of no network."""
+    return Layer(
+        node=node,
+        operator=operator,
+        activation=activation,
+        weight="w",
+        output=f"{node}_output",
+        column_axis=1,
+        follows_activation_function=False,
+    )
 
 
 def constants(model):

@@ -93,25 +93,16 @@ def test_archive_of_the_same_files_has_the_same_bytes(folder, time, mask, tmp_pa
     assert members == [(name, 0, 0, "", 0o644) for name in sorted(names)]
 
 
-def test_manifest_lies_at_the_archives_root_beside_the_model_folders(tiny_build):
-    with tarfile.open(tiny_build.store / tiny_build.result.entry.archive.path) as tar:
-        names = tar.getnames()
-    assert MANIFEST_NAME in names and "config.pbtxt" not in names
-    assert {name.partition("/")[0] for name in names} == {MANIFEST_NAME, "tiny"}
-
-
 @pytest.mark.parametrize("mask", [0o022, 0o077])
 def test_archive_packed_again_elsewhere_has_the_published_digest(mask, tiny_build, tmp_path):
-    archive = tiny_build.result.entry.archive
-    with umask(mask), tarfile.open(tiny_build.store / archive.path) as tar:
-        tar.extractall(tmp_path / "deep/elsewhere", filter="data")
-        pack(tmp_path / "deep/elsewhere", tmp_path / "again.tar.gz")
-    assert sha256_of(tmp_path / "again.tar.gz") == archive.sha256
-
-
-def test_entry_follows_from_the_archive_of_that_engine_alone(tiny_build):
     entry = tiny_build.result.entry
     path = tiny_build.store / entry.archive.path
+    with umask(mask), tarfile.open(path) as tar:
+        names = tar.getnames()
+        tar.extractall(tmp_path / "deep/elsewhere", filter="data")
+        pack(tmp_path / "deep/elsewhere", tmp_path / "again.tar.gz")
+    assert {name.partition("/")[0] for name in names} == {MANIFEST_NAME, "tiny"}
+    assert sha256_of(tmp_path / "again.tar.gz") == entry.archive.sha256
     assert entry_of(path, entry.manifest.engine_key, entry.plan_key) == entry
     with pytest.raises(ValueError, match="holds engine"):
         entry_of(path, "0" * 20)
@@ -177,21 +168,17 @@ def test_gpu_archive_of_texts_is_an_ensemble_and_its_members(lay_out, tmp_path):
     assert laid.tokenizer_file == f"{tokenizer}/1/tokenizer.json"
     digests = model_repository(tmp_path / "archive", laid.files)
     assert digests["embedder_engine/1/model.plan"] == sha256_of(tmp_path / "engine")
-    assert digests[f"{tokenizer}/1/model.py"] == sha256_of(ROOT / CARRIED / TOKENIZER)
-
-
-@pytest.mark.parametrize(
-    ("is_cpu", "folder", "name"),
-    [(True, "embedder/1", ONNXRUNTIME_BACKEND), (False, "embedder_tokenizer/1", TOKENIZER)],
-)
-def test_archive_that_refuses_long_texts_carries_the_same_files(
-    is_cpu, folder, name, lay_out, tmp_path
-):
-    laid = lay_out(is_cpu=is_cpu, serving=ServingSpec(auto_truncate=False))
-    assert laid == lay_out(is_cpu=is_cpu)
-    digests = model_repository(tmp_path / "laid", laid.files)
-    for file, source in (("model.py", name), (MANIFEST_CHECK, MANIFEST_CHECK)):
-        assert digests[f"{folder}/{file}"] == sha256_of(ROOT / CARRIED / source)
+    on_cpu = model_repository(tmp_path / "cpu", lay_out(is_cpu=True).files)
+    for carried, folder, name in (
+        (digests, f"{tokenizer}/1", TOKENIZER),
+        (on_cpu, "embedder/1", ONNXRUNTIME_BACKEND),
+    ):
+        assert carried[f"{folder}/model.py"] == sha256_of(ROOT / CARRIED / name)
+        assert carried[f"{folder}/{MANIFEST_CHECK}"] == sha256_of(ROOT / CARRIED / MANIFEST_CHECK)
+    # One that refuses long texts carries the same files.
+    refusing = ServingSpec(auto_truncate=False)
+    for is_cpu in (True, False):
+        assert lay_out(is_cpu=is_cpu, serving=refusing) == lay_out(is_cpu=is_cpu)
 
 
 def test_manifest_says_what_clients_see_and_whether_servers_warm_up(tiny_build):
@@ -202,12 +189,9 @@ def test_manifest_says_what_clients_see_and_whether_servers_warm_up(tiny_build):
     assert manifest.warm_up and manifest.labels is None and manifest.plan is None
     assert manifest.speedups and manifest.runtimes
     assert all(record.mean_interval is not None for record in manifest.accuracy)
-
-
-def test_card_lies_beside_the_archive_in_the_work_folder_and_in_the_store(tiny_build):
-    key = tiny_build.result.entry.manifest.engine_key
     work = FolderStore(tiny_build.store.parent / "out")
-    for name in (engine_card_path(key), engine_card_data_path(key)):
+    for path in (engine_card_path, engine_card_data_path):
+        name = path(manifest.engine_key)
         assert FolderStore(tiny_build.store).read(name) == work.read(name) is not None
 
 
@@ -238,26 +222,19 @@ def test_served_follows_the_order_and_the_network(request_of, tmp_path):
     assert outputs == [("embedding", (-1, 7))]
 
 
-def test_quantization_by_a_calibration_cache_names_no_layers(request_of):
-    int8 = Candidate(precision="int8", path=Path("model.plan"))
-    record = quantization(request_of(quantization="calibration-cache"), None, int8)
-    assert (record.mode, record.method, record.samples) == ("calibration-cache", "max", 48)
-    assert record.int8_share_of_matmul_macs is None and record.float_layers == ()
-
-
-def test_quantization_on_a_cpu_counts_the_layers_of_the_engine(request_of, tmp_path):
+def test_quantization_of_a_cache_a_cpu_and_a_float_engine(request_of, tmp_path):
     onnx.save(chain("Relu"), tmp_path / "float.onnx")
     quantize_dynamically(tmp_path / "float.onnx", tmp_path / "int8.onnx")
     int8 = Candidate(precision="int8", path=tmp_path / "int8.onnx")
+    fp32 = Candidate(precision="fp32", path=Path("model.onnx"))
+    cached = {"quantization": "calibration-cache"}
+    record = quantization(request_of(**cached), None, int8)
+    assert (record.mode, record.method, record.samples) == ("calibration-cache", "max", 48)
+    assert record.int8_share_of_matmul_macs is None and record.float_layers == ()
     record = quantization(request_of(), None, int8)
     assert (record.mode, record.method, record.int8_layers) == ("dynamic", None, 2)
-
-
-def test_quantization_of_a_float_engine_is_not_recorded(request_of):
-    fp32 = Candidate(precision="fp32", path=Path("model.onnx"))
     assert quantization(request_of(), None, fp32) is None
-    cached = request_of("tiny-fp32", quantization="calibration-cache")
-    assert quantization(cached, None, fp32) is None
+    assert quantization(request_of("tiny-fp32", **cached), None, fp32) is None
 
 
 @pytest.mark.parametrize("missing", CARRIED_FILES)
