@@ -1,6 +1,6 @@
-"""Every promised architecture compiles with NVIDIA's own parser and builder.
+"""What NVIDIA's own parser and builder compile of a build, and the way out of what they refuse.
 
-What they refuse has a way out.
+test_half_precision.py has the architectures of texts and images.
 """
 
 from __future__ import annotations
@@ -14,38 +14,16 @@ from onnx import TensorProto, helper
 from engine_build.errors import NetworkRefused
 from engine_build.onnx_graph.custom_operators import leave_to_plugins
 from engine_build.pipeline import NETWORK_STEPS, run_steps
-from engine_build.sources.export import export
-from engine_build.sources.source_model import SourceModel
 from tests.compile_check.builds import ROWS, assert_compiles, check_network
-from tests.unit.engine_build.architectures import (
-    CLASSES,
-    TEXT,
-    VISION,
-    images,
-    write_text_checkpoint,
-    write_vision_network,
-)
+from tests.unit.engine_build.architectures import VISION, images, write_vision_network
 from tests.unit.engine_build.custom import scaled_network
 from tests.unit.engine_build.graphs import node, tensor, write_graph
 from tests.unit.engine_build.stand_ins import StandInRunner, context
-from tests.unit.engine_build.tiny import sample_texts
 from tests.unit.engine_build.trees import write_tensors_tree
 
 pytestmark = pytest.mark.compile_check
 
 X, Y = tensor("x", "batch", 8), tensor("y", "batch", 8)
-
-
-@pytest.mark.parametrize("name", TEXT)
-def test_exported_text_network_compiles(name, tmp_path):
-    checkpoint = write_text_checkpoint(tmp_path / "checkpoint", name, classes=CLASSES)
-    model = SourceModel(checkpoint, longest=16, task="text-classification")
-    assert_compiles(export(model, sample_texts(20, seed=3), tmp_path, longest=16).path)
-
-
-@pytest.mark.parametrize("name", VISION)
-def test_vision_network_compiles(name, tmp_path):
-    assert_compiles(write_vision_network(tmp_path / "model.onnx", name), ROWS)
 
 
 @pytest.mark.parametrize("name", VISION)

@@ -9,14 +9,12 @@ from engine_build.evaluation.scores import (
     agreements,
     cosines,
     hits,
-    label_agreements,
     mean_interval,
     median_interval,
     nearest,
     ordered_pairs,
     ratio_interval,
     relative_scores,
-    token_hits,
 )
 
 RANDOM = np.random.default_rng(0)
@@ -76,19 +74,6 @@ def test_interval_is_that_of_the_normal_approximation_and_narrows_with_the_sampl
 )
 def test_ratio_of_equal_samples_is_one_in_every_draw(below):
     assert ratio_interval(below, below) == (1.0, 1.0)
-
-
-def test_labels_that_are_chosen_one_by_one_agree_as_a_set():
-    reference = np.array([[1.0, -1.0], [2.0, 3.0], [-1.0, -2.0]])
-    rows = np.array([[9.0, -0.1], [2.0, -0.1], [-5.0, -9.0]])
-    assert label_agreements(rows, reference).tolist() == [1, 0, 1]
-
-
-def test_tokens_are_counted_where_the_source_model_answers():
-    reference = np.array([[1.0, 0, 0, 1, 0, 0], [0, 2, 0, 0, 0, 0]])
-    rows = np.array([[5.0, 1, 3, 1, 9, 9], [0, 1, 9, 9, 9, 9]])
-    right, tokens = token_hits(rows, reference, 2)
-    assert (right.tolist(), tokens.tolist()) == ([1, 1], [2, 1])
 
 
 def test_order_is_of_the_pairs_of_one_query_that_the_source_model_orders():

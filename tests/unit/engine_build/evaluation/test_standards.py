@@ -12,18 +12,14 @@ from engine_build.datasets.tensors import TensorEncoder
 from engine_build.errors import InputRefused
 from engine_build.evaluation.accuracy import accuracy
 from engine_build.evaluation.standards import output_standards, standard_of
-from engine_build.onnx_graph.network_store import Network
-from onboarding.manifest import TensorRecord
 from onboarding.model_spec import AccuracySpec, BudgetSpec
 from tests.unit.engine_build.graphs import node, tensor, write_graph
+from tests.unit.engine_build.quantization import graphs
+from tests.unit.engine_build.quantization.graphs import record
 
 ROWS = np.random.default_rng(0).standard_normal((6, 5)).astype(np.float32)
 SAMPLES = Samples(values=tuple({"x": row} for row in ROWS), labels=tuple("010101"))
 BOTH = np.concatenate([ROWS, ROWS], axis=1)
-
-
-def output(name, *shape):
-    return TensorRecord(name=name, datatype="FP32", shape=shape)
 
 
 @pytest.fixture
@@ -32,9 +28,9 @@ def network(tmp_path):
     nodes = [node("Relu", "x", "start"), node("Neg", "x", "end")]
     outputs = [tensor(name, "batch", "tokens") for name in ("start", "end")]
     path = write_graph(tmp_path / "m.onnx", nodes, [tensor("x", "batch", "tokens")], outputs)
-    outputs = (output("start", -1, -1), output("end", -1, -1))
-    inputs = (output("x", -1, -1),)
-    return Network(precision="float", path=path, inputs=inputs, outputs=outputs, facts={})
+    outputs = (record("start", -1, -1), record("end", -1, -1))
+    inputs = (record("x", -1, -1),)
+    return graphs.network(path, inputs, outputs)
 
 
 def spec(**outputs):
@@ -51,13 +47,8 @@ def test_sizes_follow_the_samples_and_an_output_without_a_budget_has_the_common_
 
 
 def test_labels_belong_to_the_output_whose_metric_needs_them(network):
-    classes = Network(
-        precision="float",
-        path=network.path,
-        inputs=network.inputs,
-        outputs=(output("start", -1, 5), output("end", -1, 5)),
-        facts={},
-    )
+    outputs = (record("start", -1, 5), record("end", -1, 5))
+    classes = graphs.network(network.path, network.inputs, outputs)
     encoder, spec_ = TensorEncoder(network.inputs), spec(end={"metric": "accuracy"})
     standard = standard_of(spec_, classes, encoder, SAMPLES, BOTH, "v.npz")
     assert standard.labels.tolist() == [0, 1, 0, 1, 0, 1]
@@ -74,15 +65,9 @@ def test_refuses_a_budget_of_an_output_that_is_not_there(network):
 
 
 def head(*shape, activation, labels):
-    return Network(
-        precision="float",
-        path=Path("model.onnx"),
-        inputs=(),
-        outputs=(output("logits", *shape),),
-        facts={"activation": activation},
-        tokenizer=Path("tokenizer.json"),
-        labels=labels,
-    )
+    outputs, facts = (record("logits", *shape),), {"activation": activation}
+    fields = {"facts": facts, "tokenizer": Path("tokenizer.json"), "labels": labels}
+    return graphs.network(Path("m.onnx"), (), outputs, **fields)
 
 
 RANDOM = np.random.default_rng(0)
@@ -122,7 +107,7 @@ def test_tokens_weigh_alike_whatever_their_texts():
 def test_labels_that_are_chosen_one_by_one_agree_as_a_set():
     multi = head(-1, 2, activation="sigmoid", labels=("a", "b"))
     reference = np.tile(np.array([[3.0, -1.0]], np.float32), (120, 1))
-    rows = reference.copy()
+    rows = reference * 3
     rows[:30, 1] = 1
     samples = Samples(values=tuple(map(str, range(120))))
     assert judge(multi, samples, "agreement", reference, rows).mean == 0.75

@@ -26,11 +26,12 @@ from engine_build.onnx_graph.external_data import (
     save_model,
     weight_bytes,
 )
-from engine_build.onnx_graph.network_store import Network, Networks
+from engine_build.onnx_graph.network_store import Networks
 from engine_build.onnx_graph.onnx_file import read_model
 from engine_build.ort import OrtNetwork
 from engine_build.store import FolderStore, sha256_of
 from tests.unit.engine_build.graphs import node, tensor, write_graph
+from tests.unit.engine_build.quantization import graphs
 
 FEED = {"x": np.ones((2, 64), dtype=np.float32)}
 SMALL = 1000
@@ -112,7 +113,7 @@ def test_copies_and_the_store_keep_the_data_and_miss_it_when_it_is_gone(model, l
     assert np.array_equal(OrtNetwork(tmp_path / "plan/network.onnx").rows(FEED), expected(model))
     store = FolderStore(tmp_path / "store")
     networks = Networks((store,), tmp_path / "copies", Log(io.StringIO()))
-    networks.keep("key", Network(precision="float", path=large, inputs=(), outputs=(), facts={}))
+    networks.keep("key", graphs.network(large))
     names = networks.names("key")
     assert len(names) == 3 and names[-1].endswith("network.json")
     known = networks.find("float", "key")

@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from engine_build.onnx_graph.network_store import Network
 from engine_build.quantization.calibration import calibrate
 from engine_build.quantization.layers import Layer, quantizable_layers
 from onboarding.manifest import TensorRecord
@@ -153,11 +154,19 @@ def images(count: int, *, seed: int) -> tuple[dict[str, np.ndarray], ...]:
     return tuple({"x": random.standard_normal((3, 8, 8)).astype(np.float32)} for _ in range(count))
 
 
-IMAGE = (TensorRecord(name="x", datatype="FP32", shape=(-1, 3, 8, 8)),)
-TEXT = (
-    TensorRecord(name="x", datatype="FP32", shape=(-1, -1, WIDTH)),
-    TensorRecord(name="attention_mask", datatype="INT64", shape=(-1, -1)),
-)
+def record(name, *shape, datatype="FP32"):
+    """An input or output of a network."""
+    return TensorRecord(name=name, datatype=datatype, shape=shape)
+
+
+def network(path, inputs=(), outputs=(), **fields):
+    """A float network, of whatever lies at a path."""
+    known = {"precision": "float", "facts": {}} | fields
+    return Network(path=path, inputs=inputs, outputs=outputs, **known)
+
+
+IMAGE = (record("x", -1, 3, 8, 8),)
+TEXT = (record("x", -1, -1, WIDTH), record("attention_mask", -1, -1, datatype="INT64"))
 KINDS = {
     "transformer": (transformer, texts, TEXT),
     "cnn": (cnn, images, IMAGE),

@@ -17,7 +17,6 @@ from onnx import numpy_helper
 from engine_build.datasets.dataset import Samples, Shape
 from engine_build.datasets.tensors import TensorEncoder
 from engine_build.errors import InputRefused, NetworkRefused
-from engine_build.onnx_graph.network_store import Network
 from engine_build.pipeline import NETWORK_STEPS, run_steps
 from engine_build.quantization.calibration_cache import (
     cache_path,
@@ -31,11 +30,11 @@ from engine_build.steps.calibrate import CALIBRATE, calibrate_cache
 from engine_build.steps.compile import check_machine
 from engine_build.steps.publish import network_files
 from engine_build.store import FolderStore, sha256_of
-from onboarding.manifest import RuntimeIdentity, TensorRecord
+from onboarding.manifest import RuntimeIdentity
 from onboarding.model_spec import CalibrationSpec
 from onboarding.platform import serving_platforms
 from tests.unit.engine_build.graphs import node, tensor, write_graph
-from tests.unit.engine_build.quantization.graphs import transformer
+from tests.unit.engine_build.quantization import graphs
 from tests.unit.engine_build.stand_ins import StandInRunner, context
 from tests.unit.engine_build.tensorrt.gpu_machine import TINY, GpuMachine
 from tests.unit.engine_build.tiny import model, write_tree
@@ -158,7 +157,7 @@ class Calibrating(StandInRunner):
 
 
 LEAST = np.finfo(np.float32).min
-ENCODER = TensorEncoder((TensorRecord(name="x", datatype="FP32", shape=(-1, 3)),))
+ENCODER = TensorEncoder((graphs.record("x", -1, 3),))
 
 
 @pytest.fixture
@@ -199,7 +198,7 @@ def network(tmp_path):
         w=np.eye(3, dtype=np.float32),
         mask=np.array([0, LEAST, 1e8], dtype=np.float32),
     )
-    return Network(precision="float", path=path, inputs=(), outputs=(), facts={})
+    return graphs.network(path)
 
 
 @pytest.fixture
@@ -233,23 +232,29 @@ def test_cache_is_made_of_all_samples_in_batches_of_one_shape_and_reused(
     assert calibrate(start(again)).is_file() and again.commands == []
 
 
-def test_cache_of_the_store_is_copied_instead_of_made(start, tmp_path, calibrate):
-    store = FolderStore(tmp_path / "store")
-    (tmp_path / "old.cache").write_text(KERAS.replace("100300", "101601"))
-    runner = Calibrating()
+SOUND = KERAS.replace("100300", "101601")
+
+
+@pytest.mark.parametrize(
+    ("text", "is_kept"),
+    [
+        (SOUND, True),
+        (KERAS, False),
+        (SOUND.replace("Entropy", "MinMax"), False),
+        (HEADER + "x: 3c01", False),
+        (INFINITE, False),
+    ],
+)
+def test_cache_of_a_store_is_copied_unless_this_tensorrt_would_refuse_it(
+    start, tmp_path, text, is_kept, calibrate
+):
+    store, runner = FolderStore(tmp_path / "store"), Calibrating()
+    (tmp_path / "old.cache").write_text(text)
     tools = start(runner, store=store)
     store.upload(tmp_path / "old.cache", cache_path(tools.request))
-    assert read_cache(calibrate(tools)).version == "101601"
-    assert runner.commands == [] and tools.work_store.size(cache_path(tools.request)) is not None
-
-
-@pytest.mark.parametrize("text", [KERAS, HEADER.replace("Entropy", "MinMax"), HEADER + "x: 3c01"])
-def test_cache_that_this_tensorrt_would_refuse_is_made_anew(start, tmp_path, text, calibrate):
-    (tmp_path / "old.cache").write_text(text)
-    runner = Calibrating()
-    tools = start(runner)
-    tools.work_store.upload(tmp_path / "old.cache", cache_path(tools.request))
-    assert calibrate(tools).read_text() == WRITTEN and len(runner.commands) == 1
+    assert calibrate(tools).read_text() == (text if is_kept else WRITTEN)
+    assert len(runner.commands) == (not is_kept)
+    assert tools.work_store.size(cache_path(tools.request)) is not None
 
 
 NO_CALIBRATORS = "TensorRT 11 has no calibrators; set `quantization: explicit`, or give a source"
@@ -311,7 +316,7 @@ def test_auto_goes_on_without_a_cache_and_int8_is_refused(
     start, network, tmp_path, reason, words, runs
 ):
     if reason is None:
-        onnx.save(transformer(), tmp_path / "transformer.onnx")
+        onnx.save(graphs.transformer(), tmp_path / "transformer.onnx")
         network = dataclasses.replace(network, path=tmp_path / "transformer.onnx")
     runner = Calibrating(None, reason=reason)
     for precision in ("auto", "int8"):

@@ -14,13 +14,13 @@ from engine_build.datasets.dataset import Shape
 from engine_build.datasets.tensors import TensorEncoder
 from engine_build.errors import InputRefused, NothingForInt8, SourceFault
 from engine_build.evaluation.accuracy import Standard, accuracy
-from engine_build.onnx_graph.network_store import Network
 from engine_build.ort import OrtNetwork
 from engine_build.quantization.explicit import Quantization
 from engine_build.quantization.layers import quantizable_layers
 from engine_build.quantization.sensitivity import Split
-from onboarding.manifest import QuantizationRecord, TensorRecord
+from onboarding.manifest import QuantizationRecord
 from onboarding.model_spec import BudgetSpec
+from tests.unit.engine_build.quantization import graphs
 from tests.unit.engine_build.quantization.graphs import (
     KINDS,
     TEXT,
@@ -43,13 +43,12 @@ def quantization(folder, kind="transformer", *, mean=None, model=None, **changes
     (folder / "out").mkdir(parents=True, exist_ok=True)
     path = folder / "float.onnx"
     onnx.save(make() if model is None else model, path)
-    outputs = (TensorRecord(name="y", datatype="FP32", shape=(-1, 5)),)
     search = None
     if mean is not None:
         score = partial(judge, BudgetSpec(mean=mean))
         search = Split(samples=samples(100, seed=3), score=score)
     settings = {
-        "network": Network(precision="float", path=path, inputs=inputs, outputs=outputs, facts={}),
+        "network": graphs.network(path, inputs, (graphs.record("y", -1, 5),)),
         "encoder": TensorEncoder(inputs),
         "method": "max",
         "calibration": samples(48, seed=1),

@@ -8,11 +8,11 @@ import pytest
 from onnx import numpy_helper
 
 from engine_build.errors import InputRefused
-from engine_build.onnx_graph.network_store import Network
 from engine_build.quantization.layers import quantizable_layers
 from engine_build.quantization.sparsity import measure_sparsity, refuse_dense_network, sparse_share
 from tests.unit.engine_build.custom import scaled_network
 from tests.unit.engine_build.graphs import node, tensor, write_graph
+from tests.unit.engine_build.quantization import graphs
 
 RANDOM = np.random.default_rng(3)
 
@@ -30,9 +30,7 @@ def pruned(*sizes):
 
 def judge(path, first):
     path = scaled_network(path, weights=[first, dense(first.shape[1], 8)])
-    return refuse_dense_network(
-        Network(precision="float", path=path, inputs=(), outputs=(), facts={})
-    )
+    return refuse_dense_network(graphs.network(path))
 
 
 def test_sparse_layers_are_counted_with_their_share_of_weights(tmp_path):

@@ -11,13 +11,12 @@ import pytest
 
 from engine_build.errors import NetworkRefused, NothingForInt8
 from engine_build.log import Log
-from engine_build.onnx_graph.network_store import Network
 from engine_build.runner import TIMED_OUT, Ended
 from engine_build.steps.check import UNAVAILABLE, compile_check
 from engine_build.steps.compile import compile_candidates
 from onboarding.model_spec import OptimizationProfileSpec
 from tests.unit.engine_build.graphs import node, tensor, write_graph
-from tests.unit.engine_build.quantization.graphs import chain
+from tests.unit.engine_build.quantization import graphs
 from tests.unit.engine_build.stand_ins import StandInRunner, context
 from tests.unit.engine_build.tiny import model, write_tree
 
@@ -25,9 +24,8 @@ PROFILES = (OptimizationProfileSpec(batch=(1, 2, 4), sequence=(4, 8, 16)),)
 
 
 def check(path, ended, log=None):
-    network = Network(precision="float", path=path, inputs=(), outputs=(), facts={})
     log = Log(io.StringIO() if log is None else log)
-    return compile_check(network, PROFILES, StandInRunner(check=ended), log)
+    return compile_check(graphs.network(path), PROFILES, StandInRunner(check=ended), log)
 
 
 @pytest.mark.parametrize(
@@ -124,10 +122,10 @@ def test_refusal_is_evidence_where_tensorrts_list_supports_the_operator(
 
 
 def test_auto_goes_on_without_int8_that_a_requested_precision_needs(tmp_path):
-    graph, path, stream = chain("Relu"), tmp_path / "float.onnx", io.StringIO()
+    graph, path, stream = graphs.chain("Relu"), tmp_path / "float.onnx", io.StringIO()
     graph.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 9
     onnx.save(graph, path)
-    network = Network(precision="float", path=path, inputs=(), outputs=(), facts={})
+    network = graphs.network(path)
     for precision in ("auto", "int8"):
         root = write_tree(tmp_path / precision, model("tiny", precision))
         tools = context(root, tmp_path / "out", store=None, runner=StandInRunner())

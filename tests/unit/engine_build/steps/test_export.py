@@ -10,7 +10,7 @@ import pytest
 
 from engine_build.errors import InputRefused
 from engine_build.log import Log
-from engine_build.onnx_graph.network_store import Network, class_indices
+from engine_build.onnx_graph.network_store import class_indices
 from engine_build.options import Options
 from engine_build.request import build_request
 from engine_build.sources.given_network import encoder_for
@@ -18,8 +18,8 @@ from engine_build.steps.export import (
     check_calibration_classes,
     check_samples,
 )
-from onboarding.manifest import TensorRecord
 from tests.unit.engine_build.graphs import linear
+from tests.unit.engine_build.quantization.graphs import network, record
 from tests.unit.engine_build.tiny import model, sample_texts, word_tokenizer, write_tree
 from tests.unit.engine_build.trees import labelled, write_tensors_tree
 from tests.unit.onboarding.onnx_bytes import onnx_bytes
@@ -31,16 +31,6 @@ RANDOM = np.random.default_rng(0)
 def request_of(root):
     options = Options(root=root, environment="desk", model="tiny", out=root / "out")
     return build_request(options, Log(io.StringIO()))
-
-
-def network(path, inputs, outputs, **settings):
-    return Network(
-        precision="float", path=path, inputs=inputs, outputs=outputs, facts={}, **settings
-    )
-
-
-def record(name, *shape, datatype="FP32"):
-    return TensorRecord(name=name, datatype=datatype, shape=shape)
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ import pytest
 from engine_build.errors import InputRefused
 from engine_build.evaluation.decision import Candidate
 from engine_build.onnx_graph.data_file import DATA_NAME
-from engine_build.onnx_graph.network_store import Network
 from engine_build.packaging.archive import (
     CARRIED,
     CARRIED_FILES,
@@ -37,11 +36,11 @@ from engine_build.runner import Ended
 from engine_build.settings import Settings
 from engine_build.steps.package import quantization, served_engine, source_commit
 from engine_build.store import FolderStore, sha256_of
-from onboarding.manifest import MANIFEST_NAME, TensorRecord
+from onboarding.manifest import MANIFEST_NAME
 from onboarding.names import engine_card_data_path, engine_card_path
 from onboarding.serving_spec import ServingSpec
 from tests.unit.engine_build import golden_configurations as golden
-from tests.unit.engine_build.quantization.graphs import chain
+from tests.unit.engine_build.quantization import graphs
 from tests.unit.engine_build.stand_ins import ROOT, StandInRunner, context
 from tests.unit.engine_build.tiny import write_tree
 
@@ -211,10 +210,7 @@ def request_of(tiny_build, tmp_path):
 
 
 def test_served_follows_the_order_and_the_network(request_of, tmp_path):
-    output = TensorRecord(name="y", datatype="FP32", shape=(-1, 7))
-    network = Network(
-        precision="float", path=tmp_path, inputs=golden.TOKENS, outputs=(output,), facts={}
-    )
+    network = graphs.network(tmp_path, golden.TOKENS, (graphs.record("y", -1, 7),))
     served = served_engine(request_of(), network)
     assert (served.model, served.max_batch_size) == ("tiny", 4)
     assert served.profiles[0].sequence == (4, 8, 16)
@@ -223,7 +219,7 @@ def test_served_follows_the_order_and_the_network(request_of, tmp_path):
 
 
 def test_quantization_of_a_cache_a_cpu_and_a_float_engine(request_of, tmp_path):
-    onnx.save(chain("Relu"), tmp_path / "float.onnx")
+    onnx.save(graphs.chain("Relu"), tmp_path / "float.onnx")
     quantize_dynamically(tmp_path / "float.onnx", tmp_path / "int8.onnx")
     int8 = Candidate(precision="int8", path=tmp_path / "int8.onnx")
     fp32 = Candidate(precision="fp32", path=Path("model.onnx"))

@@ -8,10 +8,10 @@ import pytest
 
 from engine_build.datasets.text import TextEncoder
 from engine_build.errors import InputRefused
-from engine_build.onnx_graph.network_store import Network
 from engine_build.steps.processing import PROCESSING, run
 from engine_build.steps.step import BuildState
 from tests.fixtures.tiny_embedder.archive import CLASSIFIER, HERE, TOKENS
+from tests.unit.engine_build.quantization import graphs
 from tests.unit.engine_build.stand_ins import StandInRunner, context
 from tests.unit.engine_build.tiny import model, write_tree
 
@@ -49,11 +49,10 @@ def log_of(root, tmp_path, **serving):
     tools.log.keep(tmp_path / "log")
     with tools.work:
         state = BuildState(tools)
-        state.networks["float"] = Network(
-            precision="float",
-            path=HERE / "classifier.onnx",
-            inputs=TOKENS,
-            outputs=CLASSIFIER.served.outputs,
+        state.networks["float"] = graphs.network(
+            HERE / "classifier.onnx",
+            TOKENS,
+            CLASSIFIER.served.outputs,
             facts={"activation": "softmax"},
             tokenizer=HERE / "tokenizer.json",
             labels=CLASSIFIER.labels,

@@ -14,13 +14,13 @@ from engine_build.errors import BudgetMissed
 from engine_build.evaluation.accuracy import BrokenAnswers
 from engine_build.evaluation.decision import Candidate
 from engine_build.log import Log
-from engine_build.onnx_graph.network_store import Network
 from engine_build.steps.benchmark import choose_candidate
 from engine_build.steps.step import BuildState
 from engine_build.steps.verify import standard, verify_candidates
 from engine_build.tensorrt.bisection import Difference
-from onboarding.manifest import PlanRecord, TensorRecord
+from onboarding.manifest import PlanRecord
 from onboarding.model_spec import AccuracySpec, BudgetSpec
+from tests.unit.engine_build.quantization import graphs
 from tests.unit.engine_build.stand_ins import StandInRunner, context
 from tests.unit.engine_build.tiny import model, sample_texts, write_tree
 
@@ -30,13 +30,8 @@ OVERFLOWN[4] = np.inf
 POOR = np.random.default_rng(1).standard_normal((120, 8)).astype(np.float32)
 ANSWERS = {"good": ROWS, "overflown": OVERFLOWN, "poor": POOR}
 
-FLOAT = Network(
-    precision="float",
-    path=Path("f.onnx"),
-    inputs=(),
-    outputs=(TensorRecord(name="logits", datatype="FP32", shape=(-1, 8)),),
-    facts={},
-    labels=tuple("abcdefgh"),
+FLOAT = graphs.network(
+    Path("f.onnx"), (), (graphs.record("logits", -1, 8),), labels=tuple("abcdefgh")
 )
 
 
