@@ -76,19 +76,6 @@ def _has_gpu() -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Probes:
-    """Questions to the machine; nothing heavy is imported unless there is a GPU."""
-
-    has_module: Callable[[str], bool] = lambda name: importlib.util.find_spec(name) is not None
-    has_gpu: Callable[[], bool] = _has_gpu
-    providers: Callable[[], Sequence[str]] = lambda: import_module(
-        "onnxruntime"
-    ).get_available_providers()
-    """Execution providers of ONNX Runtime."""
-    torch_has_cuda: Callable[[], bool] = lambda: bool(import_module("torch").cuda.is_available())
-
-
-@dataclass(frozen=True, kw_only=True)
 class Subject:
     """A network, plan or module in one runtime, not loaded yet."""
 
@@ -142,12 +129,19 @@ class TorchModule:
         return rows
 
 
-def machine_runtimes(probes: Probes | None = None) -> Runtimes:
-    """Return every known runtime."""
-    probes = Probes() if probes is None else probes
-    gpu = None if probes.has_gpu() else "no NVIDIA GPU"
-    torch = None if probes.has_module("torch") else "no package torch"
-    onnxruntime = None if probes.has_module("onnxruntime") else "no package onnxruntime"
+def machine_runtimes(
+    *,
+    has_module: Callable[[str], bool] = lambda name: importlib.util.find_spec(name) is not None,
+    has_gpu: Callable[[], bool] = _has_gpu,
+    providers: Callable[[], Sequence[str]] = lambda: import_module(
+        "onnxruntime"
+    ).get_available_providers(),
+    torch_has_cuda: Callable[[], bool] = lambda: bool(import_module("torch").cuda.is_available()),
+) -> Runtimes:
+    """Return every known runtime; nothing heavy is imported unless there is a GPU."""
+    gpu = None if has_gpu() else "no NVIDIA GPU"
+    torch = None if has_module("torch") else "no package torch"
+    onnxruntime = None if has_module("onnxruntime") else "no package onnxruntime"
     lacks: dict[RuntimeName, str | None] = {
         "onnxruntime": onnxruntime,
         "onnxruntime CUDA": onnxruntime if gpu is None else gpu,
@@ -158,11 +152,11 @@ def machine_runtimes(probes: Probes | None = None) -> Runtimes:
     if lacks["onnxruntime CUDA"] is None:
         from engine_build.ort import CUDA_PROVIDER
 
-        if CUDA_PROVIDER not in probes.providers():
+        if CUDA_PROVIDER not in providers():
             lacks["onnxruntime CUDA"] = f"its build has no {CUDA_PROVIDER}"
-    if lacks["pytorch CUDA"] is None and not probes.torch_has_cuda():
+    if lacks["pytorch CUDA"] is None and not torch_has_cuda():
         lacks["pytorch CUDA"] = "torch sees no GPU"
-    if gpu is None and not any(map(probes.has_module, ("tensorrt", "tensorrt_bindings"))):
+    if gpu is None and not any(map(has_module, ("tensorrt", "tensorrt_bindings"))):
         lacks["tensorrt"] = "no package tensorrt"
     return lacks
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -39,8 +38,7 @@ VIEWS = ("Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten")
 """Operators that change no value."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class GivenQuantization:
+class GivenQuantization(NamedTuple):
     """What a network's own nodes say."""
 
     types: tuple[str, ...]

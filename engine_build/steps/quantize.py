@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 from engine_build.context import BuildContext
 from engine_build.datasets.dataset import Array, Encoder, Samples, rows_by_length
 from engine_build.errors import NothingForInt8
 from engine_build.evaluation.accuracy import accuracy, format_scores
+from engine_build.evaluation.decision import EIGHT_BITS
 from engine_build.evaluation.standards import refuse_missing_labels, standard_of
 from engine_build.machine import return_memory
 from engine_build.onnx_graph.network_store import Network
@@ -25,16 +25,13 @@ from onboarding.values import Precision
 def run(context: BuildContext, state: BuildState) -> None:
     """Find or make the Q/DQ networks, without which only `auto` goes on. Raises SourceFault."""
     request = context.request
-    makers: dict[Precision, Callable[[BuildContext, BuildState], Network]] = {
-        "int8": _quantized_network,
-        "fp8": _fp8_network,
-    }
-    for precision, make in makers.items():
+    for precision in EIGHT_BITS:
         if precision not in request.network_keys or precision in state.refused:
             continue
         try:
             known = state.network_store.find(precision, request.network_keys[precision])
-            state.networks[precision] = make(context, state) if known is None else known
+            made = _quantized_network(context, state, precision) if known is None else known
+            state.networks[precision] = made
         except NothingForInt8 as error:
             if request.model.engine.precision != "auto":
                 raise
@@ -43,42 +40,39 @@ def run(context: BuildContext, state: BuildState) -> None:
         return_memory()
 
 
-def _quantized_network(context: BuildContext, state: BuildState) -> Network:
-    """Make the INT8 network of the float one, and keep it.
+def _quantized_network(context: BuildContext, state: BuildState, precision: Precision) -> Network:
+    """Make a Q/DQ network of the float one, and keep it. Raises NothingForInt8 and SourceFault.
 
     A search's choice is confirmed on the validation samples, in ONNX Runtime; while they refuse it,
     the next smaller share is taken.
     """
     assert state.reference is not None
     request, network = context.request, state.networks["float"]
-    quantization = quantization_of(context, network, state.encoder)
+    if precision == "int8":
+        quantization: Quantization | Fp8Quantization = quantization_of(
+            context, network, state.encoder
+        )
+    else:
+        quantization = Fp8Quantization(
+            network=network,
+            encoder=state.encoder,
+            calibration=request.calibration.values,
+            shape=request.opt_shape,
+            folder=context.work.scratch("fp8"),
+        )
     with context.log.step("quantize", quantization.description):
-        int8 = quantization.run(context.log.line)
-        if quantization.search is not None:
+        if isinstance(quantization, Fp8Quantization):
+            made = quantization.run()
+        else:
+            made = quantization.run(context.log.line)
+        if isinstance(quantization, Quantization) and quantization.search is not None:
             # On samples that neither calibration nor the search has seen.
             dataset = request.model.accuracy.dataset
             score = _split(request, network, request.validation, dataset).score(state.reference)
-            int8 = quantization.confirm(int8, partial(_holds, context, score, state.encoder))
-        state.network_store.keep(request.network_keys["int8"], int8)
-    context.log.line(f"  {format_share(int8.facts, request.opt_shape)}")
-    return int8
-
-
-def _fp8_network(context: BuildContext, state: BuildState) -> Network:
-    """Make the FP8 network of the float one, and keep it. Raises NothingForInt8, SourceFault."""
-    request = context.request
-    quantization = Fp8Quantization(
-        network=state.networks["float"],
-        encoder=state.encoder,
-        calibration=request.calibration.values,
-        shape=request.opt_shape,
-        folder=context.work.scratch("fp8"),
-    )
-    with context.log.step("quantize", quantization.description):
-        fp8 = quantization.run()
-        state.network_store.keep(request.network_keys["fp8"], fp8)
-    context.log.line(f"  {format_share(fp8.facts, request.opt_shape)}")
-    return fp8
+            made = quantization.confirm(made, partial(_holds, context, score, state.encoder))
+        state.network_store.keep(request.network_keys[precision], made)
+    context.log.line(f"  {format_share(made.facts, request.opt_shape)}")
+    return made
 
 
 def quantization_of(context: BuildContext, network: Network, encoder: Encoder) -> Quantization:

@@ -13,7 +13,6 @@ from engine_build.sources.source_model import SourceModel
 from engine_build.tensorrt.half_precision import half_precision, write_half_precision
 from tests.compile_check.builds import ROWS, TEXTS, assert_compiles
 from tests.unit.engine_build.architectures import (
-    CLASSES,
     TEXT,
     VISION,
     write_text_checkpoint,
@@ -44,8 +43,8 @@ def test_text_network_in_fp16_compiles(tmp_path, half, source):
 
 @pytest.mark.parametrize("name", TEXT)
 def test_text_architecture_compiles_in_fp16_too_and_answers_as_before(tmp_path, half, name):
-    checkpoint = write_text_checkpoint(tmp_path / "checkpoint", name, classes=CLASSES)
-    model = SourceModel(checkpoint, longest=16, task="text-classification")
+    checkpoint = write_text_checkpoint(tmp_path / "checkpoint", name)
+    model = SourceModel(checkpoint, longest=16, task="text-embedding")
     network = export(model, sample_texts(20, seed=3), tmp_path, longest=16)
     encoder = TextEncoder(network.tokenizer, inputs=network.input_names, longest=16)
     assert_stays(network.path, half, encoder.feed(sample_texts(8, seed=4)))

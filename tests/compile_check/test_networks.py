@@ -14,16 +14,32 @@ from onnx import TensorProto, helper
 from engine_build.errors import NetworkRefused
 from engine_build.onnx_graph.custom_operators import leave_to_plugins
 from engine_build.pipeline import NETWORK_STEPS, run_steps
+from engine_build.sources.export import export
+from engine_build.sources.source_model import SourceModel
 from tests.compile_check.builds import ROWS, assert_compiles, check_network
-from tests.unit.engine_build.architectures import VISION, images, write_vision_network
+from tests.unit.engine_build.architectures import (
+    CLASSES,
+    VISION,
+    images,
+    write_text_checkpoint,
+    write_vision_network,
+)
 from tests.unit.engine_build.custom import scaled_network
 from tests.unit.engine_build.graphs import node, tensor, write_graph
 from tests.unit.engine_build.stand_ins import StandInRunner, context
+from tests.unit.engine_build.tiny import sample_texts
 from tests.unit.engine_build.trees import write_tensors_tree
 
 pytestmark = pytest.mark.compile_check
 
 X, Y = tensor("x", "batch", 8), tensor("y", "batch", 8)
+
+
+@pytest.mark.parametrize("name", ["BERT", "DistilBERT", "RoBERTa"])
+def test_exported_classifier_compiles(name, tmp_path):
+    checkpoint = write_text_checkpoint(tmp_path / "checkpoint", name, classes=CLASSES)
+    model = SourceModel(checkpoint, longest=16, task="text-classification")
+    assert_compiles(export(model, sample_texts(20, seed=3), tmp_path, longest=16).path)
 
 
 @pytest.mark.parametrize("name", VISION)

@@ -26,7 +26,6 @@ from engine_build.evaluation.runtimes import (
     ON_CPU,
     ORDER,
     Artifacts,
-    Probes,
     TorchModule,
     import_runtime,
     load_engine,
@@ -40,13 +39,12 @@ from tests.unit.engine_build.graphs import node, tensor, write_graph
 
 
 def runtimes(*, modules=("torch", "onnxruntime"), gpu=False, providers=(), cuda=False):
-    probes = Probes(
+    return machine_runtimes(
         has_module=lambda name: name in modules,
         has_gpu=lambda: gpu,
         providers=lambda: providers,
         torch_has_cuda=lambda: cuda,
     )
-    return machine_runtimes(probes)
 
 
 ALL = {
