@@ -10,7 +10,7 @@ layers that INT8 makes no faster (placement.py). The
 network's facts say which layers and why:
 
 mode, method, samples       explicit; how thresholds are chosen; calibration samples
-int8_share_of_matmul_macs   part of the multiply-accumulates of all nodes (work.COUNTED), at
+int8_share_of_matmul_macs   part of the multiply-accumulates of all nodes (layers.COUNTED), at
                             share_at_sequence tokens
 not_counted                 operators with multiply-accumulates beside those, such as "2 Loop"
 int8_layers, float_layers   how many; the nodes left in float, activation products included

@@ -8,7 +8,14 @@ import zipfile
 import numpy as np
 import pytest
 
-from engine_build.datasets.dataset import Samples, Shape, by_length, samples
+from engine_build.datasets.dataset import (
+    Samples,
+    Shape,
+    by_length,
+    rows_by_length,
+    rows_in_order,
+    samples,
+)
 from engine_build.datasets.tensors import TensorEncoder
 from engine_build.datasets.text import REPEATED_WORDS, TextEncoder
 from engine_build.errors import InputRefused
@@ -139,6 +146,26 @@ def test_texts_are_padded_cut_and_shaped_into_real_tokens_alone(texts, tmp_path)
     feed = texts.shaped(TEXTS, Shape(batch=2, sequence=5))
     assert feed["input_ids"].shape == (2, 5)
     assert feed["attention_mask"].all() and (feed["input_ids"] > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("rows", "batch", "batches"),
+    [
+        (rows_by_length, 2, [[4, 5], [6]]),
+        (rows_in_order, 2, [[6, 4], [5]]),
+        (rows_by_length, 3, [[4, 5, 6]]),
+    ],
+)
+def test_rows_come_back_in_the_order_of_their_texts(texts, rows, batch, batches):
+    seen = []
+
+    def answer(feed):
+        sizes = feed["attention_mask"].sum(axis=1, keepdims=True)
+        seen.append(sizes[:, 0].tolist())
+        return sizes
+
+    assert rows(answer, texts, TEXTS, batch)[:, 0].tolist() == [6, 4, 5]
+    assert seen == batches
 
 
 def test_arrays_become_the_networks_datatypes_with_the_rows_and_sequence_of_the_shape():

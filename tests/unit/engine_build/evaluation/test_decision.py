@@ -124,16 +124,15 @@ PASSES = findings(fp32="pass", int8="pass")
 OVERFLOW = {"fp16": "fp16 engine gives NaN or Inf for 3 of 200 samples."}
 
 
+UNCLEAR = "not enough data"
+NAN = {"int8": "int8 engine gives NaN."}
+SLOWER = "fp32: int8 is not faster by more than noise and 5 %: 1.08 times as fast as fp32 at 8 x 64"
+
+
 @pytest.mark.parametrize(
     ("results", "speedups", "precision", "reason"),
     [
-        (
-            PASSES,
-            [speed(**SLOW)],
-            "fp32",
-            "fp32: int8 is not faster by more than noise and 5 %: 1.08 times as fast as fp32 at 8 "
-            "x 64",
-        ),
+        (PASSES, [speed(**SLOW)], "fp32", SLOWER),
         (
             PASSES,
             [speed(), speed(sequence=128, **SLOW)],
@@ -141,27 +140,12 @@ OVERFLOW = {"fp16": "fp16 engine gives NaN or Inf for 3 of 200 samples."}
             "5 %: 1.08 times as fast as fp32 ",
         ),
         (findings(fp32="pass", int8="fail"), [speed()], "fp32", "outside the budget"),
-        (
-            findings(fp32="pass", int8="not enough data"),
-            [speed()],
-            "fp32",
-            "not enough data to judge it",
-        ),
+        (findings(fp32="pass", int8=UNCLEAR), [speed()], "fp32", "not enough data to judge it"),
         (findings(fp16="pass", int8="pass"), [speed("fp16", **SLOW)], "fp16", "as fast as fp16"),
         (findings(fp16="fail", int8="fail", fp32="pass"), [], "fp32", "; fp16 has mean cosine"),
-        (
-            findings(fp16="not enough data", int8="fail", fp32="pass"),
-            [],
-            "fp32",
-            "; fp16 has mean cosine",
-        ),
+        (findings(fp16=UNCLEAR, int8="fail", fp32="pass"), [], "fp32", "; fp16 has mean cosine"),
         (findings(OVERFLOW, int8="fail", fp32="pass"), [], "fp32", f"; {OVERFLOW['fp16']}"),
-        (
-            findings({"int8": "int8 engine gives NaN."}, fp32="pass"),
-            [],
-            "fp32",
-            "fp32: int8 engine gives NaN.",
-        ),
+        (findings(NAN, fp32="pass"), [], "fp32", "fp32: int8 engine gives NaN."),
         (findings(fp32="pass"), [], "fp32", "gives no calibration samples"),
         (findings(fp32="fail", int8="pass"), [], "int8", "no float engine is within the budget."),
     ],
@@ -274,27 +258,16 @@ ONLY = "auto takes it only where FP16 misses the budget"
 NONE = "no candidate of this target"
 
 
+REFUSED = Findings(accuracy={"fp32": record("fp32")}, broken={}, refused={"int8": "no layer."})
+CPU, GPU = {"is_cpu": True, "is_given": False}, {"is_cpu": False, "is_given": False}
+
+
 @pytest.mark.parametrize(
     ("requested", "found", "flags", "reasons"),
     [
-        (
-            "auto",
-            Findings(accuracy={"fp32": record("fp32")}, broken={}, refused={"int8": "no layer."}),
-            {"is_cpu": True, "is_given": False},
-            {"fp16": NO_CPU, "int8": "no layer.", "fp8": NONE},
-        ),
-        (
-            "auto",
-            findings(fp16="pass", int8="pass"),
-            {"is_cpu": False, "is_given": False},
-            {"fp32": ONLY, "fp8": NONE},
-        ),
-        (
-            "fp16",
-            findings(fp16="pass"),
-            {"is_cpu": False, "is_given": False},
-            dict.fromkeys(("fp32", "int8", "fp8"), ASKED),
-        ),
+        ("auto", REFUSED, CPU, {"fp16": NO_CPU, "int8": "no layer.", "fp8": NONE}),
+        ("auto", findings(fp16="pass", int8="pass"), GPU, {"fp32": ONLY, "fp8": NONE}),
+        ("fp16", findings(fp16="pass"), GPU, dict.fromkeys(("fp32", "int8", "fp8"), ASKED)),
         (
             "auto",
             findings(int8="pass"),
@@ -303,9 +276,9 @@ NONE = "no candidate of this target"
         ),
         (
             "auto",
-            findings({"int8": "int8 answers NaN."}, fp32="pass"),
-            {"is_cpu": True, "is_given": False},
-            {"fp16": NO_CPU, "int8": "int8 answers NaN.", "fp8": NONE},
+            findings(NAN, fp32="pass"),
+            CPU,
+            {"fp16": NO_CPU, "int8": NAN["int8"], "fp8": NONE},
         ),
     ],
     ids=["refused", "auto on a GPU", "asked", "given", "unsound"],
