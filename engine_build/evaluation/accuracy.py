@@ -113,11 +113,27 @@ class Standard:
     """Whether each label is chosen by itself, so that a text may have several or none."""
 
 
-def accuracy(subject: str, rows: Array, standard: Standard) -> AccuracyRecord:
-    """Return the record of one engine or network.
+class Judgement(NamedTuple):
+    """How the answers of one engine or network compare."""
 
-    Of several outputs it is that of the furthest from its budget. Raises BrokenAnswers for NaN and
-    Inf, SourceFault for those of the source model and for rows of another shape.
+    record: AccuracyRecord
+    """Of several outputs that of the furthest from its budget."""
+    outputs: tuple[AccuracyRecord, ...]
+    """Of each of several outputs; () for a single one."""
+    worst: int
+    """The sample whose score is the lowest."""
+
+
+def accuracy(subject: str, rows: Array, standard: Standard) -> AccuracyRecord:
+    """Return the record of `judge`."""
+    return judge(subject, rows, standard).record
+
+
+def judge(subject: str, rows: Array, standard: Standard) -> Judgement:
+    """Compare one engine or network; of several outputs each by itself.
+
+    Raises BrokenAnswers for NaN and Inf, SourceFault for those of the source model and for rows of
+    another shape.
     """
     if rows.shape != standard.reference.shape:
         raise SourceFault(
@@ -134,19 +150,13 @@ def accuracy(subject: str, rows: Array, standard: Standard) -> AccuracyRecord:
             f"{subject} gives {broken}: values beyond its precision's range are the usual cause; "
             "ask for precision bf16 or fp32, or keep the layers that overflow in fp32."
         )
-    return _furthest_output(subject, rows, standard)[0]
-
-
-def output_records(subject: str, rows: Array, standard: Standard) -> tuple[AccuracyRecord, ...]:
-    """Return the record of each of several outputs; () for a single one."""
-    if not standard.outputs:
-        return ()
-    return tuple(record for record, _ in _by_output(subject, rows, standard))
-
-
-def worst_sample(rows: Array, standard: Standard) -> int:
-    """Return the index of the sample whose score is the lowest."""
-    return int(_furthest_output("", rows, standard)[1].argmin())
+    results = _by_output(subject, rows, standard)
+    # The worst verdict, then the largest shortfall.
+    record, scores = min(
+        results, key=lambda result: (ORDER.index(result[0].verdict), -shortfall(result[0]))
+    )
+    outputs = tuple(record for record, _ in results) if standard.outputs else ()
+    return Judgement(record, outputs, int(scores.argmin()))
 
 
 def verdict(record: AccuracyRecord) -> Verdict:
@@ -186,15 +196,6 @@ def refuse_useless_labels(standard: Standard, dataset: str) -> None:
                 "share of its accuracy can be kept; check that the labels are its classes, or use "
                 "metric agreement."
             )
-
-
-def _furthest_output(subject: str, rows: Array, standard: Standard) -> tuple[AccuracyRecord, Array]:
-    """Score each output by itself; return the worst verdict, then the largest shortfall.
-
-    The array holds the scores of its samples.
-    """
-    results = _by_output(subject, rows, standard)
-    return min(results, key=lambda result: (ORDER.index(result[0].verdict), -shortfall(result[0])))
 
 
 def _by_output(subject: str, rows: Array, standard: Standard) -> list[tuple[AccuracyRecord, Array]]:

@@ -13,12 +13,11 @@ from engine_build.datasets.dataset import Array, Feed, rows_by_length, rows_in_o
 from engine_build.errors import NetworkRefused, SourceFault
 from engine_build.evaluation.accuracy import (
     BrokenAnswers,
+    Judgement,
     Standard,
-    accuracy,
     format_record,
-    output_records,
+    judge,
     refuse_useless_labels,
-    worst_sample,
 )
 from engine_build.evaluation.decision import Candidate, Findings, Verified, refuse_missed_budget
 from engine_build.evaluation.runtimes import Load, RuntimeName, close, load_engine
@@ -118,7 +117,7 @@ class _Verification:
         if given is not None and self._context.request.model.accuracy.reference is None:
             return ()
         return tuple(
-            self._record(f"{name} Q/DQ network", self._rows("onnxruntime", network.path))
+            self._judge(f"{name} Q/DQ network", self._rows("onnxruntime", network.path)).record
             for name, network in self._state.networks.items()
             if name != "float"
         )
@@ -130,7 +129,7 @@ class _Verification:
         as_served = request.is_cpu and dynamic
         rows = self._rows(request.library, candidate.path, as_served=as_served)
         try:
-            record = self._accuracy[precision] = self._record(f"{precision} engine", rows)
+            judgement = self._judge(f"{precision} engine", rows)
         except BrokenAnswers as error:
             broken = np.flatnonzero(~np.isfinite(rows).all(axis=tuple(range(1, rows.ndim))))
             message = f"{error} {self._difference(candidate, broken.tolist())}".rstrip()
@@ -139,8 +138,9 @@ class _Verification:
             self._broken[precision] = message
             self._context.log.line(f"  {message}")
             return
-        if record.verdict == "fail":
-            sentence = self._difference(candidate, [worst_sample(rows, self._standard)])
+        self._accuracy[precision] = judgement.record
+        if judgement.record.verdict == "fail":
+            sentence = self._difference(candidate, [judgement.worst])
             if sentence:
                 self._differences[precision] = sentence
                 self._context.log.line(f"  {sentence}")
@@ -161,12 +161,12 @@ class _Verification:
         except (NetworkRefused, SourceFault) as error:
             return f"The first layer that differs was not found: {error}"
 
-    def _record(self, subject: str, rows: Array) -> AccuracyRecord:
-        record = accuracy(subject, rows, self._standard)
-        for line in output_records(subject, rows, self._standard) or (record,):
+    def _judge(self, subject: str, rows: Array) -> Judgement:
+        judgement = judge(subject, rows, self._standard)
+        for line in judgement.outputs or (judgement.record,):
             self._context.log.line(f"  {format_record(line)}")
-        if record.verdict != "pass":
-            index = worst_sample(rows, self._standard)
+        if judgement.record.verdict != "pass":
+            index = judgement.worst
             sample = self._context.request.validation.values[index]
             text = ""
             if isinstance(sample, str | tuple):
@@ -174,7 +174,7 @@ class _Verification:
             elif isinstance(sample, bytes):
                 text = f", {self._context.request.validation.names[index]}"
             self._context.log.line(f"    its worst is sample {index + 1}{text}")
-        return record
+        return judgement
 
     def _rows(self, runtime: RuntimeName, path: Path, *, as_served: bool = False) -> Array:
         """Return every validation sample's row.

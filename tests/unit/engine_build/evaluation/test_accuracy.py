@@ -15,13 +15,12 @@ from engine_build.evaluation.accuracy import (
     format_record,
     format_scores,
     format_verdict,
-    output_records,
+    judge,
     refuse_useless_labels,
     samples_needed,
     shortfall,
     verdict,
     way_out,
-    worst_sample,
 )
 from onboarding.manifest import AccuracyRecord
 from onboarding.model_spec import BudgetSpec
@@ -67,9 +66,9 @@ def test_one_sample_far_off_fails_the_worst_budget_alone_and_is_named():
     rows = reference.copy()
     rows[7] = -rows[7]
     judged = standard(reference=reference)
-    record = accuracy("int8 engine", rows, judged)
+    record, outputs, worst = judge("int8 engine", rows, judged)
     assert (record.worst, record.mean > 0.989, record.verdict) == (-1.0, True, "fail")
-    assert worst_sample(rows, judged) == 7
+    assert (outputs, worst) == ((), 7)
     record = accuracy(
         "int8 engine", rows, standard(budget=BudgetSpec(mean=0.99), reference=reference)
     )
@@ -273,14 +272,13 @@ def test_each_output_has_a_metric_and_a_budget_of_its_own():
     lenient = two(logits_budget=BudgetSpec(mean=0.5))
     assert accuracy("fp16 engine", rows, lenient).verdict == "pass"
     other = two(logits_metric="agreement", logits_budget=BudgetSpec(mean=0.6))
-    features, logits = output_records("fp16 engine", rows, other)
+    features, logits = judge("fp16 engine", rows, other).outputs
     assert (features.metric, features.budget_mean) == ("cosine", 0.99)
     assert (logits.metric, logits.budget_mean, logits.verdict) == ("agreement", 0.6, "pass")
-    assert output_records("fp16 engine", REFERENCE, standard()) == ()
 
 
 def test_the_worst_sample_is_of_the_output_that_is_furthest_from_the_budget():
     rows = BOTH.copy()
     rows[5, :512] += 0.05
     rows[9, 512:] *= -1
-    assert worst_sample(rows, two()) == 9
+    assert judge("int8 engine", rows, two()).worst == 9

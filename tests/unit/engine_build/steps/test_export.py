@@ -51,17 +51,14 @@ def check_classes(request, network):
     check_calibration_classes(request, network, encoder)
 
 
-def classifier(tmp_path, calibration, validation=None):
-    """The request of a classifier whose datasets are .tsv where they have labels."""
+def classifier(tmp_path, calibration, validation):
+    """The request of a classifier whose datasets have these labels."""
     spec, folder = model("tiny", "auto", task="text-classification"), tmp_path / "root/models/data"
-    metric = "agreement" if validation is None else "accuracy"
-    kind = "txt" if validation is None else "tsv"
-    dataset = f"models/data/validation.{kind}"
-    spec["accuracy"] = {"dataset": dataset, "metric": metric, "budget": {"mean": 0.9}}
+    dataset = "models/data/validation.tsv"
+    spec["accuracy"] = {"dataset": dataset, "metric": "accuracy", "budget": {"mean": 0.9}}
     spec["engine"]["calibration"]["dataset"] = "models/data/calibration.tsv"
     folder.mkdir(parents=True)
-    rows = labelled(sample_texts(120, seed=2), validation or ["calm"] * 120)
-    (folder / "validation.tsv").write_text(rows)
+    (folder / "validation.tsv").write_text(labelled(sample_texts(120, seed=2), validation))
     (folder / "calibration.tsv").write_text(labelled(sample_texts(60, seed=1), calibration))
     return request_of(write_tree(tmp_path / "root", spec))
 
