@@ -113,7 +113,7 @@ class Standard:
     """Whether each label is chosen by itself, so that a text may have several or none."""
 
 
-class Judgement(NamedTuple):
+class Comparison(NamedTuple):
     """How the answers of one engine or network compare."""
 
     record: AccuracyRecord
@@ -125,11 +125,11 @@ class Judgement(NamedTuple):
 
 
 def accuracy(subject: str, rows: Array, standard: Standard) -> AccuracyRecord:
-    """Return the record of `judge`."""
-    return judge(subject, rows, standard).record
+    """Return the record of `compare`."""
+    return compare(subject, rows, standard).record
 
 
-def judge(subject: str, rows: Array, standard: Standard) -> Judgement:
+def compare(subject: str, rows: Array, standard: Standard) -> Comparison:
     """Compare one engine or network; of several outputs each by itself.
 
     Raises BrokenAnswers for NaN and Inf, SourceFault for those of the source model and for rows of
@@ -156,7 +156,7 @@ def judge(subject: str, rows: Array, standard: Standard) -> Judgement:
         results, key=lambda result: (ORDER.index(result[0].verdict), -shortfall(result[0]))
     )
     outputs = tuple(record for record, _ in results) if standard.outputs else ()
-    return Judgement(record, outputs, int(scores.argmin()))
+    return Comparison(record, outputs, int(scores.argmin()))
 
 
 def verdict(record: AccuracyRecord) -> Verdict:

@@ -97,8 +97,9 @@ def choose_candidate(
     others = [record for name, record in findings.accuracy.items() if name != precision]
     records = []
     for engine, footprint in footprints:
-        names = {"runtime": engine.runtime, "precision": engine.precision}
-        record = RuntimeRecord(**names, **asdict(footprint))
+        record = RuntimeRecord(
+            runtime=engine.runtime, precision=engine.precision, **asdict(footprint)
+        )
         # The build's own have paths, and so sizes.
         path = paths.get((engine.runtime, engine.precision))
         records.append(record if path is None else with_sizes(record, path))

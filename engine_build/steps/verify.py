@@ -13,10 +13,10 @@ from engine_build.datasets.dataset import Array, Feed, rows_by_length, rows_in_o
 from engine_build.errors import NetworkRefused, SourceFault
 from engine_build.evaluation.accuracy import (
     BrokenAnswers,
-    Judgement,
+    Comparison,
     Standard,
+    compare,
     format_record,
-    judge,
     refuse_useless_labels,
 )
 from engine_build.evaluation.decision import Candidate, Findings, Verified, refuse_missed_budget
@@ -117,7 +117,7 @@ class _Verification:
         if given is not None and self._context.request.model.accuracy.reference is None:
             return ()
         return tuple(
-            self._judge(f"{name} Q/DQ network", self._rows("onnxruntime", network.path)).record
+            self._compare(f"{name} Q/DQ network", self._rows("onnxruntime", network.path)).record
             for name, network in self._state.networks.items()
             if name != "float"
         )
@@ -129,7 +129,7 @@ class _Verification:
         as_served = request.is_cpu and dynamic
         rows = self._rows(request.library, candidate.path, as_served=as_served)
         try:
-            judgement = self._judge(f"{precision} engine", rows)
+            comparison = self._compare(f"{precision} engine", rows)
         except BrokenAnswers as error:
             broken = np.flatnonzero(~np.isfinite(rows).all(axis=tuple(range(1, rows.ndim))))
             message = f"{error} {self._difference(candidate, broken.tolist())}".rstrip()
@@ -138,9 +138,9 @@ class _Verification:
             self._broken[precision] = message
             self._context.log.line(f"  {message}")
             return
-        self._accuracy[precision] = judgement.record
-        if judgement.record.verdict == "fail":
-            sentence = self._difference(candidate, [judgement.worst])
+        self._accuracy[precision] = comparison.record
+        if comparison.record.verdict == "fail":
+            sentence = self._difference(candidate, [comparison.worst])
             if sentence:
                 self._differences[precision] = sentence
                 self._context.log.line(f"  {sentence}")
@@ -161,12 +161,12 @@ class _Verification:
         except (NetworkRefused, SourceFault) as error:
             return f"The first layer that differs was not found: {error}"
 
-    def _judge(self, subject: str, rows: Array) -> Judgement:
-        judgement = judge(subject, rows, self._standard)
-        for line in judgement.outputs or (judgement.record,):
+    def _compare(self, subject: str, rows: Array) -> Comparison:
+        comparison = compare(subject, rows, self._standard)
+        for line in comparison.outputs or (comparison.record,):
             self._context.log.line(f"  {format_record(line)}")
-        if judgement.record.verdict != "pass":
-            index = judgement.worst
+        if comparison.record.verdict != "pass":
+            index = comparison.worst
             sample = self._context.request.validation.values[index]
             text = ""
             if isinstance(sample, str | tuple):
@@ -174,7 +174,7 @@ class _Verification:
             elif isinstance(sample, bytes):
                 text = f", {self._context.request.validation.names[index]}"
             self._context.log.line(f"    its worst is sample {index + 1}{text}")
-        return judgement
+        return comparison
 
     def _rows(self, runtime: RuntimeName, path: Path, *, as_served: bool = False) -> Array:
         """Return every validation sample's row.

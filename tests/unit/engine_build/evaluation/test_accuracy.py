@@ -11,11 +11,11 @@ from engine_build.evaluation.accuracy import (
     OutputStandard,
     Standard,
     accuracy,
+    compare,
     format_budget,
     format_record,
     format_scores,
     format_verdict,
-    judge,
     refuse_useless_labels,
     samples_needed,
     shortfall,
@@ -65,8 +65,8 @@ def test_one_sample_far_off_fails_the_worst_budget_alone_and_is_named():
     reference = np.tile(REFERENCE, (5, 1))
     rows = reference.copy()
     rows[7] = -rows[7]
-    judged = standard(reference=reference)
-    record, outputs, worst = judge("int8 engine", rows, judged)
+    expected = standard(reference=reference)
+    record, outputs, worst = compare("int8 engine", rows, expected)
     assert (record.worst, record.mean > 0.989, record.verdict) == (-1.0, True, "fail")
     assert (outputs, worst) == ((), 7)
     record = accuracy(
@@ -272,7 +272,7 @@ def test_each_output_has_a_metric_and_a_budget_of_its_own():
     lenient = two(logits_budget=BudgetSpec(mean=0.5))
     assert accuracy("fp16 engine", rows, lenient).verdict == "pass"
     other = two(logits_metric="agreement", logits_budget=BudgetSpec(mean=0.6))
-    features, logits = judge("fp16 engine", rows, other).outputs
+    features, logits = compare("fp16 engine", rows, other).outputs
     assert (features.metric, features.budget_mean) == ("cosine", 0.99)
     assert (logits.metric, logits.budget_mean, logits.verdict) == ("agreement", 0.6, "pass")
 
@@ -281,4 +281,4 @@ def test_the_worst_sample_is_of_the_output_that_is_furthest_from_the_budget():
     rows = BOTH.copy()
     rows[5, :512] += 0.05
     rows[9, 512:] *= -1
-    assert judge("int8 engine", rows, two()).worst == 9
+    assert compare("int8 engine", rows, two()).worst == 9

@@ -251,7 +251,7 @@ def test_weights_of_a_network_are_counted_apart_from_its_file_and_those_of_a_pla
     assert (sized.engine_bytes, sized.weights_bytes) == (40, None)
 
 
-ASKED = "the model file asks for fp16"
+REQUESTED = "the model file asks for fp16"
 GIVEN = "the source's own Q/DQ nodes leave no choice"
 NO_CPU = "ONNX Runtime on a CPU gains nothing by it"
 ONLY = "auto takes it only where FP16 misses the budget"
@@ -267,7 +267,7 @@ CPU, GPU = {"is_cpu": True, "is_given": False}, {"is_cpu": False, "is_given": Fa
     [
         ("auto", REFUSED, CPU, {"fp16": NO_CPU, "int8": "no layer.", "fp8": NONE}),
         ("auto", findings(fp16="pass", int8="pass"), GPU, {"fp32": ONLY, "fp8": NONE}),
-        ("fp16", findings(fp16="pass"), GPU, dict.fromkeys(("fp32", "int8", "fp8"), ASKED)),
+        ("fp16", findings(fp16="pass"), GPU, dict.fromkeys(("fp32", "int8", "fp8"), REQUESTED)),
         (
             "auto",
             findings(int8="pass"),
