@@ -48,6 +48,7 @@ def test_identical_engine_passes_a_budget_of_one_and_rounding_is_no_loss(metric)
     record = accuracy("fp32 engine", REFERENCE.copy(), standard(metric, BudgetSpec(mean=1.0)))
     assert (record.mean, record.mean_interval, record.worst) == (1.0, (1.0, 1.0), 1.0)
     assert record.verdict == "pass"
+    assert record.nearest_neighbour_agreement == (1.0 if metric == "cosine" else None)
     if metric == "cosine":
         rows, budget = REFERENCE * np.float32(1 + 1e-7), BudgetSpec(mean=1.0, worst=1.0)
         assert accuracy("fp32 engine", rows, standard(budget=budget)).verdict == "pass"
