@@ -23,7 +23,7 @@ FP8_TYPE = "tensor(float8e4m3fn)"
 WITHOUT_FUSED_QDQ = "session.disable_quant_qdq"
 BREAKS_FP8 = ("ReluQuantRewrite",)
 """It drops a Relu before a QuantizeLinear of E4M3, whose zero it takes for UINT8's least value
-(ONNX Runtime 1.31.1). Servers' networks hold no such node (quantization/cpu_fp8.py)."""
+(ONNX Runtime 1.31.1). Servers' networks hold no such node (quantization/fp8.py)."""
 FAULTLESS = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_LAYOUT
 """All but the last level, which is for FP16 on CPUs: ONNX Runtime 1.31.1 ends there with SIGSEGV on
 torch's TransformerEncoder in FP16."""

@@ -17,9 +17,8 @@ from engine_build.steps.ensemble import (
     VERIFY_ENSEMBLE,
 )
 from engine_build.steps.export import EXPORT
-from engine_build.steps.fetch import FETCH
+from engine_build.steps.fetch import FETCH, LOAD
 from engine_build.steps.half_precision import HALF_PRECISION
-from engine_build.steps.load import LOAD
 from engine_build.steps.package import PACKAGE
 from engine_build.steps.placement import PLACEMENT
 from engine_build.steps.processing import PROCESSING

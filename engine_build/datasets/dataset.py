@@ -5,7 +5,7 @@ from __future__ import annotations
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -86,6 +86,37 @@ class Encoder(ABC):
 def by_length(encoder: Encoder, samples: Sequence[Sample]) -> list[int]:
     """Return the samples' indices, the shortest first: batches of them hold little padding."""
     return sorted(range(len(samples)), key=lambda index: encoder.length(samples[index]))
+
+
+Answer = Callable[[Feed], Array]
+"""A network's rows for a feed."""
+
+
+def rows_by_length(
+    answer: Answer, encoder: Encoder, samples: Sequence[Sample], batch: int
+) -> Array:
+    """Return one row per sample with little padding, for networks whose rows are independent."""
+    return rows_in_order(answer, encoder, samples, batch, by_length(encoder, samples))
+
+
+def rows_in_order(
+    answer: Answer,
+    encoder: Encoder,
+    samples: Sequence[Sample],
+    batch: int,
+    order: Sequence[int] | None = None,
+) -> Array:
+    """Return one row per sample, run in batches of the samples as given, or in another order."""
+    order = range(len(samples)) if order is None else order
+    rows: Array = np.empty((0, 0), dtype=np.float32)
+    begin = 0
+    for feed in encoder.feeds([samples[index] for index in order], batch):
+        part = encoder.aligned(answer(feed), feed)
+        if begin == 0:
+            rows = np.empty((len(samples), *part.shape[1:]), dtype=part.dtype)
+        rows[list(order[begin : begin + len(part)])] = part
+        begin += len(part)
+    return rows
 
 
 @dataclass(frozen=True, kw_only=True)

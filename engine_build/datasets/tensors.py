@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from engine_build.datasets.dataset import Array, Encoder, Feed, Sample, Shape
 from engine_build.errors import InputRefused
+from onboarding.example_row import row_shape, row_values
 from onboarding.manifest import TensorRecord
 
 DATATYPES = {
@@ -90,3 +92,26 @@ def _other_values(record: TensorRecord, values: str) -> InputRefused:
 
 def _has_sequence(record: TensorRecord) -> bool:
     return len(record.shape) > 1 and record.shape[1] == -1
+
+
+def record_dtype(record: TensorRecord) -> np.dtype[Any]:
+    """Return numpy's type of a KServe datatype of numbers."""
+    return np.dtype(record.datatype.lower().replace("fp", "float"))
+
+
+def bytes_column(items: Sequence[str | bytes]) -> Array:
+    """Return texts or files as a BYTES tensor [items, 1]."""
+    column: Array = np.empty((len(items), 1), object)
+    column[:, 0] = [item if isinstance(item, bytes) else item.encode() for item in items]
+    return column
+
+
+def example_row(value: Any, record: TensorRecord) -> Array:
+    """Return the example of a tensor, as a file gives it, as one row."""
+    values = row_values(value)
+    array: Array = (
+        np.array([str(text).encode() for text in values], object)
+        if record.datatype == "BYTES"
+        else np.array(values, record_dtype(record))
+    )
+    return array.reshape(1, *row_shape(value))

@@ -75,7 +75,8 @@ class TextEncoder(Encoder):
 
     def repetitions(self, samples: Sequence[Sample]) -> tuple[Sample, ...]:
         """Return texts, or pairs of texts, of one word or of one punctuation mark, repeated."""
-        texts = [text for sample in samples for text in _texts_of(sample)]
+        pairs = [(sample,) if isinstance(sample, str) else sample for sample in samples]
+        texts = [text for pair in pairs if isinstance(pair, tuple) for text in pair]
         if not texts:
             return ()
         short = (word for text in texts for word in text.split() if len(word) <= LONGEST_WORD)
@@ -122,13 +123,6 @@ class TextEncoder(Encoder):
         values = (ids, np.ones_like(ids), np.zeros_like(ids))
         feed = dict(zip(TEXT_INPUTS, values, strict=True))
         return {name: feed[name] for name in self._inputs}
-
-
-def _texts_of(sample: Sample) -> tuple[str, ...]:
-    """Return a text, or both of a pair."""
-    if isinstance(sample, tuple):
-        return sample
-    return (sample,) if isinstance(sample, str) else ()
 
 
 def read_tokenizer(path: Path) -> Tokenizer:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -44,8 +44,7 @@ from onboarding.model_spec import BudgetSpec
 from onboarding.values import Metric
 
 
-@dataclass(frozen=True, kw_only=True)
-class BudgetedStatistic:
+class BudgetedStatistic(NamedTuple):
     """A statistic of all samples, its interval and its budget."""
 
     value: float
@@ -63,9 +62,7 @@ def budgeted_statistics(record: AccuracyRecord) -> tuple[BudgetedStatistic, ...]
         same, interval = record.nearest_neighbour_agreement, record.nearest_neighbour_interval
         found.append((same, interval, record.budget_neighbours))
     return tuple(
-        BudgetedStatistic(
-            value=value, interval=(value, value) if interval is None else interval, budget=budget
-        )
+        BudgetedStatistic(value, (value, value) if interval is None else interval, budget)
         for value, interval, budget in found
     )
 
@@ -116,11 +113,27 @@ class Standard:
     """Whether each label is chosen by itself, so that a text may have several or none."""
 
 
-def accuracy(subject: str, rows: Array, standard: Standard) -> AccuracyRecord:
-    """Return the record of one engine or network.
+class Comparison(NamedTuple):
+    """How the answers of one engine or network compare."""
 
-    Of several outputs it is that of the furthest from its budget. Raises BrokenAnswers for NaN and
-    Inf, SourceFault for those of the source model and for rows of another shape.
+    record: AccuracyRecord
+    """Of several outputs that of the furthest from its budget."""
+    outputs: tuple[AccuracyRecord, ...]
+    """Of each of several outputs; () for a single one."""
+    worst: int
+    """The sample whose score is the lowest."""
+
+
+def accuracy(subject: str, rows: Array, standard: Standard) -> AccuracyRecord:
+    """Return the record of `compare`."""
+    return compare(subject, rows, standard).record
+
+
+def compare(subject: str, rows: Array, standard: Standard) -> Comparison:
+    """Compare one engine or network; of several outputs each by itself.
+
+    Raises BrokenAnswers for NaN and Inf, SourceFault for those of the source model and for rows of
+    another shape.
     """
     if rows.shape != standard.reference.shape:
         raise SourceFault(
@@ -137,19 +150,13 @@ def accuracy(subject: str, rows: Array, standard: Standard) -> AccuracyRecord:
             f"{subject} gives {broken}: values beyond its precision's range are the usual cause; "
             "ask for precision bf16 or fp32, or keep the layers that overflow in fp32."
         )
-    return _furthest_output(subject, rows, standard)[0]
-
-
-def output_records(subject: str, rows: Array, standard: Standard) -> tuple[AccuracyRecord, ...]:
-    """Return the record of each of several outputs; () for a single one."""
-    if not standard.outputs:
-        return ()
-    return tuple(record for record, _ in _by_output(subject, rows, standard))
-
-
-def worst_sample(rows: Array, standard: Standard) -> int:
-    """Return the index of the sample whose score is the lowest."""
-    return int(_furthest_output("", rows, standard)[1].argmin())
+    results = _by_output(subject, rows, standard)
+    # The worst verdict, then the largest shortfall.
+    record, scores = min(
+        results, key=lambda result: (ORDER.index(result[0].verdict), -shortfall(result[0]))
+    )
+    outputs = tuple(record for record, _ in results) if standard.outputs else ()
+    return Comparison(record, outputs, int(scores.argmin()))
 
 
 def verdict(record: AccuracyRecord) -> Verdict:
@@ -191,15 +198,6 @@ def refuse_useless_labels(standard: Standard, dataset: str) -> None:
             )
 
 
-def _furthest_output(subject: str, rows: Array, standard: Standard) -> tuple[AccuracyRecord, Array]:
-    """Score each output by itself; return the worst verdict, then the largest shortfall.
-
-    The array holds the scores of its samples.
-    """
-    results = _by_output(subject, rows, standard)
-    return min(results, key=lambda result: (ORDER.index(result[0].verdict), -shortfall(result[0])))
-
-
 def _by_output(subject: str, rows: Array, standard: Standard) -> list[tuple[AccuracyRecord, Array]]:
     """Return the record and the samples' scores of each output."""
     if not standard.outputs:
@@ -233,9 +231,10 @@ def _ends(standard: Standard) -> Array:
 def _record(subject: str, rows: Array, standard: Standard) -> tuple[AccuracyRecord, Array]:
     scores, exact_mean, interval = _score(rows, standard)
     mean, worst = round(exact_mean, DIGITS), round(float(scores.min()), DIGITS)
-    budget, neighbours = standard.budget, _Neighbours()
+    budget, agreement, agreement_interval = standard.budget, None, None
     if standard.metric == "cosine" and len(rows) > 1:
-        neighbours = _neighbours(rows, standard.reference)
+        same: Array = (nearest(rows) == nearest(standard.reference)).astype(np.float64)
+        agreement, agreement_interval = round(float(same.mean()), 4), mean_interval(same)
     record = AccuracyRecord(
         subject=subject,
         metric=standard.metric,
@@ -243,29 +242,14 @@ def _record(subject: str, rows: Array, standard: Standard) -> tuple[AccuracyReco
         mean_interval=_round_ends(interval),
         worst=worst,
         samples=len(rows),
-        nearest_neighbour_agreement=neighbours.agreement,
-        nearest_neighbour_interval=neighbours.interval,
+        nearest_neighbour_agreement=agreement,
+        nearest_neighbour_interval=agreement_interval and _round_ends(agreement_interval),
         budget_mean=budget.mean,
         budget_worst=budget.worst if standard.metric in METRICS_WITH_WORST else None,
         budget_neighbours=budget.neighbours if standard.metric == "cosine" else None,
         verdict="not enough data",
     )
     return record.model_copy(update={"verdict": verdict(record)}), scores
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Neighbours:
-    """The share of samples that keep their nearest neighbour, and its interval."""
-
-    agreement: float | None = None
-    interval: Interval | None = None
-
-
-def _neighbours(rows: Array, reference: Array) -> _Neighbours:
-    same: Array = (nearest(rows) == nearest(reference)).astype(np.float64)
-    return _Neighbours(
-        agreement=round(float(same.mean()), 4), interval=_round_ends(mean_interval(same))
-    )
 
 
 def _round_ends(interval: Interval) -> Interval:

@@ -207,7 +207,9 @@ def decide(requested: str, findings: Findings, speedups: Sequence[SpeedupRecord]
         result = _result(findings, chosen)
         return _decision(chosen, f": {result}; no float engine is within the budget{reasons}")
     measured = [record for record in speedups if record.baseline == plain]
-    faster = [item for item in passing if _is_faster(item, measured)]
+    tried = {record.candidate for record in measured}
+    slow = {record.candidate for record in measured if not is_faster(record)}
+    faster = [item for item in passing if item in tried - slow]
     chosen = max(faster, key=lambda item: _gain(item, measured), default=plain)
     reasons = "; ".join(_against(item, findings, measured) for item in findings.eight_bits)
     fp16 = "" if plain == "fp16" else _reason_against_fp16(findings)
@@ -228,11 +230,6 @@ def _decision(precision: Precision, reason: str) -> Decision:
 def _gain(precision: Precision, speedups: Sequence[SpeedupRecord]) -> float:
     """Return the product of a candidate's speed-ups at all opt shapes."""
     return math.prod(record.ratio for record in speedups if record.candidate == precision)
-
-
-def _is_faster(precision: Precision, speedups: Sequence[SpeedupRecord]) -> bool:
-    records = [record for record in speedups if record.candidate == precision]
-    return bool(records) and all(map(is_faster, records))
 
 
 def _against(precision: Precision, findings: Findings, speedups: Sequence[SpeedupRecord]) -> str:

@@ -76,19 +76,6 @@ def _has_gpu() -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Probes:
-    """Questions to the machine; nothing heavy is imported unless there is a GPU."""
-
-    has_module: Callable[[str], bool] = lambda name: importlib.util.find_spec(name) is not None
-    has_gpu: Callable[[], bool] = _has_gpu
-    providers: Callable[[], Sequence[str]] = lambda: import_module(
-        "onnxruntime"
-    ).get_available_providers()
-    """Execution providers of ONNX Runtime."""
-    torch_has_cuda: Callable[[], bool] = lambda: bool(import_module("torch").cuda.is_available())
-
-
-@dataclass(frozen=True, kw_only=True)
 class Subject:
     """A network, plan or module in one runtime, not loaded yet."""
 
@@ -101,10 +88,9 @@ class Subject:
 
 @dataclass(frozen=True, kw_only=True)
 class Artifacts:
-    """What there is to run; networks and plans by the name of their precision."""
+    """What there is to run beside the candidates; networks by the name of their precision."""
 
     networks: Mapping[str, Path] = field(default_factory=dict)
-    plans: Mapping[str, Path] = field(default_factory=dict)
     source: Source | None = None
 
 
@@ -143,12 +129,19 @@ class TorchModule:
         return rows
 
 
-def machine_runtimes(probes: Probes | None = None) -> Runtimes:
-    """Return every known runtime."""
-    probes = Probes() if probes is None else probes
-    gpu = None if probes.has_gpu() else "no NVIDIA GPU"
-    torch = None if probes.has_module("torch") else "no package torch"
-    onnxruntime = None if probes.has_module("onnxruntime") else "no package onnxruntime"
+def machine_runtimes(
+    *,
+    has_module: Callable[[str], bool] = lambda name: importlib.util.find_spec(name) is not None,
+    has_gpu: Callable[[], bool] = _has_gpu,
+    providers: Callable[[], Sequence[str]] = lambda: import_module(
+        "onnxruntime"
+    ).get_available_providers(),
+    torch_has_cuda: Callable[[], bool] = lambda: bool(import_module("torch").cuda.is_available()),
+) -> Runtimes:
+    """Return every known runtime; nothing heavy is imported unless there is a GPU."""
+    gpu = None if has_gpu() else "no NVIDIA GPU"
+    torch = None if has_module("torch") else "no package torch"
+    onnxruntime = None if has_module("onnxruntime") else "no package onnxruntime"
     lacks: dict[RuntimeName, str | None] = {
         "onnxruntime": onnxruntime,
         "onnxruntime CUDA": onnxruntime if gpu is None else gpu,
@@ -159,11 +152,11 @@ def machine_runtimes(probes: Probes | None = None) -> Runtimes:
     if lacks["onnxruntime CUDA"] is None:
         from engine_build.ort import CUDA_PROVIDER
 
-        if CUDA_PROVIDER not in probes.providers():
+        if CUDA_PROVIDER not in providers():
             lacks["onnxruntime CUDA"] = f"its build has no {CUDA_PROVIDER}"
-    if lacks["pytorch CUDA"] is None and not probes.torch_has_cuda():
+    if lacks["pytorch CUDA"] is None and not torch_has_cuda():
         lacks["pytorch CUDA"] = "torch sees no GPU"
-    if gpu is None and not any(map(probes.has_module, ("tensorrt", "tensorrt_bindings"))):
+    if gpu is None and not any(map(has_module, ("tensorrt", "tensorrt_bindings"))):
         lacks["tensorrt"] = "no package tensorrt"
     return lacks
 
@@ -176,15 +169,11 @@ def missing_runtimes(runtimes: Runtimes) -> str | None:
 
 def runnable(artifacts: Artifacts, runtimes: Runtimes) -> tuple[Subject, ...]:
     """Return what this machine can run of the artifacts, the GPU's first."""
-    files: tuple[tuple[RuntimeName, Mapping[str, Path]], ...] = (
-        ("tensorrt", artifacts.plans),
-        ("onnxruntime CUDA", artifacts.networks),
-        ("onnxruntime", artifacts.networks),
-    )
+    of_networks: tuple[RuntimeName, ...] = ("onnxruntime CUDA", "onnxruntime")
     subjects = [
         Subject(runtime=runtime, precision=name, load=partial(load_engine, runtime, path))
-        for runtime, paths in files
-        for name, path in paths.items()
+        for runtime in of_networks
+        for name, path in artifacts.networks.items()
     ]
     if artifacts.source is not None:
         subjects += _torch_subjects(artifacts.source)

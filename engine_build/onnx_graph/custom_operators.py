@@ -7,7 +7,7 @@ gets the network without them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ import onnx.inliner
 from onnx import numpy_helper
 
 from engine_build.errors import NetworkRefused
-from engine_build.onnx_graph.external_data import external_names, load_weights
+from engine_build.onnx_graph.external_data import external_names, load_weights, subgraphs
 from engine_build.onnx_graph.onnx_file import read_model
 
 ATTENTION = "Attention"
@@ -55,7 +55,7 @@ def read_inlined(source: Path, operators: Collection[str] = ()) -> tuple[onnx.Mo
 
 def _decompose_attention(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return the model with the nodes of ONNX's own definition in the place of each Attention."""
-    attention = [node for node in _nodes(model.graph.node) if node.op_type == ATTENTION]
+    attention = [node for node in _nodes(model) if node.op_type == ATTENTION]
     if all(node.domain not in ONNX_DOMAINS for node in attention):
         return model
     names = [(domain, ATTENTION) for domain in ONNX_DOMAINS]
@@ -67,7 +67,7 @@ def refuse_undefined_operators(model: onnx.ModelProto, operators: Collection[str
 
     `model` has its functions inlined, but for those of these operators.
     """
-    known = {node.op_type: node.domain for node in _nodes(model.graph.node)}
+    known = {node.op_type: node.domain for node in _nodes(model)}
     for operator in sorted(operators):
         if operator not in known:
             domains = ("", "ai.onnx")
@@ -95,13 +95,11 @@ def leave_to_plugins(network: Path, operators: Collection[str]) -> None:
     network.write_bytes(model.SerializeToString())
 
 
-def _nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+def _nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
     """Yield nodes and those of the loops and branches among them."""
-    for node in nodes:
-        yield node
-        for attribute in node.attribute:
-            for graph in (attribute.g, *attribute.graphs):
-                yield from _nodes(graph.node)
+    yield from model.graph.node
+    for graph in subgraphs(model.graph.node):
+        yield from graph.node
 
 
 def densify_weights(model: onnx.ModelProto) -> bool:
@@ -109,33 +107,21 @@ def densify_weights(model: onnx.ModelProto) -> bool:
 
     Their data is in memory.
     """
-    functions = [_densify_nodes(function.node) for function in model.functions]
-    return _densify_graph(model.graph) or any(functions)
-
-
-def _densify_graph(graph: onnx.GraphProto) -> bool:
-    if not graph.sparse_initializer:
-        return _densify_nodes(graph.node)
-    for sparse in graph.sparse_initializer:
-        graph.initializer.append(_dense(sparse.values.name, sparse))
-    del graph.sparse_initializer[:]
-    _densify_nodes(graph.node)
-    return True
-
-
-def _densify_nodes(nodes: Iterable[onnx.NodeProto]) -> bool:
+    lists = [model.graph.node, *(function.node for function in model.functions)]
+    graphs = [model.graph, *(graph for nodes in lists for graph in subgraphs(nodes))]
     is_changed = False
-    for node in nodes:
-        for attribute in node.attribute:
-            if attribute.name == "sparse_value":
-                attribute.t.CopyFrom(_dense("", attribute.sparse_tensor))
-                attribute.ClearField("sparse_tensor")
-                attribute.name, attribute.type = "value", onnx.AttributeProto.TENSOR
-                is_changed = True
-            # Changing the empty graph of another attribute's type would add it.
-            bodies = [attribute.g] if attribute.HasField("g") else []
-            for graph in (*bodies, *attribute.graphs):
-                is_changed = _densify_graph(graph) or is_changed
+    for graph in graphs:
+        is_changed = is_changed or bool(graph.sparse_initializer)
+        dense = [_dense(item.values.name, item) for item in graph.sparse_initializer]
+        graph.initializer.extend(dense)
+        del graph.sparse_initializer[:]
+    nodes = [node for item in (*lists, *(graph.node for graph in graphs[1:])) for node in item]
+    for attribute in (attribute for node in nodes for attribute in node.attribute):
+        if attribute.name == "sparse_value":
+            attribute.t.CopyFrom(_dense("", attribute.sparse_tensor))
+            attribute.ClearField("sparse_tensor")
+            attribute.name, attribute.type = "value", onnx.AttributeProto.TENSOR
+            is_changed = True
     return is_changed
 
 

@@ -138,9 +138,14 @@ def onnx_sha256(path: Path) -> str:
 
 def model_tensors(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.TensorProto]]:
     """Yield every tensor that a model carries, with the name of its weight or node."""
-    yield from _graph_tensors(model.graph)
-    for function in model.functions:
-        yield from _node_tensors(function.node)
+    lists = [model.graph.node, *(function.node for function in model.functions)]
+    bodies = [graph for nodes in lists for graph in subgraphs(nodes)]
+    for graph in (model.graph, *bodies):
+        yield from ((weight.name, weight) for weight in graph.initializer)
+        for sparse in graph.sparse_initializer:
+            yield from ((sparse.values.name, part) for part in (sparse.values, sparse.indices))
+    for nodes in (*lists, *(graph.node for graph in bodies)):
+        yield from _node_tensors(nodes)
 
 
 def network_sha256(network: Path) -> str:
@@ -229,7 +234,8 @@ def _with_external_weights(model: onnx.ModelProto, file: BinaryIO) -> onnx.Model
         if field.name != "initializer":
             _copy_field(graph, field.name, value)
     for tensor in model.graph.initializer:
-        graph.initializer.append(_external(tensor, file) if _is_large(tensor) else tensor)
+        is_large = tensor.data_type != TensorProto.STRING and _size(tensor) >= LEAST_EXTERNAL
+        graph.initializer.append(_external(tensor, file) if is_large else tensor)
     result.graph.CopyFrom(graph)
     return result
 
@@ -241,10 +247,6 @@ def _copy_field(target: onnx.ModelProto | onnx.GraphProto, name: str, value: obj
         getattr(target, name).extend(value)
     else:
         getattr(target, name).CopyFrom(value)
-
-
-def _is_large(tensor: onnx.TensorProto) -> bool:
-    return tensor.data_type != TensorProto.STRING and _size(tensor) >= LEAST_EXTERNAL
 
 
 def _external(tensor: onnx.TensorProto, file: BinaryIO) -> onnx.TensorProto:
@@ -260,11 +262,14 @@ def _external(tensor: onnx.TensorProto, file: BinaryIO) -> onnx.TensorProto:
     return result
 
 
-def _graph_tensors(graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.TensorProto]]:
-    yield from ((weight.name, weight) for weight in graph.initializer)
-    for sparse in graph.sparse_initializer:
-        yield from ((sparse.values.name, part) for part in (sparse.values, sparse.indices))
-    yield from _node_tensors(graph.node)
+def subgraphs(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.GraphProto]:
+    """Yield the bodies of the loops and branches among nodes, and those inside them."""
+    for node in nodes:
+        for attribute in node.attribute:
+            # An attribute of another type has an empty graph.
+            for graph in (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs):
+                yield graph
+                yield from subgraphs(graph.node)
 
 
 def _node_tensors(nodes: Iterable[onnx.NodeProto]) -> Iterator[tuple[str, onnx.TensorProto]]:
@@ -274,8 +279,6 @@ def _node_tensors(nodes: Iterable[onnx.NodeProto]) -> Iterator[tuple[str, onnx.T
             sparse = (attribute.sparse_tensor, *attribute.sparse_tensors)
             parts = [part for tensor in sparse for part in (tensor.values, tensor.indices)]
             for tensor in (attribute.t, *attribute.tensors, *parts):
-                # An attribute of another type has empty tensors and an empty graph.
+                # An attribute of another type has empty tensors.
                 if tensor.ByteSize():
                     yield name, tensor
-            for graph in (attribute.g, *attribute.graphs):
-                yield from _graph_tensors(graph)

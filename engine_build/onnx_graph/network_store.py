@@ -90,6 +90,8 @@ def observed_outputs(
 RECORD_NAME = "network.json"
 NETWORK = "model.onnx"
 TOKENIZER = "tokenizer.json"
+RECORDED = ("inputs", "outputs", "labels", "prompts", "image_processor", "facts")
+"""What a network and its record have alike."""
 
 
 class StoredFile(Value):
@@ -172,13 +174,8 @@ class Networks:
                 return Network(
                     precision=precision,
                     path=folder / NETWORK,
-                    inputs=record.inputs,
-                    outputs=record.outputs,
-                    labels=record.labels,
-                    prompts=record.prompts,
-                    image_processor=record.image_processor,
-                    facts=record.facts,
                     tokenizer=folder / TOKENIZER if TOKENIZER in record.files else None,
+                    **{name: getattr(record, name) for name in RECORDED},
                 )
         return None
 
@@ -197,13 +194,8 @@ class Networks:
                 self._stores[0].upload(path, network_path(key, files[name].name))
         record = NetworkRecord(
             network_precision=network.precision,
-            inputs=network.inputs,
-            outputs=network.outputs,
-            labels=network.labels,
-            prompts=network.prompts,
-            image_processor=network.image_processor,
             files=files,
-            facts=network.facts,
+            **{name: getattr(network, name) for name in RECORDED},
         )
         text = json.dumps(record.model_dump(mode="json"), indent=2, sort_keys=True) + "\n"
         path = self._path(key, RECORD_NAME)

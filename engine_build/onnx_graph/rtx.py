@@ -11,7 +11,6 @@ import json
 import re
 import sys
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,7 +48,10 @@ class LayerLog:
     def read(self, message: str) -> None:
         """Take one message of the builder's; most say nothing of layers."""
         if "LayerType: " in message:
-            self.kinds += _layers(message)
+            self.kinds += [
+                (match["kind"], "Int8" in DATATYPE.findall(match["inputs"]))
+                for match in LINE.finditer(message)
+            ]
         elif match := MEMORY.search(message):
             self.activation_bytes = int(match[1])
 
@@ -66,11 +68,6 @@ class LayerLog:
             "reformats": sum(kind in REFORMATS for kind, _ in layers),
             "activation_mib": round(self.activation_bytes / MIB, 1),
         }
-
-
-def _layers(message: str) -> Iterable[tuple[str, bool]]:
-    for match in LINE.finditer(message):
-        yield match["kind"], "Int8" in DATATYPE.findall(match["inputs"])
 
 
 def main(arguments: list[str]) -> int:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import onnx
 
 from engine_build.errors import SourceFault
+from engine_build.onnx_graph.external_data import subgraphs
 
 OWN = re.compile(r"int8_(\d+_\w+|gate_\d+(_\w+)?)|fp8_(zero|\d+_\w+)|gated_\d+_\w+")
 """Whole names."""
@@ -50,24 +51,15 @@ def _is_own(name: str, names: set[str]) -> bool:
     return any(name.endswith(suffix) and name.removesuffix(suffix) in names for suffix in SUFFIXES)
 
 
-def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    """Yield a graph and those of its loops and branches."""
-    yield graph
-    for node in graph.node:
-        for attribute in node.attribute:
-            for body in (attribute.g, *attribute.graphs):
-                yield from _graphs(body)
-
-
 def _names(graph: onnx.GraphProto) -> Iterator[str]:
-    for body in _graphs(graph):
+    for body in (graph, *subgraphs(graph.node)):
         yield from (value.name for value in (*body.input, *body.initializer))
         for node in body.node:
             yield from node.output
 
 
 def _rename(graph: onnx.GraphProto, names: dict[str, str]) -> None:
-    for body in _graphs(graph):
+    for body in (graph, *subgraphs(graph.node)):
         values = (*body.input, *body.output, *body.value_info, *body.initializer)
         for value in values:
             value.name = names.get(value.name, value.name)

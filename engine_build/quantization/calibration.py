@@ -131,7 +131,8 @@ def _histograms(
     counts: dict[str, Array] = {name: np.zeros(BINS, dtype=np.int64) for name in maxima}
     for batch in batches:
         for name, rows in batch.items():
-            values = np.abs(_smooth(rows, smoothings[name]))
+            smoothing = smoothings[name]
+            values = np.abs(rows if smoothing is None else smoothing.apply(rows))
             limits = (0, max(maxima[name], TINIEST))
             counts[name] += np.histogram(values, bins=BINS, range=limits)[0]
     return counts
@@ -148,10 +149,6 @@ def entropy_threshold(counts: Array, maximum: float) -> float:
     stops: list[int] = [*range(LEVELS, len(counts), ENTROPY_STRIDE), len(counts)]
     best = min(stops, key=lambda stop: _divergence(counts, stop))
     return maximum * best / len(counts)
-
-
-def _smooth(values: Array, smoothing: Smoothing | None) -> Array:
-    return values if smoothing is None else smoothing.apply(values)
 
 
 def _shared_smoothing(

@@ -68,8 +68,8 @@ def check_calibration(request: BuildRequest) -> None:
         raise InputRefused(
             f"quantization calibration-cache of {name} needs TensorRT 10, but platform "
             f"{platform.name} has {platform.tensorrt or 'none'}: TensorRT 11 has no calibrators; "
-            "set `quantization: explicit`, or turn an old cache into a Q/DQ network with "
-            "`python -m engine_build.quantization.migration`."
+            "set `quantization: explicit`, or give a source that Model Optimizer quantized by an "
+            "old cache (modelopt.onnx.quantization.quantize, calibration_cache_path)."
         )
     calibration = request.model.engine.calibration
     if calibration is not None and calibration.method != "entropy":

@@ -30,13 +30,19 @@ def quantize_dynamically(network: Path, path: Path) -> None:
     try:
         with tempfile.TemporaryDirectory(dir=path.parent, prefix="dynamic-") as folder:
             source, quantized = Path(folder) / "float.onnx", Path(folder) / "int8.onnx"
-            is_large = _copy_without_shapes(network, source)
+            data = data_file(network)
+            model = onnx.load(network, load_external_data=False)
+            del model.graph.value_info[:]
+            onnx.save(model, source)
+            if data is not None:
+                # onnx, which reads it, refuses a file with several hard links.
+                shutil.copyfile(data, source.with_name(data.name))
             quantize_dynamic(
                 source,
                 quantized,
                 weight_type=QuantType.QInt8,
                 per_channel=True,
-                use_external_data_format=is_large,
+                use_external_data_format=data is not None,
             )
             pack_network(quantized, path)
         if not integer_layers(path):
@@ -58,15 +64,3 @@ def integer_layers(network: Path) -> int:
     """Return how many layers of a dynamically quantized network compute in INT8."""
     nodes = onnx.load(network, load_external_data=False).graph.node
     return sum(node.op_type in INTEGER for node in nodes)
-
-
-def _copy_without_shapes(network: Path, target: Path) -> bool:
-    """Copy a network without its noted shapes; True where it has a data file."""
-    data = data_file(network)
-    model = onnx.load(network, load_external_data=False)
-    del model.graph.value_info[:]
-    onnx.save(model, target)
-    if data is not None:
-        # onnx, which reads it, refuses a file with several hard links.
-        shutil.copyfile(data, target.with_name(data.name))
-    return data is not None

@@ -10,7 +10,7 @@ layers that INT8 makes no faster (placement.py). The
 network's facts say which layers and why:
 
 mode, method, samples       explicit; how thresholds are chosen; calibration samples
-int8_share_of_matmul_macs   part of the multiply-accumulates of all nodes (work.COUNTED), at
+int8_share_of_matmul_macs   part of the multiply-accumulates of all nodes (layers.COUNTED), at
                             share_at_sequence tokens
 not_counted                 operators with multiply-accumulates beside those, such as "2 Loop"
 int8_layers, float_layers   how many; the nodes left in float, activation products included
@@ -27,30 +27,24 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import onnx
-
 from engine_build.datasets.dataset import Encoder, Sample, Shape, by_length
 from engine_build.errors import NothingForInt8
-from engine_build.onnx_graph.external_data import save_model
 from engine_build.onnx_graph.network_store import Network
 from engine_build.onnx_graph.onnx_file import read_model
-from engine_build.ort import OrtNetwork
-from engine_build.quantization.calibration import Range, calibrate
+from engine_build.quantization.calibration import calibrate
 from engine_build.quantization.layers import (
     Layer,
     multiply_accumulates,
-    not_counted,
     quantizable_layers,
     share,
+    work_facts,
 )
 from engine_build.quantization.placement import left_in_float
-from engine_build.quantization.qdq import quantize_layers
-from engine_build.quantization.range_cache import RangeCache, ranges_digest
+from engine_build.quantization.qdq import quantize_layers, write_quantized
 from engine_build.quantization.sensitivity import (
     CalibratedNetwork,
     LayerCost,
@@ -79,7 +73,6 @@ class Quantization:
     calibration: tuple[Sample, ...]
     shape: Shape
     """At which the share of INT8 work is computed."""
-    cache: RangeCache
     folder: Path
     """Where `model.onnx` is written."""
     search: Split | None = None
@@ -98,7 +91,7 @@ class Quantization:
 
     def run(self, log: Callable[[str], None]) -> Network:
         """Write the Q/DQ network, and log the search's tables. Raises SourceFault."""
-        network = self.calibrated_network()
+        network = self.calibrated
         if self.search is None:
             int8, facts = self._by_rule(network)
         else:
@@ -129,11 +122,12 @@ class Quantization:
             if facts is None:
                 break
             int8 = [layer["node"] for layer in facts["layers"] if layer["int8"]]
-            network = self._write(self.calibrated_network(), int8, facts)
+            network = self._write(self.calibrated, int8, facts)
         return network
 
-    def calibrated_network(self) -> CalibratedNetwork:
-        """Read and calibrate the float network; known ranges are reused. Raises SourceFault."""
+    @cached_property
+    def calibrated(self) -> CalibratedNetwork:
+        """Read and calibrate the float network. Raises SourceFault."""
         model = read_model(self.network.path)
         layers = quantizable_layers(model)
         if not layers:
@@ -141,8 +135,11 @@ class Quantization:
                 "the network has no MatMul, Gemm or Conv with a constant float32 weight; "
                 "INT8 needs one: ask for fp32."
             )
-        # Of every weighted layer, so that the cached ones serve whatever the opt shape is.
-        ranges = self._ranges(model, layers)
+        values = (*self.calibration, *self.encoder.repetitions(self.calibration))
+        samples = [values[index] for index in by_length(self.encoder, values)]
+        feeds = partial(self.encoder.feeds, samples, BATCH)
+        batches = -(-len(samples) // BATCH)
+        ranges = calibrate(model, layers, feeds, batches=batches, method=self.method)
         row = self.encoder.shaped(self.calibration, dataclasses.replace(self.shape, batch=1))
         work = multiply_accumulates(model, row)
         one_sample = self.shape.batch == 1 and self.shape.sequence != 1
@@ -182,34 +179,13 @@ class Quantization:
         ]
         return int8, {"layers": layers}
 
-    def _ranges(self, model: onnx.ModelProto, layers: Sequence[Layer]) -> dict[str, Range]:
-        digest = ranges_digest(self.network.path, self.calibration, self.method)
-        ranges = self.cache.find(digest)
-        if ranges is None:
-            values = (*self.calibration, *self.encoder.repetitions(self.calibration))
-            samples = [values[index] for index in by_length(self.encoder, values)]
-            feeds = partial(self.encoder.feeds, samples, BATCH)
-            batches = -(-len(samples) // BATCH)
-            ranges = calibrate(model, layers, feeds, batches=batches, method=self.method)
-            self.cache.keep(digest, ranges)
-        return ranges
-
     def _write(self, network: CalibratedNetwork, int8: Sequence[str], facts: Facts) -> Network:
         chosen = [layer for layer in network.layers if layer.node in int8]
-        path = self.folder / "model.onnx"
-        save_model(quantize_layers(network.model, chosen, network.ranges), path)
-        onnx.checker.check_model(str(path))
-        if not np.isfinite(OrtNetwork(path).rows(self.encoder.feed(self.calibration[:2]))).all():
-            raise NothingForInt8("the Q/DQ network gives NaN or Inf; ask for precision fp32.")
-        work_facts = {
-            "int8_share_of_matmul_macs": round(share(network.work, int8), 4),
-            "not_counted": list(not_counted(network.model)),
-            "int8_layers": len(int8),
-            "float_layers": [node for node in network.work if node not in int8],
-        }
-        return dataclasses.replace(
-            self.network, precision="int8", path=path, facts=facts | work_facts, tokenizer=None
-        )
+        quantized = quantize_layers(network.model, chosen, network.ranges)
+        facts = facts | work_facts(network.model, network.work, int8)
+        result = dataclasses.replace(self.network, facts=facts)
+        feed = self.encoder.feed(self.calibration[:2])
+        return write_quantized(quantized, result, "int8", self.folder, feed)
 
 
 def format_share(facts: Facts, shape: Shape) -> str:

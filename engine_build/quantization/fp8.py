@@ -4,6 +4,11 @@ As NVIDIA's Model Optimizer writes them: one scale per activation, one per outpu
 weight, each the largest absolute value of the calibration samples by E4M3's 448. Convolutions, and
 layers with an axis below 16, the least that kernels of FP8 multiply, stay float. An exponent holds
 outliers, so nothing is smoothed, and no percentile is cut off.
+
+On a CPU, Div, Cast, Cast and Mul stand in the place of the nodes: servers' ONNX Runtime takes
+DequantizeLinear of E4M3 for that of INT8, and its fusion of a MatMul of two such nodes gives an
+integer operator that refuses E4M3 (1.31.1, with session.disable_quant_qdq unset). They compute the
+same, rounded alike, and constants stay in eight bits.
 """
 
 from __future__ import annotations
@@ -19,19 +24,25 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from engine_build.datasets.dataset import Array, Encoder, Feed, Sample, Shape, by_length
-from engine_build.errors import NothingForInt8, SourceFault, one_line
-from engine_build.onnx_graph.external_data import save_model
+from engine_build.errors import NetworkRefused, NothingForInt8, SourceFault, one_line
+from engine_build.onnx_graph.external_data import load_model, save_model
 from engine_build.onnx_graph.network_store import Network
-from engine_build.onnx_graph.onnx_file import opset, read_model
-from engine_build.ort import OrtNetwork
+from engine_build.onnx_graph.onnx_file import QDQ, opset, read_model
 from engine_build.quantization.layers import (
     Activations,
     Constants,
     Layer,
     multiply_accumulates,
-    not_counted,
+    node_name,
     quantizable_layers,
-    share,
+    work_facts,
+)
+from engine_build.quantization.qdq import (
+    make_node,
+    qdq_pair,
+    with_inputs,
+    with_nodes,
+    write_quantized,
 )
 
 LARGEST = 448.0
@@ -74,25 +85,19 @@ class Fp8Quantization:
         samples = [self.calibration[index] for index in order]
         maxima = activation_maxima(model, layers, self.encoder.feeds(samples, BATCH))
         row = self.encoder.shaped(self.calibration, dataclasses.replace(self.shape, batch=1))
-        work, beside = multiply_accumulates(model, row), list(not_counted(model))
-        path, fp8 = self.folder / "model.onnx", [layer.node for layer in layers]
-        save_model(quantize_fp8(model, layers, maxima), path)
-        onnx.checker.check_model(str(path))
-        if not np.isfinite(OrtNetwork(path).rows(self.encoder.feed(self.calibration[:2]))).all():
-            raise NothingForInt8("the FP8 network gives NaN or Inf; ask for precision fp16.")
+        work, nodes = multiply_accumulates(model, row), [layer.node for layer in layers]
         facts = {
             "mode": "explicit",
             "precision": "fp8",
             "method": "max",
             "samples": len(self.calibration),
             "share_at_sequence": self.shape.sequence,
-            "int8_share_of_matmul_macs": round(share(work, fp8), 4),
-            "not_counted": beside,
-            "int8_layers": len(fp8),
-            "float_layers": [node for node in work if node not in fp8],
+            **work_facts(model, work, nodes),
         }
-        return dataclasses.replace(
-            self.network, precision="fp8", path=path, facts=facts, tokenizer=None
+        network = dataclasses.replace(self.network, facts=facts)
+        feed = self.encoder.feed(self.calibration[:2])
+        return write_quantized(
+            quantize_fp8(model, layers, maxima), network, "fp8", self.folder, feed
         )
 
 
@@ -140,10 +145,10 @@ def activation_maxima(
 def quantize_fp8(
     model: onnx.ModelProto, layers: Sequence[Layer], maxima: Mapping[str, float]
 ) -> onnx.ModelProto:
-    """Write Q/DQ nodes before each layer; the model given is changed."""
-    constants, chosen = Constants(model), {layer.output: layer for layer in layers}
+    """Return the network with Q/DQ nodes before each layer."""
+    weights, chosen = Constants(model), {layer.output: layer for layer in layers}
     nodes: list[onnx.NodeProto] = []
-    new: list[onnx.TensorProto] = [_e4m3("fp8_zero", np.zeros((), dtype=np.float32))]
+    constants: dict[str, Array] = {"fp8_zero": np.zeros((), ml_dtypes.float8_e4m3fn)}
     activations: dict[str, str] = {}
     for node in model.graph.node:
         layer = chosen.get(node.output[0]) if node.output else None
@@ -151,20 +156,17 @@ def quantize_fp8(
             tensor = layer.activation
             if tensor not in activations:
                 prefix = f"fp8_{len(activations)}"
-                activations[tensor] = f"{prefix}_dequantized"
-                step = scales(np.array(maxima[tensor]))
-                new.append(numpy_helper.from_array(step, f"{prefix}_scale"))
-                nodes += _pair(tensor, prefix)
-            dequantized, tensors = _weight(layer, constants.array(layer.weight))
+                constants[f"{prefix}_scale"] = scales(np.array(maxima[tensor]))
+                nodes += qdq_pair(prefix, tensor, f"{prefix}_scale", "fp8_zero")
+                activations[tensor] = nodes[-1].output[0]
+            dequantized, values = _weight(layer, weights.array(layer.weight))
             nodes.append(dequantized)
-            new += tensors
-            node.input[0], node.input[1] = activations[tensor], dequantized.output[0]
+            constants |= values
+            node = with_inputs(node, activations[tensor], dequantized.output[0])
         nodes.append(node)
-    del model.graph.node[:]
-    model.graph.node.extend(nodes)
-    model.graph.initializer.extend(new)
-    _drop_unread(model, {layer.weight for layer in layers})
-    return model
+    result = with_nodes(model, nodes, constants)
+    result.graph.value_info.extend(model.graph.value_info)
+    return result
 
 
 def scales(maxima: Array) -> Array:
@@ -177,49 +179,76 @@ def scales(maxima: Array) -> Array:
     return steps
 
 
-def _weight(layer: Layer, values: Array) -> tuple[onnx.NodeProto, list[onnx.TensorProto]]:
-    """Return DequantizeLinear of a weight in E4M3, a scale an output channel."""
+def _weight(layer: Layer, values: Array) -> tuple[onnx.NodeProto, dict[str, Array]]:
+    """Return DequantizeLinear of a weight in E4M3, rounded to the nearest, ties to even."""
     prefix, axis = f"{layer.output}_weight", layer.column_axis
     steps = scales(np.abs(values).max(axis=1 - axis))
     quantized = np.clip(values / np.expand_dims(steps, 1 - axis), -LARGEST, LARGEST)
-    tensors = [_e4m3(f"{prefix}_fp8", quantized), numpy_helper.from_array(steps, f"{prefix}_scale")]
-    names = [tensor.name for tensor in tensors]
-    tensors.append(_e4m3(f"{prefix}_zero", np.zeros(len(steps), dtype=np.float32)))
-    return helper.make_node(
-        "DequantizeLinear",
-        [*names, tensors[-1].name],
-        [f"{prefix}_dequantized"],
-        name=f"{prefix}_dequantized",
-        axis=axis,
-    ), tensors
+    constants = {
+        f"{prefix}_fp8": quantized.astype(ml_dtypes.float8_e4m3fn),
+        f"{prefix}_scale": steps,
+        f"{prefix}_zero": np.zeros(len(steps), ml_dtypes.float8_e4m3fn),
+    }
+    node = make_node("DequantizeLinear", list(constants), f"{prefix}_dequantized", axis=axis)
+    return node, constants
 
 
-def _pair(tensor: str, prefix: str) -> list[onnx.NodeProto]:
-    make = helper.make_node
-    quantized, dequantized = f"{prefix}_quantized", f"{prefix}_dequantized"
-    steps = [f"{prefix}_scale", "fp8_zero"]
-    return [
-        make("QuantizeLinear", [tensor, *steps], [quantized], name=quantized),
-        make("DequantizeLinear", [quantized, *steps], [dequantized], name=dequantized),
-    ]
+def write_cpu_fp8(source: Path, target: Path) -> None:
+    """Write the network with casts in place of its Q/DQ nodes. Raises NetworkRefused."""
+    save_model(with_casts(load_model(source)), target)
+    onnx.checker.check_model(str(target))
 
 
-def _e4m3(name: str, values: Array) -> onnx.TensorProto:
-    """Return a tensor of E4M3; values are rounded to the nearest, ties to even."""
-    data = np.asarray(values).astype(ml_dtypes.float8_e4m3fn).tobytes()
-    return helper.make_tensor(name, E4M3, np.shape(values), data, raw=True)
+def with_casts(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return an FP8 network with casts in place of its Q/DQ nodes; the model given is changed.
 
-
-def _drop_unread(model: onnx.ModelProto, weights: set[str]) -> None:
-    """Drop float weights that nothing reads any more."""
-    read = {name for node in model.graph.node for name in node.input}
-    bodies = any(
-        attribute.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
+    Raises NetworkRefused for scales that are computed, or of an axis of unknown place.
+    """
+    constants, nodes = Constants(model), list[onnx.NodeProto]()
+    quantized = {
+        node.output[0]: node.input[0]
         for node in model.graph.node
-        for attribute in node.attribute
-    )
-    if bodies:
-        return
-    kept = [item for item in model.graph.initializer if item.name not in weights - read]
-    del model.graph.initializer[:]
-    model.graph.initializer.extend(kept)
+        if node.op_type == "QuantizeLinear"
+    }
+    scales: list[onnx.TensorProto] = []
+    for node in model.graph.node:
+        if node.op_type not in QDQ:
+            nodes.append(node)
+            continue
+        scale = _scale(node, constants, quantized)
+        scales.append(numpy_helper.from_array(scale, f"{node.output[0]}_scale"))
+        tensor, result, name = node.input[0], node.output[0], scales[-1].name
+        between, kind = f"{result}_before", helper.np_dtype_to_tensor_dtype(scale.dtype)
+        if node.op_type == "QuantizeLinear":
+            nodes.append(make_node("Div", [tensor, name], between))
+            nodes.append(make_node("Cast", [between], result, to=E4M3, saturate=1))
+        else:
+            nodes.append(make_node("Cast", [tensor], between, to=kind))
+            nodes.append(make_node("Mul", [between, name], result))
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    model.graph.initializer.extend(scales)
+    return model
+
+
+def _scale(node: onnx.NodeProto, constants: Constants, quantized: Mapping[str, str]) -> np.ndarray:
+    """Return a node's scales in the shape that broadcasts over its input.
+
+    `quantized` maps a quantize node's output to its input: a weight may have both nodes.
+    """
+    name = constants.name(node.input[1])
+    tensor = constants.name(quantized.get(node.input[0], node.input[0]))
+    scale = None if name is None else constants.array(name)
+    if scale is None or scale.size == 1:
+        if scale is not None:
+            return scale.reshape(())
+        raise NetworkRefused(f"node {node_name(node)} computes its scale; quantize with constants.")
+    axis = next((item.i for item in node.attribute if item.name == "axis"), 1)
+    if axis >= 0 and tensor is not None:
+        axis -= constants.array(tensor).ndim
+    if axis >= 0 or scale.ndim != 1:
+        raise NetworkRefused(
+            f"node {node_name(node)} has {scale.size} scales of an activation; allowed on a CPU: "
+            "one a tensor, or one a channel of a weight."
+        )
+    return scale.reshape(-1, *([1] * (-axis - 1)))

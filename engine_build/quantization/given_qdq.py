@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -23,8 +23,7 @@ from engine_build.quantization.layers import (
     Constants,
     multiply_accumulates,
     node_name,
-    not_counted,
-    share,
+    work_facts,
 )
 from engine_build.request import BuildRequest
 from onboarding.values import LEAST_FP8, Precision
@@ -39,8 +38,7 @@ VIEWS = ("Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten")
 """Operators that change no value."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class GivenQuantization:
+class GivenQuantization(NamedTuple):
     """What a network's own nodes say."""
 
     types: tuple[str, ...]
@@ -185,27 +183,13 @@ def refuse_scales_of_rows(model: onnx.ModelProto) -> None:
             )
 
 
-def format_share(network: Network) -> str:
-    """Return the share of eight-bit work of a source's own nodes, in one line."""
-    facts = network.facts
-    counted = f"{facts['int8_share_of_matmul_macs']:.1%} of all counted multiply-accumulates"
-    return f"{facts['int8_layers']} layers are {network.precision.upper()}, {counted}"
-
-
-def share_facts(model: onnx.ModelProto, work: Mapping[str, int]) -> dict[str, object]:
+def share_facts(model: onnx.ModelProto, work: Mapping[str, int]) -> dict[str, Any]:
     """Return which multiplications of a network compute in eight bits, and their share.
 
     `work` are the multiply-accumulates of its nodes.
     """
     eight_bit = [name for name in _multiplications_of_dequantized(model) if work.get(name)]
-    return {
-        "int8_share_of_matmul_macs": round(share(work, eight_bit), 4)
-        if any(work.values())
-        else 0.0,
-        "not_counted": list(not_counted(model)),
-        "int8_layers": len(eight_bit),
-        "float_layers": [node for node in work if node not in eight_bit],
-    }
+    return work_facts(model, work, eight_bit)
 
 
 def _multiplications_of_dequantized(model: onnx.ModelProto) -> list[str]:

@@ -12,7 +12,9 @@ Add behind a convolution in INT8, and an AveragePool before one, read a dequanti
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,9 +22,17 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from engine_build.datasets.dataset import Array, Feed
-from engine_build.errors import SourceFault
-from engine_build.onnx_graph.external_data import LARGEST_ONNX_BYTES, RESERVED_BYTES, load_network
+from engine_build.errors import NothingForInt8, SourceFault
+from engine_build.onnx_graph.external_data import (
+    LARGEST_ONNX_BYTES,
+    RESERVED_BYTES,
+    load_network,
+    save_model,
+    subgraphs,
+)
+from engine_build.onnx_graph.network_store import Network
 from engine_build.onnx_graph.onnx_file import opset
+from engine_build.ort import OrtNetwork
 from engine_build.quantization.calibration import Range
 from engine_build.quantization.layers import Constants, Layer
 from engine_build.quantization.placement import Residual, int8_inputs
@@ -32,7 +42,7 @@ from engine_build.quantization.smoothing import (
     round_to_int8,
     tensor_scale,
 )
-from onboarding.values import LEAST_INT8_OPSET
+from onboarding.values import LEAST_INT8_OPSET, Precision
 
 Part = tuple[list[onnx.NodeProto], dict[str, Array]]
 """Nodes, of which the last gives the part's output, and their constants by name."""
@@ -81,7 +91,7 @@ def quantize_layers(
     _refuse_old_opset(model)
     weights, chosen = Constants(model), {layer.output: layer for layer in layers}
     prefixes = {name: f"int8_{index}" for index, name in enumerate(ranges)}
-    biases = _bias_additions(model, weights, chosen)
+    biases = _biases(model, weights, chosen)
     corrected: dict[str, tuple[str, Array]] = {}
     residuals = _residuals(model, layers, ranges)
     outputs: dict[str, str] = {}
@@ -108,11 +118,11 @@ def quantize_layers(
         weight = _weight_part(layer, weights.array(layer.weight), limits)
         nodes += weight[0]
         constants |= weight[1]
-        int8 = _with_inputs(node, activation, nodes[-1].output[0])
+        int8 = with_inputs(node, activation, nodes[-1].output[0])
         constant = _shifted_away(layer, weight, limits)
         if constant is not None and layer.output in biases:
-            bias = biases[layer.output]
-            corrected[bias.addition] = layer.output, constant + weights.array(bias.name)
+            addition, bias = biases[layer.output]
+            corrected[addition] = layer.output, constant + weights.array(bias)
             constant = None
         int8_nodes, int8_constants = _product_part(int8, constant)
         nodes += int8_nodes
@@ -120,20 +130,10 @@ def quantize_layers(
     return with_nodes(model, nodes, constants)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Bias:
-    """The constant that one Add adds to a layer's output."""
-
-    addition: str
-    """Output of the Add."""
-    name: str
-    """The constant."""
-
-
-def _bias_additions(
+def _biases(
     model: onnx.ModelProto, weights: Constants, layers: Mapping[str, Layer]
-) -> dict[str, _Bias]:
-    """Return the bias of each layer's output that nothing but its Add reads."""
+) -> dict[str, tuple[str, str]]:
+    """Return the output and the constant of the one Add that reads each layer's output."""
     readers: dict[str, list[onnx.NodeProto]] = {}
     for node in model.graph.node:
         for name in names_read([node]):
@@ -146,7 +146,7 @@ def _bias_additions(
         for tensor in reading[0].input:
             bias = weights.name(tensor)
             if bias is not None and weights.is_float_of_rank(bias, (1,)):
-                biases[output] = _Bias(addition=reading[0].output[0], name=bias)
+                biases[output] = reading[0].output[0], bias
     return biases
 
 
@@ -183,7 +183,7 @@ def with_gates(
                 output = f"residual_{gate}"
                 part, values = _activation_part(output, tensor, ranges[tensor])
                 constants |= values
-                identity = _node("Identity", [tensor], f"{output}_float")
+                identity = make_node("Identity", [tensor], f"{output}_float")
                 branches = {"then_branch": part, "else_branch": [identity]}
                 nodes.append(_if_node(f"int8_gate_{gate}", output, branches))
                 node = _with_input(node, residual.place, output)
@@ -192,12 +192,12 @@ def with_gates(
         layer, limits = layers[index], ranges[layers[index].activation]
         activation, scales = _activation_part(f"gated_{index}", layer.activation, limits)
         weight, values = _weight_part(layer, weights.array(layer.weight), limits)
-        int8 = _with_inputs(node, activation[-1].output[0], weight[-1].output[0])
+        int8 = with_inputs(node, activation[-1].output[0], weight[-1].output[0])
         product, correction = _product_part(int8, _shifted_away(layer, (weight, values), limits))
         constants |= scales | values | correction
         branches = {
             "then_branch": [*activation, *weight, *product],
-            "else_branch": [_with_inputs(node, *node.input[:2])],
+            "else_branch": [with_inputs(node, *node.input[:2])],
         }
         nodes.append(_if_node(f"int8_gate_{index}", layer.output, branches))
     result = with_nodes(model, nodes, constants)
@@ -228,16 +228,22 @@ def _activation_part(prefix: str, tensor: str, limits: Range) -> Part:
     if limits.smoothing is not None:
         scales, shifts = limits.smoothing.scales, limits.smoothing.shifts
         constants[f"{prefix}_reciprocal"] = (1 / scales).astype(np.float32)
-        nodes.append(_node("Mul", [tensor, f"{prefix}_reciprocal"], f"{prefix}_smoothed"))
+        nodes.append(make_node("Mul", [tensor, f"{prefix}_reciprocal"], f"{prefix}_smoothed"))
         tensor = f"{prefix}_smoothed"
         if shifts is not None:
             constants[f"{prefix}_offset"] = (-shifts / scales).astype(np.float32)
-            nodes.append(_node("Add", [tensor, f"{prefix}_offset"], f"{prefix}_shifted"))
+            nodes.append(make_node("Add", [tensor, f"{prefix}_offset"], f"{prefix}_shifted"))
             tensor = f"{prefix}_shifted"
+    return [*nodes, *qdq_pair(prefix, tensor, step, zero)], constants
+
+
+def qdq_pair(prefix: str, tensor: str, scale: str, zero: str) -> list[onnx.NodeProto]:
+    """Return the quantize and the dequantize node of an activation."""
     quantized = f"{prefix}_quantized"
-    nodes.append(_node("QuantizeLinear", [tensor, step, zero], quantized))
-    nodes.append(_node("DequantizeLinear", [quantized, step, zero], f"{prefix}_dequantized"))
-    return nodes, constants
+    return [
+        make_node("QuantizeLinear", [tensor, scale, zero], quantized),
+        make_node("DequantizeLinear", [quantized, scale, zero], f"{prefix}_dequantized"),
+    ]
 
 
 def _weight_part(layer: Layer, weight: Array, limits: Range) -> Part:
@@ -259,7 +265,7 @@ def _weight_part(layer: Layer, weight: Array, limits: Range) -> Part:
         f"{prefix}_scale": steps,
         f"{prefix}_zero": np.zeros(len(steps), dtype=np.int8),
     }
-    node = _node("DequantizeLinear", list(constants), f"{prefix}_dequantized", axis=axis)
+    node = make_node("DequantizeLinear", list(constants), f"{prefix}_dequantized", axis=axis)
     return [node], constants
 
 
@@ -269,7 +275,7 @@ def _product_part(product: onnx.NodeProto, constant: Array | None) -> Part:
         return [product], {}
     output, name = product.output[0], f"{product.output[0]}_shifted_away"
     product.output[0] = f"{output}_of_shifted"
-    return [product, _node("Add", [product.output[0], name], output)], {name: constant}
+    return [product, make_node("Add", [product.output[0], name], output)], {name: constant}
 
 
 def _shifted_away(layer: Layer, weight: Part, limits: Range) -> Array | None:
@@ -281,7 +287,7 @@ def _shifted_away(layer: Layer, weight: Part, limits: Range) -> Array | None:
     return limits.smoothing.constant(rows)
 
 
-def _with_inputs(node: onnx.NodeProto, activation: str, weight: str) -> onnx.NodeProto:
+def with_inputs(node: onnx.NodeProto, activation: str, weight: str) -> onnx.NodeProto:
     """Return the same multiplication of other tensors; a bias stays."""
     return _with_input(_with_input(node, 0, activation), 1, weight)
 
@@ -315,14 +321,13 @@ def with_nodes(
     return result
 
 
-def names_read(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
+def names_read(nodes: Sequence[onnx.NodeProto]) -> Iterator[str]:
     """Yield the tensors that nodes read, those that Loop, If and Scan bodies read included."""
-    for node in nodes:
+    graphs = list(subgraphs(nodes))
+    for node in chain(nodes, *(graph.node for graph in graphs)):
         yield from node.input
-        for attribute in node.attribute:
-            for graph in (attribute.g, *attribute.graphs):
-                yield from names_read(graph.node)
-                yield from (output.name for output in graph.output)
+    for graph in graphs:
+        yield from (output.name for output in graph.output)
 
 
 def _refuse_old_opset(model: onnx.ModelProto) -> None:
@@ -331,6 +336,21 @@ def _refuse_old_opset(model: onnx.ModelProto) -> None:
             f"the network has opset {opset(model)}; INT8 by channel needs {LEAST_INT8_OPSET} or "
             "later: export it again."
         )
+
+
+def write_quantized(
+    model: onnx.ModelProto, network: Network, precision: Precision, folder: Path, feed: Feed
+) -> Network:
+    """Write the Q/DQ network of a float one and run it once. Raises NothingForInt8 for NaN."""
+    path = folder / "model.onnx"
+    save_model(model, path)
+    onnx.checker.check_model(str(path))
+    if not np.isfinite(OrtNetwork(path).rows(feed)).all():
+        plainer = {"int8": "fp32", "fp8": "fp16"}[precision]
+        raise NothingForInt8(
+            f"the {precision.upper()} Q/DQ network gives NaN or Inf; ask for precision {plainer}."
+        )
+    return replace(network, precision=precision, path=path, tokenizer=None)
 
 
 def _if_node(
@@ -346,5 +366,6 @@ def _if_node(
     return helper.make_node("If", [gate], [output], name=f"{prefix}_if", **graphs)
 
 
-def _node(operator: str, inputs: list[str], output: str, **attributes: Any) -> onnx.NodeProto:
+def make_node(operator: str, inputs: list[str], output: str, **attributes: Any) -> onnx.NodeProto:
+    """Return a node that is named after its one output."""
     return helper.make_node(operator, inputs, [output], name=output, **attributes)

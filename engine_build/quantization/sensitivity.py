@@ -77,14 +77,14 @@ class Point:
         """Return True inside the budget."""
         return holds_budget(self.accuracy)
 
-    def facts(self, *, chosen: bool, split: str = "search") -> dict[str, Any]:
+    def facts(self, *, chosen: bool) -> dict[str, Any]:
         """Return the point as JSON; `int8_layers` is a number."""
         return {
             "share": round(self.share, 4),
             "mean": self.accuracy.mean,
             "worst": self.accuracy.worst,
             "nearest_neighbour_agreement": self.accuracy.nearest_neighbour_agreement,
-            "split": split,
+            "split": "search",
             "holds": self.holds,
             "int8_layers": len(self.int8),
             "chosen": chosen,

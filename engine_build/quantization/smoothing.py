@@ -96,7 +96,8 @@ def best_smoothing(sample: ActivationSample, weights: Sequence[Array]) -> Smooth
     products = [sample.rows @ weight for weight in weights]
     plain = _error(sample, None, weights, products)
     divided = _best(sample, weights, products, None)
-    shifted = _best(sample, weights, products, _middles(sample))
+    middles: Array = ((sample.least + sample.largest) / 2).astype(np.float32)
+    shifted = _best(sample, weights, products, middles)
     error, smoothing = shifted if shifted[0] < WORTH_A_SHIFT * divided[0] else divided
     return None if error >= WORTH_A_MULTIPLICATION * plain else smoothing
 
@@ -143,11 +144,6 @@ def absolute_maxima(values: Array, axis: int | tuple[int, ...]) -> Array:
     return maxima
 
 
-def _middles(sample: ActivationSample) -> Array:
-    middles: Array = ((sample.least + sample.largest) / 2).astype(np.float32)
-    return middles
-
-
 def _best(
     sample: ActivationSample,
     weights: Sequence[Array],
@@ -161,16 +157,14 @@ def _best(
     for alpha in ALPHAS:
         scales = smoothing_scales(maxima, weights, alpha)
         option = Smoothing(alpha=alpha, scales=scales, shifts=shifts)
-        options.append(option if shifts is None else _with_whole_steps(option, shifts, sample))
+        if shifts is not None:
+            # Shifts are whole INT8 steps, so that 0, the commonest value, stays exact.
+            steps = scales * tensor_scale(sample.smoothed_maximum(option))
+            option = replace(option, shifts=(np.rint(shifts / steps) * steps).astype(np.float32))
+        options.append(option)
     errors = [_error(sample, option, weights, products) for option in options]
     best = int(np.argmin(errors))
     return errors[best], options[best]
-
-
-def _with_whole_steps(option: Smoothing, shifts: Array, sample: ActivationSample) -> Smoothing:
-    """Round shifts to whole INT8 steps, so that 0, the commonest value, stays exact."""
-    steps = option.scales * tensor_scale(sample.smoothed_maximum(option))
-    return replace(option, shifts=(np.rint(shifts / steps) * steps).astype(np.float32))
 
 
 def _error(

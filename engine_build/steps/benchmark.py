@@ -6,7 +6,7 @@ something else had loaded its library.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -73,7 +73,7 @@ def choose_candidate(
     findings = verified.findings
     # Where speed decides, opt shapes have the rounds that an interval needs, however long.
     by_speed = state.may_leave_out and any(map(findings.may_be_chosen, EIGHT_BITS))
-    opt = dict.fromkeys(_shape(profile, 1) for profile in spec.optimization_profiles)
+    opt = dict.fromkeys(profile_shape(profile, 1) for profile in spec.optimization_profiles)
     least = LEAST_ROUNDS if by_speed else 1
     measured, latencies = _measure(context, state, tuple(opt), least, load)
     summary = summaries([engine for engine, _ in measured], latencies)
@@ -95,28 +95,25 @@ def choose_candidate(
         (runtime, item.precision): item.path for item in verified.candidates
     }
     others = [record for name, record in findings.accuracy.items() if name != precision]
+    records = []
+    for engine, footprint in footprints:
+        record = RuntimeRecord(
+            runtime=engine.runtime, precision=engine.precision, **asdict(footprint)
+        )
+        # The build's own have paths, and so sizes.
+        path = paths.get((engine.runtime, engine.precision))
+        records.append(record if path is None else with_sizes(record, path))
     return Evaluation(
         chosen=next(item for item in verified.candidates if item.precision == precision),
         decision=decision,
         accuracy=(*verified.network_records, *others, findings.accuracy[precision]),
         benchmark=summary,
         speedups=speedups,
-        runtimes=tuple(
-            _runtime_record(engine, footprint, paths) for engine, footprint in footprints
-        ),
+        runtimes=tuple(records),
         left_out=left_out(
             spec.precision, findings, is_cpu=context.request.is_cpu, is_given=given is not None
         ),
     )
-
-
-def _runtime_record(
-    engine: Engine, footprint: Footprint, paths: Mapping[tuple[str, str], Path]
-) -> RuntimeRecord:
-    """Return what it takes to hold an engine; of the build's own, which have paths, their sizes."""
-    record = RuntimeRecord(runtime=engine.runtime, precision=engine.precision, **asdict(footprint))
-    path = paths.get((engine.runtime, engine.precision))
-    return record if path is None else with_sizes(record, path)
 
 
 def _measure(
@@ -125,7 +122,9 @@ def _measure(
     """Measure at min, opt and max of every profile, each shape once."""
     request, samples = context.request, context.request.validation.values
     profiles = request.model.engine.optimization_profiles
-    shapes = dict.fromkeys(_shape(profile, size) for profile in profiles for size in range(3))
+    shapes = dict.fromkeys(
+        profile_shape(profile, size) for profile in profiles for size in range(3)
+    )
     feeds = {shape: state.encoder.shaped(samples, shape) for shape in shapes}
     tracks = [
         Track(shape=shape, feed=feed, weight=OPT_WEIGHT, least=least)
@@ -150,7 +149,8 @@ def _measure(
         return measured, measure_latencies(engines, tracks, seconds=seconds)
 
 
-def _shape(profile: OptimizationProfileSpec, size: int) -> Shape:
+def profile_shape(profile: OptimizationProfileSpec, size: int) -> Shape:
+    """Return the shape of a profile at min (0), opt (1) or max (2)."""
     sequence = None if profile.sequence is None else profile.sequence[size]
     return Shape(batch=profile.batch[size], sequence=sequence)
 

@@ -27,7 +27,6 @@ from engine_build.quantization.calibrator import MISSING
 from engine_build.quantization.layers import implicit_int8_fault
 from engine_build.runner import Command, Ended
 from engine_build.steps.step import BuildState, Step
-from engine_build.store import Store
 from engine_build.tensorrt.half_precision import write_weakly_typed
 from onboarding.nearest import comma_list
 
@@ -61,7 +60,9 @@ def calibrate_cache(context: BuildContext, network: Network, encoder: Encoder) -
         save_feeds((encoder.shaped(batch, shape) for batch in batches), folder)
         calibrated = context.work.scratch("calibration-network") / "model.onnx"
         write_weakly_typed(network.path, calibrated)
-        ended = context.runner.run(calibrate_command(calibrated, folder, path))
+        module = "engine_build.quantization.calibrator"
+        argv = (sys.executable, "-m", module, str(calibrated), str(folder), str(path))
+        ended = context.runner.run(Command(argv=argv, timeout_seconds=TIMEOUT_SECONDS))
         cache = _written_cache(ended, path)
     context.log.line(f"  {len(cache.scales)} tensors have a scale")
     if cache.infinite:
@@ -70,13 +71,6 @@ def calibrate_cache(context: BuildContext, network: Network, encoder: Encoder) -
     name = cache_path(request)
     context.work_store.upload(path, name)
     return context.work_store.path(name)
-
-
-def calibrate_command(network: Path, feeds: Path, cache: Path) -> Command:
-    """Return the child process that calibrates."""
-    module = "engine_build.quantization.calibrator"
-    argv = (sys.executable, "-m", module, str(network), str(feeds), str(cache))
-    return Command(argv=argv, timeout_seconds=TIMEOUT_SECONDS)
 
 
 def save_feeds(feeds: Iterable[Feed], folder: Path) -> None:
@@ -107,7 +101,12 @@ def _known_cache(context: BuildContext) -> Path | None:
     """Copy a cache that this TensorRT takes into the work folder's store."""
     name = cache_path(context.request)
     for store in context.stores:
-        if not _is_usable(context, store, name):
+        data = store.read(name)
+        if data is None:
+            continue
+        fault = _fault(data, f"{store.place}/{name}", str(context.request.platform.tensorrt))
+        if fault is not None:
+            context.log.line(f"  {fault}")
             continue
         if store is not context.work_store:
             copy = context.work.scratch("calibration-cache") / CACHE_NAME
@@ -118,26 +117,19 @@ def _known_cache(context: BuildContext) -> Path | None:
     return None
 
 
-def _is_usable(context: BuildContext, store: Store, name: str) -> bool:
-    data = store.read(name)
-    if data is None:
-        return False
+def _fault(data: bytes, name: str, tensorrt: str) -> str | None:
+    """Return why a cache is made anew; None where this TensorRT takes it."""
     try:
-        cache = parse_cache(data, f"{store.place}/{name}")
+        cache = parse_cache(data, name)
     except InputRefused as error:
-        context.log.line(f"  {error}")
-        return False
-    version = version_digits(str(context.request.platform.tensorrt))
+        return str(error)
     if cache.infinite:
-        context.log.line(f"  calibration cache {name} has infinite scales; it is made anew")
-        return False
+        return f"calibration cache {name} has infinite scales; it is made anew"
+    version = version_digits(tensorrt)
     if (cache.version, cache.algorithm) == (version, ENTROPY):
-        return True
-    context.log.line(
-        f"  calibration cache {name} is of TensorRT {cache.version}, {cache.algorithm}; "
-        f"it is made anew for {version}"
-    )
-    return False
+        return None
+    made_by = f"calibration cache {name} is of TensorRT {cache.version}, {cache.algorithm}"
+    return f"{made_by}; it is made anew for {version}"
 
 
 def run(context: BuildContext, state: BuildState) -> None:

@@ -12,9 +12,6 @@ import signal
 import sys
 from collections.abc import Sequence
 from importlib import metadata
-from pathlib import Path
-
-from pydantic import ValidationError
 
 from engine_build.context import BuildContext
 from engine_build.errors import NetworkRefused
@@ -24,8 +21,7 @@ from engine_build.onnx_graph.network_store import Network
 from engine_build.onnx_graph.refusal import Fault, explanation, operators_of_tensorrt
 from engine_build.request import BuildRequest
 from engine_build.runner import TIMED_OUT, Command, Ended, Runner
-from engine_build.steps.step import BuildState, Step
-from engine_build.store import FolderStore, Store
+from engine_build.steps.step import BuildState, Step, find_record, keep_record
 from onboarding.keys import chosen_network
 from onboarding.manifest import CompileCheckRecord, CompiledLayersRecord
 from onboarding.model_spec import OptimizationProfileSpec
@@ -47,56 +43,49 @@ PREFIX = "check-"
 HALVES: tuple[Precision, ...] = ("fp16", "int8", "fp8")
 
 
-def compile_checks(
-    networks: Sequence[Network],
+def compile_check(
+    network: Network,
     profiles: Sequence[OptimizationProfileSpec],
     runner: Runner,
     log: Log,
     *,
     is_gate: bool = True,
-) -> tuple[CompileCheckRecord, ...]:
-    """Return a record of each network; none where the tool is missing.
+) -> CompileCheckRecord | None:
+    """Return the record of a network; None where the tool is missing.
 
-    Raises NetworkRefused at the first that is refused, unless that is evidence alone: TensorRT's
-    own list supports the operators, or, without `is_gate`, no TensorRT runs the engine.
+    Raises NetworkRefused for one that is refused, unless that is evidence alone: TensorRT's own
+    list supports the operators, or, without `is_gate`, no TensorRT runs the engine.
     """
-    records, shapes = [], json.dumps([profile.model_dump(mode="json") for profile in profiles])
+    shapes = json.dumps([profile.model_dump(mode="json") for profile in profiles])
     seconds = GATE_SECONDS if is_gate else EVIDENCE_SECONDS
-    for network in networks:
-        name, unchecked = network.precision, f"the {network.precision} network was NOT checked"
-        module = "engine_build.onnx_graph.rtx"
-        argv = (sys.executable, "-m", module, str(network.path), shapes)
-        ended = runner.run(Command(argv=argv, timeout_seconds=seconds))
-        if ended.code == UNAVAILABLE:
-            log.line(f"  {TOOL} cannot be loaded here ({ended.last_error}): {unchecked}")
-            continue
-        if ended.code == TIMED_OUT:
-            log.line(f"  warning: {TOOL} did not end within {seconds} seconds: {unchecked}")
-            continue
-        record = check_record(network, ended)
-        log.line(
-            f"  {name}: {record.verdict} in {record.seconds:.1f} seconds ({TOOL} {record.version})"
-            f"{'' if record.layers is None else '; ' + format_layers(record.layers)}"
-        )
-        if record.verdict == "pass":
-            records.append(record)
-            continue
-        excuse = _excuse(operators_of_tensorrt(network.path, _faults(ended)), is_gate=is_gate)
-        if excuse is None:
-            raise NetworkRefused(
-                f"TensorRT-RTX {record.version} refuses the {name} network: {record.reason}."
-            )
-        reason = f"TensorRT-RTX refuses: {record.reason}; {excuse}"
-        log.line(f"  warning: {reason}")
-        records.append(record.model_copy(update={"reason": reason}))
-    return tuple(records)
-
-
-def _excuse(operators: frozenset[str], *, is_gate: bool) -> str | None:
-    """Return why a refusal is evidence alone; None where it decides."""
+    name, unchecked = network.precision, f"the {network.precision} network was NOT checked"
+    argv = (sys.executable, "-m", "engine_build.onnx_graph.rtx", str(network.path), shapes)
+    ended = runner.run(Command(argv=argv, timeout_seconds=seconds))
+    if ended.code == UNAVAILABLE:
+        log.line(f"  {TOOL} cannot be loaded here ({ended.last_error}): {unchecked}")
+        return None
+    if ended.code == TIMED_OUT:
+        log.line(f"  warning: {TOOL} did not end within {seconds} seconds: {unchecked}")
+        return None
+    record = check_record(network, ended)
+    log.line(
+        f"  {name}: {record.verdict} in {record.seconds:.1f} seconds ({TOOL} {record.version})"
+        f"{'' if record.layers is None else '; ' + format_layers(record.layers)}"
+    )
+    if record.verdict == "pass":
+        return record
+    operators = operators_of_tensorrt(network.path, _faults(ended))
     if operators:
-        return f"TensorRT's operator list supports {', '.join(sorted(operators))}"
-    return None if is_gate else "the engine runs in ONNX Runtime, so it decides nothing"
+        excuse = f"TensorRT's operator list supports {', '.join(sorted(operators))}"
+    elif not is_gate:
+        excuse = "the engine runs in ONNX Runtime, so it decides nothing"
+    else:
+        raise NetworkRefused(
+            f"TensorRT-RTX {record.version} refuses the {name} network: {record.reason}."
+        )
+    reason = f"TensorRT-RTX refuses: {record.reason}; {excuse}"
+    log.line(f"  warning: {reason}")
+    return record.model_copy(update={"reason": reason})
 
 
 def check_record(network: Network, ended: Ended) -> CompileCheckRecord:
@@ -162,51 +151,23 @@ def _check_path(request: BuildRequest, network: Network) -> str | None:
     return network_path(key, f"{PREFIX}{digest}.json")
 
 
-def check_names(store: FolderStore, request: BuildRequest) -> tuple[str, ...]:
-    """Return every check of a request's networks in a folder."""
-    folders = [Path(network_path(key, PREFIX)).parent for key in request.network_keys.values()]
-    return tuple(
-        (folder / path.name).as_posix()
-        for folder in folders
-        for path in store.path(str(folder)).glob(f"{PREFIX}*")
-    )
-
-
-def _stored_check(stores: Sequence[Store], path: str) -> CompileCheckRecord | None:
-    for store in stores:
-        try:
-            record = CompileCheckRecord.model_validate_json(store.read(path) or b"")
-        except ValidationError:
-            continue
-        if record.verdict == "pass":
-            return record
-    return None
-
-
-def _source_networks(state: BuildState) -> tuple[Network, ...]:
-    """Return the networks that are checked beside those in FP16.
-
-    A source with Q/DQ nodes is one network under two names, of which a GPU compiles that in FP16.
-    """
-    given = state.given_precision
-    if given is None:
-        return tuple(state.networks.values())
-    return () if state.half_networks else (state.networks[given],)
-
-
 def run(context: BuildContext, state: BuildState) -> None:
     """Check every network, or find its record. Raises NetworkRefused."""
     request, log = context.request, context.log
     with log.step("check", INTENT):
-        networks = {
-            item.precision: item
-            for item in (*_source_networks(state), *state.half_networks.values())
-        }
+        sources, given = state.networks, state.given_precision
+        if given is not None:
+            # One network under two names, of which a GPU compiles that in FP16.
+            sources = {} if state.half_networks else {given: sources[given]}
+        checked = (*sources.values(), *state.half_networks.values())
+        networks = {item.precision: item for item in checked}
         paths = {name: _check_path(request, item) for name, item in networks.items()}
         known = {
             name: record
             for name, path in paths.items()
-            if path is not None and (record := _stored_check(context.stores, path)) is not None
+            if path is not None
+            and (record := find_record(context.stores, path, CompileCheckRecord)) is not None
+            and record.verdict == "pass"
         }
         for name in known:
             log.line(f"  {name}: passed when the network was made")
@@ -216,21 +177,20 @@ def run(context: BuildContext, state: BuildState) -> None:
         new: list[CompileCheckRecord] = []
         for network in missing:
             try:
-                new += compile_checks(
-                    [network], profiles, context.runner, log, is_gate=request.is_plan
+                record = compile_check(
+                    network, profiles, context.runner, log, is_gate=request.is_plan
                 )
+                new += [] if record is None else [record]
             except NetworkRefused as error:
                 precision = halves.get(network.precision)
                 if precision is None or not state.may_leave_out:
                     raise
                 log.line(f"  {precision} is not tried: {error}")
                 state.refused[precision] = str(error)
-        file = context.work.scratch("check") / "check.json"
         for record in new:
             path = paths[record.network]
             if path is not None and record.verdict == "pass":
-                file.write_text(record.model_dump_json(), encoding="utf-8")
-                context.work_store.upload(file, path)
+                keep_record(context, path, record)
     state.checks = (*known.values(), *new)
 
 

@@ -16,8 +16,8 @@ from engine_build.onnx_graph.network_store import Network
 from engine_build.ort import version
 from engine_build.packaging.archive import backend_file
 from engine_build.quantization.calibration_cache import check_calibration
-from engine_build.quantization.cpu_fp8 import write_cpu_fp8
 from engine_build.quantization.dynamic import quantize_dynamically
+from engine_build.quantization.fp8 import write_cpu_fp8
 from engine_build.quantization.given_qdq import given_precision
 from engine_build.request import BuildRequest
 from engine_build.runner import Runner

@@ -28,6 +28,7 @@ from engine_build.packaging.archive import known_engine
 from engine_build.packaging.engine_archive import EngineArchive, read_engine_archive
 from engine_build.packaging.ensemble import Ensemble, ensemble_of
 from engine_build.steps.ensemble_models import (
+    Tensors,
     batches,
     ensemble_models,
     example_request,
@@ -35,7 +36,6 @@ from engine_build.steps.ensemble_models import (
 )
 from engine_build.steps.package import builder_record, keep_archive
 from engine_build.steps.step import BuildState, Step
-from engine_build.steps.step_model import Tensors
 from engine_build.store import sha256_of
 from onboarding.deployment import Target
 from onboarding.ensemble_spec import EnsembleSpec
@@ -48,7 +48,8 @@ LOWEST_FIRST: tuple[ServedPrecision, ...] = ("int8", "fp8", "fp16", "bf16", "fp3
 
 def collect(context: BuildContext, state: BuildState) -> None:
     """Fetch the models' published archives and float networks. Raises InputRefused."""
-    request, spec = context.request, _spec(context)
+    request, spec = context.request, context.request.model
+    assert isinstance(spec, EnsembleSpec)
     names = ", ".join(step.model.name for step in request.steps)
     with context.log.step("collect", f"published engines of {names}"):
         archives = {step.model.name: _archive(context, step) for step in request.steps}
@@ -260,12 +261,6 @@ def _sums(manifests: Sequence[Manifest]) -> dict[str, float | None]:
         "host_memory_mib": sum(item.host_memory_mib for item in manifests),
         "device_memory_mib": sum(device) if len(device) == len(manifests) else None,
     }
-
-
-def _spec(context: BuildContext) -> EnsembleSpec:
-    spec = context.request.model
-    assert isinstance(spec, EnsembleSpec)
-    return spec
 
 
 COLLECT = Step(name="collect", run=collect)

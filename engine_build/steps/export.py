@@ -16,7 +16,8 @@ from engine_build.log import Log
 from engine_build.onnx_graph.network_store import Network, chooses_class, class_indices
 from engine_build.onnx_graph.onnx_file import read_model, refuse_opset
 from engine_build.ort import OrtNetwork
-from engine_build.quantization.given_qdq import format_share, given_network, refuse_scales_of_rows
+from engine_build.quantization.explicit import format_share
+from engine_build.quantization.given_qdq import given_network, refuse_scales_of_rows
 from engine_build.quantization.sparsity import refuse_dense_network
 from engine_build.request import BuildRequest
 from engine_build.sources.given_network import check_answers, encoder_for, read_network
@@ -46,7 +47,8 @@ def run(context: BuildContext, state: BuildState) -> None:
     given = given_network(network, request, state.encoder)
     if given is not None:
         state.networks[given.precision] = given
-        context.log.line(f"  its own Q/DQ nodes are kept: {format_share(given)}")
+        kept = format_share(given.facts, request.opt_shape)
+        context.log.line(f"  its own Q/DQ nodes are kept: {kept}")
     elif request.model.engine.precision in EIGHT_BIT and request.model.engine.calibration is None:
         raise InputRefused(
             f"precision {request.model.engine.precision} has no calibration data, and the source "

@@ -1,4 +1,8 @@
-"""The fetch step: what a store has of the float network, or the pinned source on the disk."""
+"""The fetch and load steps: what a store has of the float network, or the pinned source.
+
+The source is a file or folder on the disk, and of a checkpoint the model in PyTorch, which is
+exported and gives the reference.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +18,7 @@ from engine_build.steps.step import BuildState, Step
 from engine_build.store import store_at
 from onboarding.names import source_copy_path
 from onboarding.source_spec import SourceSpec
-
-
-def is_of_another(address: str, place: str) -> bool:
-    """Return whether a source lies outside the store that a build publishes to."""
-    return not address.startswith(f"{place}/")
+from onboarding.values import IMAGES, Task
 
 
 def run(context: BuildContext, state: BuildState) -> None:
@@ -65,10 +65,45 @@ def fetch_context(context: BuildContext, folder: str) -> FetchContext:
         access=BucketAccess(
             bucket=partial(store_at, region=request.region),
             copies=context.publish_to,
-            keeps=lambda address: is_of_another(address, context.destination.place),
+            # What lies outside the store that a build publishes to.
+            keeps=lambda address: not address.startswith(f"{context.destination.place}/"),
         ),
         private=PrivateSources(spec=request.source_secrets, read=secret_reader(request.region)),
     )
 
 
 FETCH = Step(name="fetch", run=run)
+
+
+WITHOUT_LIBRARY: tuple[Task, ...] = ("text-classification", "token-classification")
+"""Tasks of texts whose reference is the model in PyTorch alone."""
+
+
+def load(context: BuildContext, state: BuildState) -> None:
+    """Load a fetched checkpoint in float32. Raises SourceFault."""
+    if state.source is None:
+        return
+    with context.log.step("load", "the source model in PyTorch, float32"):
+        # torch and transformers take seconds to import; builds of known networks never need them.
+        from engine_build.sources.source_model import SourceModel
+
+        if context.request.model.task == IMAGES:
+            from engine_build.sources.image_model import ImageModel
+
+            state.model = ImageModel(state.source)
+            return
+        assert context.request.longest_sequence is not None
+        state.model = SourceModel(
+            state.source,
+            longest=context.request.longest_sequence,
+            task=context.request.model.task,
+        )
+        if context.request.model.task in WITHOUT_LIBRARY:
+            # Other tasks are compared with a library's answers, which have its own tokens.
+            texts = context.request.validation.values
+            state.model.refuse_other_tokens([text for text in texts if isinstance(text, str)])
+
+
+LOAD = Step(
+    name="load", run=load, applies=lambda context: context.request.model.source.onnx is None
+)

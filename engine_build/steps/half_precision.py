@@ -13,20 +13,17 @@ import hashlib
 import json
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from engine_build.context import BuildContext
+from engine_build.datasets.dataset import rows_by_length
 from engine_build.errors import BudgetMissed, NetworkRefused, SourceFault
 from engine_build.evaluation.accuracy import accuracy, format_record
-from engine_build.evaluation.answers import rows_by_length
 from engine_build.evaluation.decision import Findings, refuse_missed_budget
 from engine_build.onnx_graph.external_data import load_model, network_sha256
 from engine_build.onnx_graph.network_store import Network
 from engine_build.ort import OrtNetwork, version
 from engine_build.request import BuildRequest
-from engine_build.steps.step import BuildState, Step
+from engine_build.steps.step import BuildState, Step, find_record, keep_record
 from engine_build.steps.verify import standard
-from engine_build.store import FolderStore
 from engine_build.tensorrt.fused_ranges import held_beyond_half
 from engine_build.tensorrt.half_precision import write_half_precision
 from onboarding.keys import HALF_PRECISION_VERSION, chosen_network, plugin_operators
@@ -99,30 +96,19 @@ def half_path(request: BuildRequest, precision: Precision, network: Network) -> 
     return network_path(key, f"{PREFIX}{precision}-{digest[:16]}.json")
 
 
-def half_names(store: FolderStore, request: BuildRequest) -> tuple[str, ...]:
-    """Return every record of a request's networks in FP16 in a folder."""
-    return tuple(
-        network_path(key, path.name)
-        for key in request.network_keys.values()
-        for path in store.path(network_path(key, "")).glob(f"{PREFIX}*")
-    )
-
-
 def _half_network(
     context: BuildContext, state: BuildState, precision: Precision, network: Network
 ) -> Network:
     path = context.work.scratch(f"half-{precision}") / "model.onnx"
     operators = plugin_operators(context.request.model)
     name = half_path(context.request, precision, network)
-    record = _stored_record(context, name)
+    record = find_record(context.stores, name, HalfRecord)
     if record is not None:
         write_half_precision(network.path, path, operators, record.full)
     else:
         full = _write_within_range(context, state, network, path)
         record = HalfRecord(accuracy=_compare(context, state, precision, path), full=full)
-        file = context.work.scratch("half-record") / "record.json"
-        file.write_text(record.model_dump_json(), encoding="utf-8")
-        context.work_store.upload(file, name)
+        keep_record(context, name, record)
     context.log.line(f"  {format_record(record.accuracy)}")
     findings = Findings(accuracy={precision: record.accuracy}, broken={})
     refuse_missed_budget(precision, findings)
@@ -167,15 +153,6 @@ def _compare(
     answer = context.log.count_calls(OrtNetwork(path, fuses_qdq=False).rows, batches, "batches")
     rows = rows_by_length(answer, state.encoder, samples.values, BATCH)
     return accuracy(f"{precision} network in FP16", rows, standard(context, state))
-
-
-def _stored_record(context: BuildContext, name: str) -> HalfRecord | None:
-    for store in context.stores:
-        try:
-            return HalfRecord.model_validate_json(store.read(name) or b"")
-        except ValidationError:
-            continue
-    return None
 
 
 HALF_PRECISION = Step(

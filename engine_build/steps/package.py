@@ -40,12 +40,18 @@ from onboarding.values import EXPORT_OPSET
 DIRTY = "-dirty"
 """What follows a commit whose working tree had changes, as in `git describe --dirty`."""
 
+MEASURED = ("accuracy", "benchmark", "speedups", "runtimes")
+FOOTPRINT = ("load_seconds", "host_memory_mib", "device_memory_mib")
 OF_THE_PLAN = (
-    *("precision", "decision", "opset", "accuracy", "reference", "benchmark", "speedups"),
-    *("runtimes", "left_out", "quantization", "plan", "load_seconds", "host_memory_mib"),
-    *("device_memory_mib", "compile_checks", "builder"),
+    *("precision", "decision", "opset", "reference", "left_out", "quantization", "plan"),
+    *("compile_checks", "builder", *MEASURED, *FOOTPRINT),
 )
 """Fields of a manifest that no packaging changes."""
+AS_SERVED = (
+    *("model", "task", "max_batch_size", "prompts", "activation"),
+    *("preprocessing", "postprocessing", "image_processor"),
+)
+"""Fields of a manifest that Served has by the same name."""
 
 
 def run(context: BuildContext, state: BuildState) -> None:
@@ -68,7 +74,12 @@ def run(context: BuildContext, state: BuildState) -> None:
             "engine_file": laid.engine_file,
             "tokenizer_file": laid.tokenizer_file,
             "labels": network.labels,
-            **_served_fields(served),
+            "inputs": served.client_inputs,
+            "outputs": served.client_outputs,
+            "optimization_profiles": served.profiles,
+            "warm_up": served.serving.warm_up,
+            "auto_truncate": served.serving.auto_truncate,
+            **{name: getattr(served, name) for name in AS_SERVED},
             **_keys(request, state.reused),
         }
         if state.reused is None:
@@ -123,24 +134,6 @@ def served_engine(request: BuildRequest, network: Network) -> Served:
     )
 
 
-def _served_fields(served: Served) -> dict[str, Any]:
-    return {
-        "model": served.model,
-        "task": served.task,
-        "inputs": served.client_inputs,
-        "outputs": served.client_outputs,
-        "optimization_profiles": served.profiles,
-        "max_batch_size": served.max_batch_size,
-        "warm_up": served.serving.warm_up,
-        "auto_truncate": served.serving.auto_truncate,
-        "prompts": served.prompts,
-        "activation": served.activation,
-        "preprocessing": served.preprocessing,
-        "postprocessing": served.postprocessing,
-        "image_processor": served.image_processor,
-    }
-
-
 def _keys(request: BuildRequest, reused: ReusedPlan | None) -> dict[str, Any]:
     """Return what was asked for. Of a reused plan the quantized network is its own."""
     plan = {} if reused is None else reused.manifest.network_keys
@@ -162,24 +155,13 @@ def _plan_files(
     assert context.request.plan_key is not None
     files = {plan_key_path(engine_file): plan_key_text(context.request.plan_key)}
     if reused is not None:
-        record = _repackaging(context, reused).model_dump_json(indent=2)
-        files[repackaged_path(engine_file)] = record + "\n"
+        record = RepackagingRecord(
+            engine_key=reused.manifest.engine_key,
+            archive_sha256=reused.sha256,
+            builder=builder_record(context, has_gpu=False),
+        )
+        files[repackaged_path(engine_file)] = record.model_dump_json(indent=2) + "\n"
     return files
-
-
-def _repackaging(context: BuildContext, reused: ReusedPlan) -> RepackagingRecord:
-    """Return where a plan came from, and who packages it now."""
-    return RepackagingRecord(
-        engine_key=reused.manifest.engine_key,
-        archive_sha256=reused.sha256,
-        builder=BuilderRecord(
-            machine=machine.description(),
-            image=context.settings.image,
-            source_commit=source_commit(context),
-            built_at=context.now(),
-            seconds=round(sum(context.log.seconds.values()), 1),
-        ),
-    )
 
 
 def _measured_fields(context: BuildContext, state: BuildState) -> dict[str, Any]:
@@ -190,11 +172,7 @@ def _measured_fields(context: BuildContext, state: BuildState) -> dict[str, Any]
         "precision": evaluation.chosen.precision,
         "decision": evaluation.decision.sentence,
         "opset": None if engine.opset == EXPORT_OPSET else engine.opset,
-        "accuracy": evaluation.accuracy,
         "reference": reference_note(request, state.given_precision),
-        "benchmark": evaluation.benchmark,
-        "speedups": evaluation.speedups,
-        "runtimes": evaluation.runtimes,
         "left_out": dict(evaluation.left_out),
         "quantization": quantization(
             request,
@@ -202,11 +180,10 @@ def _measured_fields(context: BuildContext, state: BuildState) -> dict[str, Any]
             evaluation.chosen,
         ),
         "plan": evaluation.chosen.plan,
-        "load_seconds": evaluation.footprint.load_seconds,
-        "host_memory_mib": evaluation.footprint.host_memory_mib,
-        "device_memory_mib": evaluation.footprint.device_memory_mib,
         "compile_checks": state.checks,
         "builder": builder_record(context),
+        **{name: getattr(evaluation, name) for name in MEASURED},
+        **{name: getattr(evaluation.footprint, name) for name in FOOTPRINT},
     }
 
 
@@ -238,10 +215,10 @@ def quantization(
     return None
 
 
-def builder_record(context: BuildContext) -> BuilderRecord:
-    """Return the machine and software of this build."""
+def builder_record(context: BuildContext, *, has_gpu: bool = True) -> BuilderRecord:
+    """Return the machine and software of this build; a plan is packaged without a GPU too."""
     settings = context.settings
-    host = gpu_host(context.runner) if context.request.is_plan else None
+    host = gpu_host(context.runner) if has_gpu and context.request.is_plan else None
     return BuilderRecord(
         machine=machine.description(),
         gpu=None if host is None else host.gpu,

@@ -22,7 +22,6 @@ import numpy as np
 import onnx
 
 from engine_build.context import BuildContext
-from engine_build.datasets.dataset import Shape
 from engine_build.errors import NetworkRefused
 from engine_build.evaluation.decision import EIGHT_BITS, LEAST_ROUNDS, Candidate
 from engine_build.evaluation.latency import Engine, Track, measure_latencies
@@ -32,7 +31,9 @@ from engine_build.onnx_graph.network_store import Network
 from engine_build.onnx_graph.onnx_file import read_model
 from engine_build.quantization.float_layers import layer_roles, restore_layers, restored_facts
 from engine_build.quantization.layers import Layer, multiply_accumulates, quantizable_layers
+from engine_build.steps.benchmark import profile_shape
 from engine_build.steps.compile import compile_plan
+from engine_build.steps.quantize import has_eight_bits
 from engine_build.steps.step import BuildState, Step
 from onboarding.values import Precision
 
@@ -131,13 +132,9 @@ class _Search:
             if begin + longest > until:
                 self._unmeasured = len(roles) - number
                 return
-            if self._int8_layers > len(role.layers):
+            if self.network.facts["int8_layers"] > len(role.layers):
                 self._try(role)
             longest = max(longest, self._clock() - begin)
-
-    @property
-    def _int8_layers(self) -> int:
-        return int(self.network.facts["int8_layers"])
 
     def _roles(self) -> list[_Role]:
         floats = set(self.network.facts["float_layers"])
@@ -168,13 +165,8 @@ class _Search:
     def _times_as_fast(self, candidate: Candidate) -> float:
         """Return how many times as fast as the fastest one a candidate is, at its worst shape."""
         request, samples = self._context.request, self._context.request.validation.values
-        shapes = dict.fromkeys(
-            Shape(
-                batch=profile.batch[1],
-                sequence=None if profile.sequence is None else profile.sequence[1],
-            )
-            for profile in request.model.engine.optimization_profiles
-        )
+        profiles = request.model.engine.optimization_profiles
+        shapes = dict.fromkeys(profile_shape(profile, 1) for profile in profiles)
         tracks = [
             Track(shape=shape, feed=self._state.encoder.shaped(samples, shape), least=LEAST_ROUNDS)
             for shape in shapes
@@ -202,10 +194,8 @@ def run(context: BuildContext, state: BuildState) -> None:
         place_layers(context, state)
 
 
-def _has_placement(context: BuildContext) -> bool:
-    request = context.request
-    eight_bits = request.int8_mode == "explicit" or "fp8" in request.network_keys
-    return request.is_plan and eight_bits
-
-
-PLACEMENT = Step(name="placement", run=run, applies=_has_placement)
+PLACEMENT = Step(
+    name="placement",
+    run=run,
+    applies=lambda context: context.request.is_plan and has_eight_bits(context),
+)

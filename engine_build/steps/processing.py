@@ -8,7 +8,6 @@ stays the network.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,13 +17,12 @@ from container.triton.heads import Head
 from container.triton.processing import Processing, ProcessingFailed
 from engine_build.context import BuildContext
 from engine_build.datasets.dataset import Array, Sample
+from engine_build.datasets.tensors import bytes_column, example_row, record_dtype
 from engine_build.errors import InputRefused
 from engine_build.ort import OrtNetwork
 from engine_build.packaging.served import Served
 from engine_build.steps.package import served_engine
 from engine_build.steps.step import BuildState, Step
-from engine_build.store import sha256_of
-from onboarding.example_row import row_shape, row_values
 from onboarding.manifest import ProcessingRecord, TensorRecord
 from onboarding.processing_spec import PreprocessingSpec, ProcessingSpec
 
@@ -59,7 +57,6 @@ def _answer(
     """Return what the user's function makes of tensors; None where they were made up."""
     assert spec is not None
     path = context.request.root / spec.file
-    _refuse_other_file(path, spec)
     made_up = given is None
     tensors = _zeros(record.inputs) if given is None else given
     rows = len(next(iter(tensors.values())))
@@ -75,9 +72,11 @@ def _answer(
             # Nobody knows what clients send: zeros and one word prove only that the file loads.
             context.log.line(f"  {function}() of made-up values: {fault}")
             return None
+        has_example = isinstance(spec, PreprocessingSpec) and spec.example is not None
+        samples = f"the first {rows} samples of the accuracy dataset"
+        origin = "the example of its inputs" if has_example else samples
         raise InputRefused(
-            f"{spec.file}: {function}() gives no answer to {_origin(spec, rows)}: {fault}; "
-            "correct it."
+            f"{spec.file}: {function}() gives no answer to {origin}: {fault}; correct it."
         ) from fault
     finally:
         processing.close()
@@ -91,20 +90,6 @@ def _answer(
     return None if made_up else checked
 
 
-def _origin(spec: ProcessingSpec, rows: int) -> str:
-    if isinstance(spec, PreprocessingSpec) and spec.example is not None:
-        return "the example of its inputs"
-    return f"the first {rows} samples of the accuracy dataset"
-
-
-def _refuse_other_file(path: Path, spec: ProcessingSpec) -> None:
-    if not path.is_file() or sha256_of(path) != spec.sha256:
-        raise InputRefused(
-            f"{spec.file} is not the file of sha256 {spec.sha256}; `roundhouse check` shows its "
-            "digest."
-        )
-
-
 def _client_tensors(served: Served, samples: Sequence[Sample]) -> Tensors | None:
     """Return the file's example, or the samples as a client sends them.
 
@@ -114,7 +99,7 @@ def _client_tensors(served: Served, samples: Sequence[Sample]) -> Tensors | None
     assert spec is not None
     if spec.example is not None:
         return {
-            record.name: _example(spec.example[record.name], record)
+            record.name: example_row(spec.example[record.name], record)
             for record in served.client_inputs
         }
     if not spec.inputs:
@@ -123,16 +108,6 @@ def _client_tensors(served: Served, samples: Sequence[Sample]) -> Tensors | None
     if len(spec.inputs) == 1 and lone.datatype == "BYTES" and isinstance(samples[0], str | bytes):
         return _tensors(served.client_inputs, samples) if lone.dims == (1,) else None
     return None
-
-
-def _example(value: Any, record: TensorRecord) -> Array:
-    """Return the example of an input as a row of its own."""
-    values = row_values(value)
-    if record.datatype == "BYTES":
-        array: Array = np.array([text.encode() for text in values], object)
-    else:
-        array = np.array(values, _dtype(record))
-    return array.reshape(1, *row_shape(value))
 
 
 def _tensors(records: Sequence[TensorRecord], samples: Sequence[Sample]) -> Tensors:
@@ -145,13 +120,13 @@ def _tensors(records: Sequence[TensorRecord], samples: Sequence[Sample]) -> Tens
         }
         return {
             record.name: stacked[record.name]
-            .astype(_dtype(record))
+            .astype(record_dtype(record))
             .reshape(len(samples), *stacked[record.name].shape[1:] or (1,))
             for record in records
         }
     pairs: list[Any] = [sample if isinstance(sample, tuple) else (sample,) for sample in samples]
     return {
-        record.name: _column([texts[place] for texts in pairs])
+        record.name: bytes_column([texts[place] for texts in pairs])
         for place, record in enumerate(records)
     }
 
@@ -199,20 +174,9 @@ def _zeros(records: Sequence[TensorRecord]) -> Tensors:
         tensors[record.name] = (
             np.full(shape, b"text", object)
             if record.datatype == "BYTES"
-            else np.zeros(shape, _dtype(record))
+            else np.zeros(shape, record_dtype(record))
         )
     return tensors
-
-
-def _dtype(record: TensorRecord) -> np.dtype[np.generic]:
-    name = record.datatype.lower().replace("fp", "float")
-    return np.dtype("bool" if name == "bool" else name)
-
-
-def _column(items: Sequence[str | bytes]) -> Array:
-    column: Array = np.empty((len(items), 1), object)
-    column[:, 0] = [item if isinstance(item, bytes) else item.encode() for item in items]
-    return column
 
 
 def _listing(records: Sequence[TensorRecord]) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path, PurePosixPath
 
 from engine_build.card.page import card_files
@@ -17,10 +18,10 @@ from engine_build.context import BuildContext
 from engine_build.log import Log
 from engine_build.packaging.archive import entry_bytes, entry_of
 from engine_build.quantization.calibration_cache import cache_path
-from engine_build.steps.check import check_names
-from engine_build.steps.half_precision import half_names
+from engine_build.steps.check import PREFIX as CHECKS
+from engine_build.steps.half_precision import PREFIX as HALVES
 from engine_build.steps.reference import reference_path
-from engine_build.steps.step import BuildState, Step
+from engine_build.steps.step import BuildState, Step, record_names
 from engine_build.store import Store
 from onboarding.lock import LockEntry
 from onboarding.names import candidate_path, engine_archive_path, engine_record_path
@@ -96,9 +97,8 @@ def network_files(context: BuildContext) -> list[File]:
     request, networks = context.request, context.networks()
     names = [name for key in request.network_keys.values() for name in networks.names(key)]
     cache = [cache_path(request)] if request.may_be_int8 else []
-    checks = check_names(context.work_store, request)
-    halves = half_names(context.work_store, request)
-    others = [*cache, reference_path(request), *checks, *halves]
+    records = (record_names(context.work_store, request, item) for item in (CHECKS, HALVES))
+    others = [*cache, reference_path(request), *chain(*records)]
     paths = [(name, context.work_store.path(name)) for name in [*names, *others]]
     return [(name, path) for name, path in paths if path.is_file()]
 

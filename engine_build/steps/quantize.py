@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 from engine_build.context import BuildContext
-from engine_build.datasets.dataset import Array, Encoder, Samples
+from engine_build.datasets.dataset import Array, Encoder, Samples, rows_by_length
 from engine_build.errors import NothingForInt8
 from engine_build.evaluation.accuracy import accuracy, format_scores
-from engine_build.evaluation.answers import rows_by_length
+from engine_build.evaluation.decision import EIGHT_BITS
 from engine_build.evaluation.standards import refuse_missing_labels, standard_of
 from engine_build.machine import return_memory
 from engine_build.onnx_graph.network_store import Network
 from engine_build.ort import OrtNetwork
 from engine_build.quantization.explicit import Quantization, format_share
 from engine_build.quantization.fp8 import Fp8Quantization
-from engine_build.quantization.range_cache import RangeCache
 from engine_build.quantization.sensitivity import BATCH, Score, Split, holds_budget
 from engine_build.request import BuildRequest
 from engine_build.sources.given_network import encoder_for
@@ -27,16 +25,13 @@ from onboarding.values import Precision
 def run(context: BuildContext, state: BuildState) -> None:
     """Find or make the Q/DQ networks, without which only `auto` goes on. Raises SourceFault."""
     request = context.request
-    makers: dict[Precision, Callable[[BuildContext, BuildState], Network]] = {
-        "int8": _quantized_network,
-        "fp8": _fp8_network,
-    }
-    for precision, make in makers.items():
+    for precision in EIGHT_BITS:
         if precision not in request.network_keys or precision in state.refused:
             continue
         try:
             known = state.network_store.find(precision, request.network_keys[precision])
-            state.networks[precision] = make(context, state) if known is None else known
+            made = _quantized_network(context, state, precision) if known is None else known
+            state.networks[precision] = made
         except NothingForInt8 as error:
             if request.model.engine.precision != "auto":
                 raise
@@ -45,40 +40,39 @@ def run(context: BuildContext, state: BuildState) -> None:
         return_memory()
 
 
-def _quantized_network(context: BuildContext, state: BuildState) -> Network:
-    """Make the INT8 network of the float one, and keep it.
+def _quantized_network(context: BuildContext, state: BuildState, precision: Precision) -> Network:
+    """Make a Q/DQ network of the float one, and keep it. Raises NothingForInt8 and SourceFault.
 
     A search's choice is confirmed on the validation samples, in ONNX Runtime; while they refuse it,
     the next smaller share is taken.
     """
     assert state.reference is not None
     request, network = context.request, state.networks["float"]
-    quantization = quantization_of(context, network, state.encoder)
+    if precision == "int8":
+        quantization: Quantization | Fp8Quantization = quantization_of(
+            context, network, state.encoder
+        )
+    else:
+        quantization = Fp8Quantization(
+            network=network,
+            encoder=state.encoder,
+            calibration=request.calibration.values,
+            shape=request.opt_shape,
+            folder=context.work.scratch("fp8"),
+        )
     with context.log.step("quantize", quantization.description):
-        int8 = quantization.run(context.log.line)
-        if quantization.search is not None:
-            score = validation_split(request, network).score(state.reference)
-            int8 = quantization.confirm(int8, partial(_holds, context, score, state.encoder))
-        state.network_store.keep(request.network_keys["int8"], int8)
-    context.log.line(f"  {format_share(int8.facts, request.opt_shape)}")
-    return int8
-
-
-def _fp8_network(context: BuildContext, state: BuildState) -> Network:
-    """Make the FP8 network of the float one, and keep it. Raises NothingForInt8, SourceFault."""
-    request = context.request
-    quantization = Fp8Quantization(
-        network=state.networks["float"],
-        encoder=state.encoder,
-        calibration=request.calibration.values,
-        shape=request.opt_shape,
-        folder=context.work.scratch("fp8"),
-    )
-    with context.log.step("quantize", quantization.description):
-        fp8 = quantization.run()
-        state.network_store.keep(request.network_keys["fp8"], fp8)
-    context.log.line(f"  {format_share(fp8.facts, request.opt_shape)}")
-    return fp8
+        if isinstance(quantization, Fp8Quantization):
+            made = quantization.run()
+        else:
+            made = quantization.run(context.log.line)
+        if isinstance(quantization, Quantization) and quantization.search is not None:
+            # On samples that neither calibration nor the search has seen.
+            dataset = request.model.accuracy.dataset
+            score = _split(request, network, request.validation, dataset).score(state.reference)
+            made = quantization.confirm(made, partial(_holds, context, score, state.encoder))
+        state.network_store.keep(request.network_keys[precision], made)
+    context.log.line(f"  {format_share(made.facts, request.opt_shape)}")
+    return made
 
 
 def quantization_of(context: BuildContext, network: Network, encoder: Encoder) -> Quantization:
@@ -95,16 +89,10 @@ def quantization_of(context: BuildContext, network: Network, encoder: Encoder) -
         method=calibration.method,
         calibration=request.calibration.values,
         shape=request.opt_shape,
-        cache=RangeCache(context.stores, context.work.scratch("ranges")),
         folder=context.work.scratch("int8"),
         search=search,
         progress=context.log.progress,
     )
-
-
-def validation_split(request: BuildRequest, network: Network) -> Split:
-    """Return the samples that neither calibration nor a search has seen."""
-    return _split(request, network, request.validation, request.model.accuracy.dataset)
 
 
 def _split(request: BuildRequest, network: Network, samples: Samples, dataset: str) -> Split:
@@ -132,16 +120,17 @@ def _holds(context: BuildContext, score: Score, encoder: Encoder, network: Netwo
     return holds
 
 
-def _has_eight_bits(context: BuildContext) -> bool:
+def has_eight_bits(context: BuildContext) -> bool:
+    """Return True where a build has a Q/DQ network."""
     return context.request.int8_mode == "explicit" or "fp8" in context.request.network_keys
 
 
-QUANTIZE = Step(name="quantize", run=run, applies=_has_eight_bits)
+QUANTIZE = Step(name="quantize", run=run, applies=has_eight_bits)
 QUANTIZE_FOR_ENGINE = Step(
     name="quantize",
     run=run,
     applies=lambda context: (
-        _has_eight_bits(context) and not (context.request.is_cpu and context.request.may_be_int8)
+        has_eight_bits(context) and not (context.request.is_cpu and context.request.may_be_int8)
     ),
 )
 """A CPU's INT8 engine is made of the float network (dynamic.py), and needs no other."""

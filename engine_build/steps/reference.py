@@ -9,9 +9,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from engine_build.context import BuildContext
-from engine_build.datasets.dataset import DAMAGED, Array, Sample, by_length
+from engine_build.datasets.dataset import DAMAGED, Array, Sample, by_length, rows_by_length
 from engine_build.errors import SourceFault
-from engine_build.evaluation.answers import rows_by_length
 from engine_build.ort import OrtNetwork
 from engine_build.request import BuildRequest
 from engine_build.sources.embedding import reference_encoder, refuse_other_vectors
@@ -63,7 +62,12 @@ def _rows(context: BuildContext, state: BuildState) -> Array:
     """Return the source's answers; of embedders, rankers and image classifiers, its library's."""
     samples = context.request.validation.values
     batches = -(-len(samples) // REFERENCE_BATCH)
-    network, model = _reference_network(context, state), state.model
+    float_network, source, model = state.networks["float"], state.reference_source, state.model
+    if source is None:
+        network = OrtNetwork(float_network.path)
+    else:
+        folder = context.work.scratch("reference-network")
+        network = read_reference(source, float_network, context.request, folder)
     own = None if model is None else _own_reference(context, state)
     if own is None:
         answer = network.rows if model is None else model.rows
@@ -121,15 +125,6 @@ def reference_note(request: BuildRequest, given: Precision | None) -> str | None
         "the source's own Q/DQ network in ONNX Runtime, since accuracy.reference names no float "
         "network"
     )
-
-
-def _reference_network(context: BuildContext, state: BuildState) -> OrtNetwork:
-    """Return the network that answers: the float one, or accuracy.reference. Raises SourceFault."""
-    network, source = state.networks["float"], state.reference_source
-    if source is None:
-        return OrtNetwork(network.path)
-    folder = context.work.scratch("reference-network")
-    return read_reference(source, network, context.request, folder)
 
 
 def reference_path(request: BuildRequest) -> str:

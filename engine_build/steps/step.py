@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+from pydantic import ValidationError
 
 from engine_build.context import BuildContext
 from engine_build.datasets.dataset import Array, Encoder
@@ -13,9 +15,12 @@ from engine_build.evaluation.decision import Candidate, Evaluation, Verified
 from engine_build.onnx_graph.network_store import Network, Networks
 from engine_build.packaging.reused_plan import ReusedPlan
 from engine_build.quantization.given_qdq import given_precision
+from engine_build.request import BuildRequest
+from engine_build.store import FolderStore, Store
 from onboarding.lock import LockEntry
 from onboarding.manifest import AccuracyRecord, BenchmarkRecord, CompileCheckRecord
-from onboarding.values import Precision
+from onboarding.names import network_path
+from onboarding.values import Precision, Value
 
 if TYPE_CHECKING:
     from engine_build.packaging.ensemble import Ensemble
@@ -80,6 +85,35 @@ class BuildState:
     def may_leave_out(self) -> bool:
         """True where `engine.precision` is auto, and the source leaves it a choice."""
         return self._is_auto and self.given_precision is None
+
+
+RecordT = TypeVar("RecordT", bound=Value)
+
+
+def find_record(stores: Sequence[Store], name: str, kind: type[RecordT]) -> RecordT | None:
+    """Return the record of that name from the first store that has it whole."""
+    for store in stores:
+        try:
+            return kind.model_validate_json(store.read(name) or b"")
+        except ValidationError:
+            continue
+    return None
+
+
+def keep_record(context: BuildContext, name: str, record: Value) -> None:
+    """Write a record into the work folder's store."""
+    file = context.work.scratch("record") / "record.json"
+    file.write_text(record.model_dump_json(), encoding="utf-8")
+    context.work_store.upload(file, name)
+
+
+def record_names(store: FolderStore, request: BuildRequest, prefix: str) -> tuple[str, ...]:
+    """Return every record of that prefix beside a request's networks in a folder."""
+    return tuple(
+        network_path(key, path.name)
+        for key in request.network_keys.values()
+        for path in store.path(network_path(key, "")).glob(f"{prefix}*")
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

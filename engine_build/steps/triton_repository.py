@@ -16,7 +16,8 @@ from onboarding.triton_repository import CONFIGURATION, PYTHON, read_repository
 
 def fetch(context: BuildContext, state: BuildState) -> None:
     """Find the repository, and refuse every fault of it. Raises SourceFault and InputRefused."""
-    request, spec = context.request, _spec(context)
+    request, spec = context.request, context.request.model
+    assert isinstance(spec, RepositorySpec)
     source, fetching = spec.repository, fetch_context(context, "source")
     pin = source.folder or f"{source.python_package}, folder {source.path or '.'}"
     with context.log.step("fetch", f"Triton repository {pin}"):
@@ -69,12 +70,6 @@ def package(context: BuildContext, state: BuildState) -> None:
         }
         files = repository_files(source)
         keep_archive(context, state, files, fields | repository_fields(model))
-
-
-def _spec(context: BuildContext) -> RepositorySpec:
-    spec = context.request.model
-    assert isinstance(spec, RepositorySpec)
-    return spec
 
 
 FETCH_REPOSITORY = Step(name="fetch", run=fetch)

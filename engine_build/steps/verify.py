@@ -9,18 +9,16 @@ from pathlib import Path
 import numpy as np
 
 from engine_build.context import BuildContext
-from engine_build.datasets.dataset import Array, Feed
+from engine_build.datasets.dataset import Array, Feed, rows_by_length, rows_in_order
 from engine_build.errors import NetworkRefused, SourceFault
 from engine_build.evaluation.accuracy import (
     BrokenAnswers,
+    Comparison,
     Standard,
-    accuracy,
+    compare,
     format_record,
-    output_records,
     refuse_useless_labels,
-    worst_sample,
 )
-from engine_build.evaluation.answers import rows_by_length, rows_in_order
 from engine_build.evaluation.decision import Candidate, Findings, Verified, refuse_missed_budget
 from engine_build.evaluation.runtimes import Load, RuntimeName, close, load_engine
 from engine_build.evaluation.standards import standard_of
@@ -115,18 +113,14 @@ class _Verification:
     def verify_network(self) -> tuple[AccuracyRecord, ...]:
         """Verify the Q/DQ network itself: a plan of it is no better. Raises BrokenAnswers."""
         given = self._state.given_precision
-        if given is not None and self._is_reference:
+        # The source network, whatever it computes in, is the reference of its own nodes.
+        if given is not None and self._context.request.model.accuracy.reference is None:
             return ()
         return tuple(
-            self._record(f"{name} Q/DQ network", self._rows("onnxruntime", network.path))
+            self._compare(f"{name} Q/DQ network", self._rows("onnxruntime", network.path)).record
             for name, network in self._state.networks.items()
             if name != "float"
         )
-
-    @property
-    def _is_reference(self) -> bool:
-        """True where the source network, whatever it computes in, is the reference."""
-        return self._context.request.model.accuracy.reference is None
 
     def verify(self, candidate: Candidate) -> None:
         """Verify one engine. Raises BrokenAnswers unless `auto` can choose another."""
@@ -135,7 +129,7 @@ class _Verification:
         as_served = request.is_cpu and dynamic
         rows = self._rows(request.library, candidate.path, as_served=as_served)
         try:
-            record = self._accuracy[precision] = self._record(f"{precision} engine", rows)
+            comparison = self._compare(f"{precision} engine", rows)
         except BrokenAnswers as error:
             broken = np.flatnonzero(~np.isfinite(rows).all(axis=tuple(range(1, rows.ndim))))
             message = f"{error} {self._difference(candidate, broken.tolist())}".rstrip()
@@ -144,8 +138,9 @@ class _Verification:
             self._broken[precision] = message
             self._context.log.line(f"  {message}")
             return
-        if record.verdict == "fail":
-            sentence = self._difference(candidate, [worst_sample(rows, self._standard)])
+        self._accuracy[precision] = comparison.record
+        if comparison.record.verdict == "fail":
+            sentence = self._difference(candidate, [comparison.worst])
             if sentence:
                 self._differences[precision] = sentence
                 self._context.log.line(f"  {sentence}")
@@ -166,12 +161,12 @@ class _Verification:
         except (NetworkRefused, SourceFault) as error:
             return f"The first layer that differs was not found: {error}"
 
-    def _record(self, subject: str, rows: Array) -> AccuracyRecord:
-        record = accuracy(subject, rows, self._standard)
-        for line in output_records(subject, rows, self._standard) or (record,):
+    def _compare(self, subject: str, rows: Array) -> Comparison:
+        comparison = compare(subject, rows, self._standard)
+        for line in comparison.outputs or (comparison.record,):
             self._context.log.line(f"  {format_record(line)}")
-        if record.verdict != "pass":
-            index = worst_sample(rows, self._standard)
+        if comparison.record.verdict != "pass":
+            index = comparison.worst
             sample = self._context.request.validation.values[index]
             text = ""
             if isinstance(sample, str | tuple):
@@ -179,7 +174,7 @@ class _Verification:
             elif isinstance(sample, bytes):
                 text = f", {self._context.request.validation.names[index]}"
             self._context.log.line(f"    its worst is sample {index + 1}{text}")
-        return record
+        return comparison
 
     def _rows(self, runtime: RuntimeName, path: Path, *, as_served: bool = False) -> Array:
         """Return every validation sample's row.

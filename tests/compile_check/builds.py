@@ -10,7 +10,7 @@ import sys
 from engine_build.log import Log
 from engine_build.onnx_graph.network_store import Network
 from engine_build.runner import ProcessRunner
-from engine_build.steps.check import compile_checks
+from engine_build.steps.check import compile_check
 from onboarding.model_spec import OptimizationProfileSpec
 from tests.unit.engine_build.stand_ins import ROOT
 
@@ -20,15 +20,15 @@ OFFLINE = {"ROUNDHOUSE_BENCHMARK_SECONDS": "0.1", "PIP_NO_INDEX": "1", "PYTHONPA
 
 
 def check_network(path, profile=TEXTS, stream=None):
-    """The records of one network."""
+    """The record of a network."""
     log = Log(io.StringIO() if stream is None else stream)
     network = Network(precision="float", path=path, inputs=(), outputs=(), facts={})
-    return compile_checks([network], (profile,), ProcessRunner(log), log)
+    return compile_check(network, (profile,), ProcessRunner(log), log)
 
 
 def assert_compiles(path, profile=TEXTS):
     """One network passes."""
-    (record,) = check_network(path, profile)
+    record = check_network(path, profile)
     assert record.verdict == "pass" and record.version.startswith("1.")
 
 

@@ -43,7 +43,7 @@ def test_products_of_the_fp16_network_are_int8_and_no_layer_only_reformats(tmp_p
     paths = {"int8": quantize_layers(model, layers, ranges), "float": model}
     for name, written in paths.items():
         onnx.save(half_precision(written), tmp_path / f"{name}.onnx")
-    int8, plain = (check_network(tmp_path / f"{name}.onnx", profile)[0].layers for name in paths)
+    int8, plain = (check_network(tmp_path / f"{name}.onnx", profile).layers for name in paths)
     assert (int8.int8_products, int8.products) == (PRODUCTS[kind],) * 2
     assert int8.reformats == plain.reformats == plain.int8_products == 0
     assert int8.activation_mib <= plain.activation_mib + 0.1
@@ -61,7 +61,7 @@ def test_residual_of_a_convolution_is_kept_in_int8_and_adds_no_layer(tmp_path):
     paths = {"int8": int8, "float": float_residual}
     for name, written in paths.items():
         onnx.save(half_precision(written), tmp_path / f"{name}.onnx")
-    kept, wide = (check_network(tmp_path / f"{name}.onnx", LARGE)[0].layers for name in paths)
+    kept, wide = (check_network(tmp_path / f"{name}.onnx", LARGE).layers for name in paths)
     assert (kept.layers, kept.int8_products, kept.reformats) == (wide.layers, 3, 0)
     # 256 images of 64 channels and 64 pixels: a byte each in place of two.
     assert kept.activation_mib <= wide.activation_mib - 0.9
@@ -82,5 +82,5 @@ def test_average_pool_before_a_convolution_pools_in_int8_in_fewer_layers(tmp_pat
     paths = {"int8": int8, "float": float_pool}
     for name, written in paths.items():
         onnx.save(half_precision(written), tmp_path / f"{name}.onnx")
-    kept, wide = (check_network(tmp_path / f"{name}.onnx", LARGE)[0].layers for name in paths)
+    kept, wide = (check_network(tmp_path / f"{name}.onnx", LARGE).layers for name in paths)
     assert (kept.int8_products, kept.reformats) == (3, 0) and kept.layers < wide.layers

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from engine_build.datasets.dataset import Shape
+from engine_build.datasets.dataset import Shape, rows_in_order
 from engine_build.datasets.text import TextEncoder
 from engine_build.errors import SourceFault
-from engine_build.evaluation.answers import rows_in_order
 from engine_build.ort import OrtNetwork
 from engine_build.sources.export import export
 from engine_build.sources.head import Head

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from engine_build.build import build, build_networks
+from engine_build.datasets.dataset import rows_in_order
 from engine_build.datasets.text import TextEncoder
 from engine_build.errors import (
     BudgetMissed,
@@ -20,7 +21,6 @@ from engine_build.errors import (
     PublishFailed,
     SourceFault,
 )
-from engine_build.evaluation.answers import rows_in_order
 from engine_build.log import Log
 from engine_build.ort import OrtNetwork
 from engine_build.pipeline import step_names

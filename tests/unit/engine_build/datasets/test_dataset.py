@@ -8,7 +8,14 @@ import zipfile
 import numpy as np
 import pytest
 
-from engine_build.datasets.dataset import Samples, Shape, by_length, samples
+from engine_build.datasets.dataset import (
+    Samples,
+    Shape,
+    by_length,
+    rows_by_length,
+    rows_in_order,
+    samples,
+)
 from engine_build.datasets.tensors import TensorEncoder
 from engine_build.datasets.text import REPEATED_WORDS, TextEncoder
 from engine_build.errors import InputRefused
@@ -22,19 +29,12 @@ def write(tmp_path, name, content):
     return path
 
 
-def test_text_lines_are_samples_and_blank_lines_are_none(tmp_path):
-    path = write(tmp_path, "a.txt", " a cat \n\n a dog\n")
-    assert samples(path) == Samples(values=("a cat", "a dog"))
-
-
-def test_labelled_lines_keep_their_labels(tmp_path):
+def test_lines_are_samples_with_their_labels_and_blank_lines_are_none(tmp_path):
+    text = write(tmp_path, "a.txt", " a cat \n\n a dog\n")
+    assert samples(text) == Samples(values=("a cat", "a dog"))
     found = samples(write(tmp_path, "a.tsv", "glad\ta cat\n\nsad\ta dog\twith a tab\n"))
     assert found == Samples(values=("a cat", "a dog\twith a tab"), labels=("glad", "sad"))
-
-
-def test_first_samples_keep_their_own_labels(tmp_path):
-    found = samples(write(tmp_path, "a.tsv", "glad\ta cat\nsad\ta dog\n")).first(1)
-    assert (found.values, found.labels) == (("a cat",), ("glad",))
+    assert found.first(1) == Samples(values=("a cat",), labels=("glad",))
 
 
 def test_arrays_are_rows_of_every_input(tmp_path):
@@ -76,13 +76,6 @@ def test_refuses_arrays_that_are_no_samples(arrays, fault, tmp_path):
         samples(tmp_path / "a.npz")
 
 
-@pytest.mark.parametrize("name", ["a.npz", "b.txt"])
-def test_refuses_a_file_that_is_no_archive_or_not_there(name, tmp_path):
-    write(tmp_path, "a.npz", "no archive")
-    with pytest.raises(InputRefused, match=rf"{name} cannot be read"):
-        samples(tmp_path / name)
-
-
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 def test_refuses_or_reads_an_archive_with_any_byte_damaged(save, tmp_path):
     path = tmp_path / "a.npz"
@@ -97,33 +90,27 @@ def test_refuses_or_reads_an_archive_with_any_byte_damaged(save, tmp_path):
     assert refused > len(whole) // 14
 
 
-def test_refuses_an_archive_cut_short_anywhere(tmp_path):
+def test_refuses_an_archive_cut_short_anywhere_too_large_or_none(tmp_path):
     path = tmp_path / "a.npz"
     np.savez_compressed(path, x=np.random.default_rng(0).random((40, 8)))
-    whole = path.read_bytes()
-    for length in range(0, len(whole), 53):
-        path.write_bytes(whole[:length])
-        with pytest.raises(InputRefused, match=r"a.npz cannot be read"):
+    whole, header, single = path.read_bytes(), io.BytesIO(), io.BytesIO()
+    shape = {"descr": "<f8", "fortran_order": False, "shape": (1 << 50, 8)}
+    np.lib.format.write_array_header_1_0(header, shape)
+    large = io.BytesIO()
+    with zipfile.ZipFile(large, "w") as archive:
+        archive.writestr("x.npy", header.getvalue())
+    np.save(single, np.zeros((3, 2)))
+    cut_short = (whole[:length] for length in range(0, len(whole), 53))
+    for data in (*cut_short, b"no archive", large.getvalue()):
+        path.write_bytes(data)
+        with pytest.raises(InputRefused, match=r"a.npz cannot be read \("):
             samples(path)
-
-
-def test_refuses_an_array_larger_than_any_memory(tmp_path):
-    data = io.BytesIO()
-    np.lib.format.write_array_header_1_0(
-        data, {"descr": "<f8", "fortran_order": False, "shape": (1 << 50, 8)}
-    )
-    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
-        archive.writestr("x.npy", data.getvalue())
-    with pytest.raises(InputRefused, match=r"a.npz cannot be read \("):
-        samples(tmp_path / "a.npz")
-
-
-def test_refuses_a_single_array_under_the_name_of_an_archive(tmp_path):
-    with (tmp_path / "a.npz").open("wb") as file:
-        np.save(file, np.zeros((3, 2)))
+    path.write_bytes(single.getvalue())
     words = r"one array without a name; write np.savez\(path, name=array\)"
     with pytest.raises(InputRefused, match=words):
-        samples(tmp_path / "a.npz")
+        samples(path)
+    with pytest.raises(InputRefused, match=r"b.txt cannot be read"):
+        samples(tmp_path / "b.txt")
 
 
 TEXTS = ("a cat sat under the red house", "a cat", "a dog ran")
@@ -143,41 +130,49 @@ def texts(tmp_path):
     return TextEncoder(tmp_path / "tokenizer.json", inputs=inputs, longest=6)
 
 
-def test_texts_are_padded_to_the_longest_of_a_batch_and_cut_at_the_longest_served(texts):
+def test_texts_are_padded_cut_and_shaped_into_real_tokens_alone(texts, tmp_path):
     feed = texts.feed(TEXTS)
     assert feed["input_ids"].shape == (3, 6) and feed["input_ids"].dtype == np.int64
     assert feed["attention_mask"].sum(axis=1).tolist() == [6, 4, 5]
     assert texts.feed(TEXTS[1:])["input_ids"].shape == (2, 5)
-    assert texts.cut(TEXTS) == 1
-
-
-def test_prompt_stands_before_every_text_and_counts_when_it_is_cut(texts, tmp_path):
+    assert [len(feed["input_ids"]) for feed in texts.feeds(TEXTS, 2)] == [2, 1]
+    assert by_length(texts, TEXTS) == [1, 2, 0]
+    # A prompt stands before every text and counts when it is cut.
     inputs, path = ("input_ids", "attention_mask"), tmp_path / "tokenizer.json"
     prompted = TextEncoder(path, inputs=inputs, longest=6, prompt="a red ")
     written = texts.feed([f"a red {text}" for text in TEXTS])
     assert np.array_equal(prompted.feed(TEXTS)["input_ids"], written["input_ids"])
     assert (texts.cut(TEXTS), prompted.cut(TEXTS)) == (1, 2)
-
-
-def test_shaped_texts_are_real_tokens_alone(texts):
     feed = texts.shaped(TEXTS, Shape(batch=2, sequence=5))
     assert feed["input_ids"].shape == (2, 5)
     assert feed["attention_mask"].all() and (feed["input_ids"] > 0).all()
 
 
-def test_batches_come_in_order(texts):
-    assert [len(feed["input_ids"]) for feed in texts.feeds(TEXTS, 2)] == [2, 1]
-    assert by_length(texts, TEXTS) == [1, 2, 0]
+@pytest.mark.parametrize(
+    ("rows", "batch", "batches"),
+    [
+        (rows_by_length, 2, [[4, 5], [6]]),
+        (rows_in_order, 2, [[6, 4], [5]]),
+        (rows_by_length, 3, [[4, 5, 6]]),
+    ],
+)
+def test_rows_come_back_in_the_order_of_their_texts(texts, rows, batch, batches):
+    seen = []
+
+    def answer(feed):
+        sizes = feed["attention_mask"].sum(axis=1, keepdims=True)
+        seen.append(sizes[:, 0].tolist())
+        return sizes
+
+    assert rows(answer, texts, TEXTS, batch)[:, 0].tolist() == [6, 4, 5]
+    assert seen == batches
 
 
-def test_arrays_become_the_networks_own_datatypes():
-    feed = TensorEncoder(RECORDS).feed(ROWS)
+def test_arrays_become_the_networks_datatypes_with_the_rows_and_sequence_of_the_shape():
+    encoder = TensorEncoder(RECORDS)
+    feed = encoder.feed(ROWS)
     assert (feed["x"].shape, feed["x"].dtype) == ((3, 3, 2), np.float16)
     assert feed["mask"].tolist() == [True, False, True]
-
-
-def test_shaped_arrays_have_the_rows_and_sequence_of_the_shape():
-    encoder = TensorEncoder(RECORDS)
     assert encoder.sequence(ROWS[0]) == 3
     assert encoder.shaped(ROWS, Shape(batch=5, sequence=7))["x"].shape == (5, 7, 2)
     assert encoder.shaped(ROWS, Shape(batch=2, sequence=2))["x"].shape == (2, 2, 2)
@@ -197,17 +192,11 @@ def test_repetitions_hold_one_word_or_mark_of_the_texts_many_times(texts):
     assert [len(word) for word in words] == [4, 8, 16, 32, 4, 8, 16, 32]
     assert all(len(set(word)) == 1 for word in words)
     assert "????" in {text[:4] for text in repeated} and len(set(repeated)) == len(repeated)
-
-
-def test_repetitions_come_evenly_from_many_words_and_from_no_long_one(texts):
-    many = tuple(f"w{number} {'漢' * 40}" for number in range(1000))
-    repeated = texts.repetitions(many)
+    # Evenly from many words, and from no long one.
+    repeated = texts.repetitions(tuple(f"w{number} {'漢' * 40}" for number in range(1000)))
     words = [text.split()[0] for text in repeated if text.startswith("w")]
     assert len(words) == REPEATED_WORDS - 6 and words[-1] == "w996"
     assert not any("漢" in text for text in repeated)
-
-
-def test_repetitions_of_pairs_are_pairs_and_arrays_have_none(texts):
     pairs = texts.repetitions([("red", "cat")])
     assert pairs[0] == ("red red red red",) * 2
     assert texts.repetitions([]) == () and TensorEncoder(RECORDS).repetitions(ROWS) == ()

@@ -11,19 +11,17 @@ from engine_build.evaluation.accuracy import (
     OutputStandard,
     Standard,
     accuracy,
+    compare,
     format_budget,
     format_record,
     format_scores,
     format_verdict,
-    output_records,
     refuse_useless_labels,
     samples_needed,
     shortfall,
     verdict,
     way_out,
-    worst_sample,
 )
-from engine_build.evaluation.answers import rows_by_length, rows_in_order
 from onboarding.manifest import AccuracyRecord
 from onboarding.model_spec import BudgetSpec
 
@@ -46,16 +44,14 @@ def scores_of_two_classes(right):
 
 
 @pytest.mark.parametrize("metric", ["cosine", "agreement", "relative_error"])
-def test_identical_engine_passes_a_budget_of_one(metric):
+def test_identical_engine_passes_a_budget_of_one_and_rounding_is_no_loss(metric):
     record = accuracy("fp32 engine", REFERENCE.copy(), standard(metric, BudgetSpec(mean=1.0)))
     assert (record.mean, record.mean_interval, record.worst) == (1.0, (1.0, 1.0), 1.0)
     assert record.verdict == "pass"
-
-
-def test_rounding_of_float32_is_no_loss():
-    rows = REFERENCE * np.float32(1 + 1e-7)
-    record = accuracy("fp32 engine", rows, standard(budget=BudgetSpec(mean=1.0, worst=1.0)))
-    assert record.verdict == "pass"
+    assert record.nearest_neighbour_agreement == (1.0 if metric == "cosine" else None)
+    if metric == "cosine":
+        rows, budget = REFERENCE * np.float32(1 + 1e-7), BudgetSpec(mean=1.0, worst=1.0)
+        assert accuracy("fp32 engine", rows, standard(budget=budget)).verdict == "pass"
 
 
 def test_noise_shows_in_every_number_and_alike_every_time():
@@ -66,47 +62,44 @@ def test_noise_shows_in_every_number_and_alike_every_time():
     assert accuracy("int8 engine", noisy(0.6), standard()) == record
 
 
-def test_one_sample_far_off_fails_the_worst_budget_and_is_named():
-    rows = REFERENCE.copy()
-    rows[7] = -rows[7]
-    record = accuracy("int8 engine", rows, standard())
-    assert (record.worst, record.mean > 0.989, record.verdict) == (-1.0, True, "fail")
-    assert worst_sample(rows, standard()) == 7
-
-
-def test_one_sample_far_off_does_not_matter_without_a_worst_budget():
+def test_one_sample_far_off_fails_the_worst_budget_alone_and_is_named():
     reference = np.tile(REFERENCE, (5, 1))
     rows = reference.copy()
     rows[7] = -rows[7]
-    budget = BudgetSpec(mean=0.99)
-    record = accuracy("int8 engine", rows, standard(budget=budget, reference=reference))
+    expected = standard(reference=reference)
+    record, outputs, worst = compare("int8 engine", rows, expected)
+    assert (record.worst, record.mean > 0.989, record.verdict) == (-1.0, True, "fail")
+    assert (outputs, worst) == ((), 7)
+    record = accuracy(
+        "int8 engine", rows, standard(budget=BudgetSpec(mean=0.99), reference=reference)
+    )
     assert (record.worst, record.budget_worst, record.verdict) == (-1.0, None, "pass")
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_refuses_rows_that_are_broken_with_how_many_and_where(value):
-    rows = REFERENCE.copy()
-    rows[[3, 9], 2] = value
-    reason = r"fp16 engine gives NaN or Inf for 2 of 200 samples, the first being sample 4: .*fp32"
-    with pytest.raises(BrokenAnswers, match=reason):
-        accuracy("fp16 engine", rows, standard())
+BROKEN = REFERENCE.copy()
+BROKEN[[3, 9], 2] = np.nan, np.inf
 
 
-def test_refuses_a_source_that_is_broken_itself():
-    broken = REFERENCE.copy()
-    broken[0] = np.nan
-    with pytest.raises(SourceFault, match="the source model gives NaN or Inf for 1 of 200 samples"):
-        accuracy("fp32 engine", REFERENCE, standard(reference=broken))
+NAN = "gives NaN or Inf for 2 of 200 samples"
 
 
-def test_refuses_answers_of_another_shape():
-    with pytest.raises(SourceFault, match=r"shape \[200, 8\], the source model with \[200, 16\]"):
-        accuracy("fp32 engine", REFERENCE[:, :8], standard())
-
-
-def test_few_samples_judge_nothing_however_good_they_are():
-    record = accuracy("int8 engine", REFERENCE[:99], standard(reference=REFERENCE[:99]))
-    assert record.verdict == "not enough data"
+@pytest.mark.parametrize(
+    ("rows", "reference", "error", "words"),
+    [
+        (BROKEN, REFERENCE, BrokenAnswers, f"fp16 engine {NAN}, the first being sample 4: .*fp32"),
+        (REFERENCE, BROKEN, SourceFault, f"the source model {NAN}"),
+        (
+            REFERENCE[:, :8],
+            REFERENCE,
+            SourceFault,
+            r"\[200, 8\], the source model with \[200, 16\]",
+        ),
+    ],
+    ids=["broken engine", "broken source", "another shape"],
+)
+def test_refuses_rows_that_cannot_be_compared(rows, reference, error, words):
+    with pytest.raises(error, match=words):
+        accuracy("fp16 engine", rows, standard(reference=reference))
 
 
 @pytest.mark.parametrize(
@@ -123,6 +116,8 @@ def test_few_samples_judge_nothing_however_good_they_are():
 )
 def test_verdict_follows_from_the_interval_and_the_worst(interval, worst, expected):
     assert verdict(record(mean_interval=interval, worst=worst)) == expected
+    # Few samples judge nothing, however good they are.
+    assert verdict(record(mean_interval=interval, worst=worst, samples=99)) == "not enough data"
 
 
 @pytest.mark.parametrize(
@@ -140,17 +135,14 @@ def test_verdict_follows_from_the_neighbours_that_a_budget_asks_for(interval, ex
     assert verdict(record(**passing)) == "pass"
 
 
-@pytest.mark.parametrize(("neighbours", "expected"), [(None, "pass"), (0.9, "fail")])
-def test_a_budget_of_neighbours_fails_an_engine_whose_mean_holds(neighbours, expected):
-    budget = BudgetSpec(mean=0.9, neighbours=neighbours)
-    result = accuracy("int8 engine", noisy(0.4), standard(budget=budget))
-    low, high = result.nearest_neighbour_interval
-    assert low < result.nearest_neighbour_agreement < high < 0.9
-    assert (result.budget_neighbours, result.verdict) == (neighbours, expected)
-
-
-def test_neighbours_have_no_budget_where_vectors_have_no_angle():
-    budget = BudgetSpec(mean=0.9, neighbours=0.9)
+def test_a_budget_of_neighbours_fails_an_engine_whose_mean_holds():
+    for neighbours, expected in ((None, "pass"), (0.9, "fail")):
+        budget = BudgetSpec(mean=0.9, neighbours=neighbours)
+        result = accuracy("int8 engine", noisy(0.4), standard(budget=budget))
+        low, high = result.nearest_neighbour_interval
+        assert low < result.nearest_neighbour_agreement < high < 0.9
+        assert (result.budget_neighbours, result.verdict) == (neighbours, expected)
+    # They have none where vectors have no angle.
     result = accuracy("int8 engine", REFERENCE, standard("relative_error", budget))
     assert (result.nearest_neighbour_agreement, result.budget_neighbours) == (None, None)
 
@@ -184,9 +176,7 @@ def test_accuracy_is_the_share_that_is_kept_of_the_source_models_own():
     assert record.mean_interval[0] < 0.99 < record.mean_interval[1]
     assert (record.verdict, record.worst, record.budget_worst) == ("not enough data", 0.0, None)
     assert record.nearest_neighbour_agreement is None
-
-
-def test_engine_that_is_right_more_often_than_its_source_passes():
+    # An engine that is right more often than its source passes.
     record = share_of_accuracy(200, source=100, engine=150)
     assert (record.mean, record.worst, record.verdict) == (1.5, 1.0, "pass")
 
@@ -214,14 +204,11 @@ def record(**changes):
     return AccuracyRecord(**(fields | changes))
 
 
-def test_record_has_its_interval_and_budget():
+def test_record_has_its_interval_and_budget_and_a_worst_that_says_something():
     assert format_record(record(verdict="pass")) == (
         "int8 engine: mean cosine 0.99100 (95 % interval 0.98900 to 0.99300) and worst 0.96000 on "
         "200 samples, same nearest neighbour 0.900; budget mean 0.99 and worst 0.95: pass"
     )
-
-
-def test_worst_is_left_out_where_it_says_nothing():
     agreement = record(metric="agreement", budget_worst=None, nearest_neighbour_agreement=None)
     texts = format_scores(agreement), format_budget(agreement), format_record(agreement)
     assert "worst" not in "".join(texts)
@@ -243,13 +230,9 @@ def test_worst_is_left_out_where_it_says_nothing():
 def test_verdict_that_is_no_pass_has_its_reason_and_way_out(changes, verdict, way):
     assert verdict in format_verdict(record(**changes))
     assert way in way_out(record(**changes))
-
-
-@pytest.mark.parametrize(
-    ("mean", "needed"), [(0.99, None), (0.9900001, None), (0.9895, 10780), (0.985, 563)]
-)
-def test_samples_needed_grow_as_the_mean_nears_the_budget(mean, needed):
-    assert samples_needed(record(mean=mean)) == needed
+    # They grow as the mean nears the budget.
+    needed = {0.99: None, 0.9900001: None, 0.9895: 10780, 0.985: 563}
+    assert {mean: samples_needed(record(mean=mean)) for mean in needed} == needed
 
 
 FEATURES = np.random.default_rng(3).standard_normal((200, 512)).astype(np.float32)
@@ -290,50 +273,13 @@ def test_each_output_has_a_metric_and_a_budget_of_its_own():
     lenient = two(logits_budget=BudgetSpec(mean=0.5))
     assert accuracy("fp16 engine", rows, lenient).verdict == "pass"
     other = two(logits_metric="agreement", logits_budget=BudgetSpec(mean=0.6))
-    features, logits = output_records("fp16 engine", rows, other)
+    features, logits = compare("fp16 engine", rows, other).outputs
     assert (features.metric, features.budget_mean) == ("cosine", 0.99)
     assert (logits.metric, logits.budget_mean, logits.verdict) == ("agreement", 0.6, "pass")
-    assert output_records("fp16 engine", REFERENCE, standard()) == ()
 
 
 def test_the_worst_sample_is_of_the_output_that_is_furthest_from_the_budget():
     rows = BOTH.copy()
     rows[5, :512] += 0.05
     rows[9, 512:] *= -1
-    assert worst_sample(rows, two()) == 9
-
-
-TEXTS = ["ccc", "a", "bb", "dddd"]
-
-
-class Encoder:
-    """Feeds whose batches remember their texts."""
-
-    def __init__(self):
-        self.batches = []
-
-    def feeds(self, texts, batch):
-        for begin in range(0, len(texts), batch):
-            self.batches.append(texts[begin : begin + batch])
-            yield self.batches[-1]
-
-    def aligned(self, rows, feed):
-        return rows
-
-    def length(self, text):
-        return len(text)
-
-
-@pytest.mark.parametrize(
-    ("rows", "batch", "batches"),
-    [
-        (rows_by_length, 2, [["a", "bb"], ["ccc", "dddd"]]),
-        (rows_in_order, 2, [["ccc", "a"], ["bb", "dddd"]]),
-        (rows_by_length, 3, [["a", "bb", "ccc"], ["dddd"]]),
-    ],
-)
-def test_rows_come_back_in_the_order_of_their_texts(rows, batch, batches):
-    encoder = Encoder()
-    answers = rows(lambda feed: np.array([[len(text)] for text in feed]), encoder, TEXTS, batch)
-    assert answers.tolist() == [[3], [1], [2], [4]]
-    assert encoder.batches == batches
+    assert compare("int8 engine", rows, two()).worst == 9

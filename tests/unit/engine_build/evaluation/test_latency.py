@@ -84,27 +84,19 @@ def test_order_of_turns_is_random_and_the_same_every_time():
     assert {("a", "b"), ("b", "a")} <= pairs
 
 
-def test_measurement_ends_when_its_time_is_over(clock):
-    clock.measure([clock.subject("a", 10.0)], [track(1), track(2)], 2.0)
-    assert clock.now == pytest.approx(2.0, abs=0.05)
-
-
-def test_shapes_take_turns_and_share_the_time_by_weight(clock):
+def test_shapes_take_turns_share_the_time_by_weight_and_end_when_it_is_over(clock):
     tracks = [track(1), track(2, weight=3.0)]
     light, heavy = clock.measure([clock.subject("a", 10.0)], tracks, 4.0)
     assert heavy.of(0).size == pytest.approx(3 * light.of(0).size, rel=0.05)
     half = [batch for _, batch in clock.runs[len(clock.runs) // 2 :]]
     assert set(half) == {1, 2}, "no shape is over while another has not begun"
+    assert clock.now == pytest.approx(4.0, abs=0.05)
 
 
-def test_least_rounds_are_measured_even_without_time(clock):
-    measured = clock.measure([clock.subject("a", 10.0)], [track(1), track(2, least=7)], 0.0)
-    assert [len(latencies.milliseconds) for latencies in measured] == [1, 7]
-
-
-def test_rivals_take_part_in_some_rounds_only(clock):
+def test_least_rounds_are_measured_without_time_and_rivals_take_part_in_some_only(clock):
     subjects = [clock.subject("a", 10.0), clock.subject("rival", 10.0, every=4)]
-    (latencies,) = clock.measure(subjects, [track(1, least=9)], 0.0)
+    once, latencies = clock.measure(subjects, [track(1), track(2, least=9)], 0.0)
+    assert [len(item.milliseconds) for item in (once, latencies)] == [1, 9]
     assert (len(latencies.of(0)), len(latencies.of(1))) == (9, 3)
     assert len(latencies.ratios(0, 1)) == 3
 
@@ -115,24 +107,23 @@ def test_short_runs_are_repeated_within_a_turn_as_often_for_everybody(clock):
     assert latencies.milliseconds.shape == (2, 2, MOST_RUNS_A_TURN)
 
 
-def test_round_counts_by_its_best_run():
-    times = np.array([[[10.0, 30.0], [5.0, 90.0]]])
-    latencies = Latencies(shape=Shape(batch=1), milliseconds=times)
-    assert latencies.ratios(0, 1).tolist() == [2.0]
-    assert latencies.of(1).tolist() == [5.0, 90.0]
-
-
 SUBJECT = Engine(runtime="onnxruntime", precision="fp32", run=len)
 
 
-def test_summary_has_percentiles_and_rates():
+def test_round_counts_by_its_best_run_and_a_subject_by_its_own_runs():
+    times = np.array([[[10.0, 30.0], [5.0, 90.0]], [[10.0, 30.0], [np.nan, np.nan]]])
+    latencies = Latencies(shape=Shape(batch=1), milliseconds=times)
+    assert latencies.ratios(0, 1).tolist() == [2.0]
+    assert latencies.of(1).tolist() == [5.0, 90.0]
+    first, second = summaries([SUBJECT, SUBJECT], [latencies])
+    assert (first.repetitions, second.repetitions, second.average_ms) == (4, 2, 47.5)
+
+
+def test_summary_has_percentiles_and_rates_and_the_table_a_line_for_every_shape():
     record = summary(SUBJECT, Shape(batch=4, sequence=8), np.arange(1.0, 102.0))
     percentiles = (record.p50_ms, record.p95_ms, record.p99_ms)
     assert (record.average_ms, percentiles) == (51.0, (51.0, 96.0, 100.0))
     assert (record.rows_per_second, record.repetitions) == (78.43, 101)
-
-
-def test_table_has_a_line_for_every_subject_and_shape():
     shapes = [Shape(batch=1, sequence=8), Shape(batch=4)]
     times = np.full((3, 1, 2), 20.0)
     measured = [Latencies(shape=shape, milliseconds=times) for shape in shapes]
@@ -143,10 +134,3 @@ def test_table_has_a_line_for_every_subject_and_shape():
         "onnxruntime fp32 4 20.00 20.00 20.00 20.00 50.0 200 6",
     ]
     assert len({len(line) for line in lines}) == 1
-
-
-def test_subject_that_sat_rounds_out_is_summed_up_by_its_own_runs():
-    times = np.array([[[1.0], [2.0]], [[1.0], [np.nan]]])
-    latencies = Latencies(shape=Shape(batch=1), milliseconds=times)
-    first, second = summaries([SUBJECT, SUBJECT], [latencies])
-    assert (first.repetitions, second.repetitions, second.average_ms) == (2, 1, 2.0)

@@ -5,7 +5,6 @@ The network is two multiplications, and a module does the same.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import sys
 from pathlib import Path
@@ -24,11 +23,9 @@ from engine_build.evaluation.footprint import (
     measure_in_child,
 )
 from engine_build.evaluation.runtimes import (
-    DRIVER,
     ON_CPU,
     ORDER,
     Artifacts,
-    Probes,
     TorchModule,
     import_runtime,
     load_engine,
@@ -42,33 +39,32 @@ from tests.unit.engine_build.graphs import node, tensor, write_graph
 
 
 def runtimes(*, modules=("torch", "onnxruntime"), gpu=False, providers=(), cuda=False):
-    probes = Probes(
+    return machine_runtimes(
         has_module=lambda name: name in modules,
         has_gpu=lambda: gpu,
         providers=lambda: providers,
         torch_has_cuda=lambda: cuda,
     )
-    return machine_runtimes(probes)
 
 
-def test_machine_without_a_gpu_lacks_what_needs_one():
-    assert missing_runtimes(runtimes()) == (
-        "not on this machine: onnxruntime CUDA (no NVIDIA GPU), pytorch CUDA (no NVIDIA GPU), "
-        "tensorrt (no NVIDIA GPU)"
-    )
-
-
-def test_machine_with_everything_lacks_nothing():
-    modules, providers = ("torch", "onnxruntime", "tensorrt"), ("CUDAExecutionProvider",)
-    whole = runtimes(modules=modules, gpu=True, providers=providers, cuda=True)
-    assert missing_runtimes(whole) is None and set(whole) == set(ORDER)
+ALL = {
+    "modules": ("torch", "onnxruntime", "tensorrt"),
+    "providers": ("CUDAExecutionProvider",),
+    "cuda": True,
+}
+NO_TORCH, NO_ONNXRUNTIME = "no package torch", "no package onnxruntime"
 
 
 @pytest.mark.parametrize(
-    ("modules", "reasons"),
+    ("machine", "reasons"),
     [
         (
-            ("torch", "onnxruntime"),
+            {},
+            dict.fromkeys(("onnxruntime CUDA", "pytorch CUDA", "tensorrt"), "no NVIDIA GPU"),
+        ),
+        ({"gpu": True, **ALL}, {}),
+        (
+            {"gpu": True},
             {
                 "onnxruntime CUDA": "its build has no CUDAExecutionProvider",
                 "pytorch CUDA": "torch sees no GPU",
@@ -76,24 +72,25 @@ def test_machine_with_everything_lacks_nothing():
             },
         ),
         (
-            (),
+            {"gpu": True, "modules": ()},
             {
-                "onnxruntime": "no package onnxruntime",
-                "onnxruntime CUDA": "no package onnxruntime",
-                "pytorch": "no package torch",
-                "pytorch CUDA": "no package torch",
+                "onnxruntime": NO_ONNXRUNTIME,
+                "onnxruntime CUDA": NO_ONNXRUNTIME,
+                "pytorch": NO_TORCH,
+                "pytorch CUDA": NO_TORCH,
                 "tensorrt": "no package tensorrt",
             },
         ),
     ],
+    ids=["no GPU", "everything", "a GPU alone", "no packages"],
 )
-def test_gpu_machine_says_what_its_software_lacks(modules, reasons):
-    lacks = runtimes(modules=modules, gpu=True)
+def test_machine_says_what_it_lacks(machine, reasons):
+    lacks = runtimes(**machine)
     assert {name: reason for name, reason in lacks.items() if reason is not None} == reasons
-
-
-def test_this_machine_has_onnxruntime():
-    assert machine_runtimes()["onnxruntime"] is None
+    assert set(lacks) == set(ORDER)
+    listing = ", ".join(f"{name} ({reason})" for name, reason in reasons.items())
+    assert missing_runtimes(lacks) == (f"not on this machine: {listing}" if reasons else None)
+    assert machine_runtimes()["onnxruntime"] is None, "this machine's own"
 
 
 EVERYTHING = dict.fromkeys(ORDER)
@@ -141,12 +138,10 @@ def test_every_runtime_gives_the_same_rows(network):
     assert next(Source.module.parameters()).dtype == torch.float32, "the source stays as it was"
 
 
-def test_subjects_are_what_the_machine_has_the_gpus_first(network, tmp_path):
-    plans = {"fp16": tmp_path / "fp16.plan"}
-    artifacts = Artifacts(networks={"fp32": network}, plans=plans, source=Source())
+def test_subjects_are_what_the_machine_has_the_gpus_first(network):
+    artifacts = Artifacts(networks={"fp32": network}, source=Source())
     subjects = runnable(artifacts, EVERYTHING)
     assert [(subject.runtime, subject.precision) for subject in subjects] == [
-        ("tensorrt", "fp16"),
         ("onnxruntime CUDA", "fp32"),
         ("pytorch CUDA", "fp32"),
         ("pytorch CUDA", "fp16"),
@@ -211,24 +206,11 @@ class Driver:
         return call
 
 
-def test_used_memory_is_what_is_not_free():
-    driver = Driver()
-    assert device_memory_mib(driver) == 70.0
-    assert tuple(driver.calls) == CALLS
-
-
-@pytest.mark.parametrize("fails", CALLS)
-def test_driver_that_fails_counts_nothing(fails):
-    assert device_memory_mib(Driver(fails)) is None
-
-
-def test_machine_without_a_driver_counts_nothing():
-    try:
-        ctypes.CDLL(DRIVER)
-    except OSError:
-        assert device_memory_mib() is None
-    else:
-        pytest.skip("this machine has a driver")
+@pytest.mark.parametrize("fails", [None, *CALLS])
+def test_used_memory_is_what_is_not_free_and_none_where_the_driver_fails(fails):
+    driver = Driver(fails)
+    assert device_memory_mib(driver) == (70.0 if fails is None else None)
+    assert fails is not None or tuple(driver.calls) == CALLS
 
 
 FEED = {"x": np.ones((2, 3), dtype=np.float32)}
@@ -257,10 +239,8 @@ def test_child_gets_the_engine_and_its_feed(tmp_path):
         assert (file["x"] == FEED["x"]).all()
 
 
-def test_child_loads_and_runs_the_engine(tmp_path, capsys):
-    tensors = [tensor("x", "batch", 3)], [tensor("y", "batch", 3)]
-    network = write_graph(tmp_path / "model.onnx", [node("Neg", "x", "y")], *tensors)
-    np.savez(tmp_path / "feed.npz", **FEED)
+def test_child_loads_and_runs_the_engine(network, tmp_path, capsys):
+    np.savez(tmp_path / "feed.npz", x=np.ones((2, 8), dtype=np.float32))
     assert main([str(network), str(tmp_path / "feed.npz")]) == 0
     assert json.loads(capsys.readouterr().out)["load_seconds"] >= 0
 

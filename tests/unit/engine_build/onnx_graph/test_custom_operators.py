@@ -1,4 +1,4 @@
-"""Functions of an ONNX file: inlined, kept for plugins, and taken out for trtexec."""
+"""Functions inlined, kept for plugins and taken out for trtexec; sparse weights in full."""
 
 from __future__ import annotations
 
@@ -25,18 +25,21 @@ def network(tmp_path):
     return scaled_network(tmp_path / "model.onnx", "Scale", "Shift")
 
 
-def test_functions_that_no_plugin_computes_are_inlined(network):
+def test_functions_that_no_plugin_computes_are_inlined_and_the_others_run_and_leave(
+    network, tmp_path
+):
     model = inline_functions(onnx.load(network), {"Scale"})
     operators = [node.op_type for node in model.graph.node]
     assert "Scale" in operators and "Shift" not in operators
     assert [function.name for function in model.functions] == ["Scale"]
     assert not inline_functions(onnx.load(network)).functions
-
-
-def test_functions_alone_are_what_onnx_runtime_runs(network, tmp_path):
     path = tmp_path / "kept.onnx"
-    onnx.save(inline_functions(onnx.load(network), {"Scale"}), path)
+    onnx.save(model, path)
     assert np.allclose(OrtNetwork(path).rows(FEED), OrtNetwork(network).rows(FEED))
+    # trtexec gets the nodes and no functions.
+    leave_to_plugins(path, {"Scale"})
+    model = onnx.load(path)
+    assert not model.functions and "Scale" in {node.op_type for node in model.graph.node}
 
 
 def test_attention_of_opset_23_becomes_its_own_nodes(tmp_path):
@@ -72,35 +75,74 @@ def test_engine_of_a_cpu_runs_the_functions_in_int8_too(network, tmp_path):
     assert np.allclose(OrtNetwork(path).rows(FEED), OrtNetwork(network).rows(FEED), atol=0.2)
 
 
-def test_trtexec_gets_the_nodes_and_no_functions(network):
-    leave_to_plugins(network, {"Scale"})
-    model = onnx.load(network)
-    assert [function.name for function in model.functions] == ["Shift"]
-    assert "Scale" in {node.op_type for node in model.graph.node}
-
-
-def test_operators_with_a_node_and_a_function_are_taken(network):
-    refuse_undefined_operators(onnx.load(network), {"Scale", "Shift"})
-
-
-def test_operator_inside_a_loop_is_found(network):
-    model = onnx.load(network)
+def in_a_branch(model):
     body = onnx.helper.make_graph(list(model.graph.node), "body", [], [])
     branch = onnx.helper.make_node("If", ["go"], ["y"], then_branch=body, else_branch=body)
     del model.graph.node[:]
     model.graph.node.append(branch)
-    refuse_undefined_operators(model, {"Scale"})
 
 
-def test_refuses_an_operator_that_no_node_has(network):
-    reason = "names operator Turn, which no node .*beyond ONNX's own: Scale, Shift. Correct"
-    with pytest.raises(NetworkRefused, match=reason):
-        refuse_undefined_operators(onnx.load(network), {"Turn"})
-
-
-def test_refuses_an_operator_without_a_function(network):
+@pytest.mark.parametrize(
+    ("change", "operators", "reason"),
+    [
+        (lambda model: None, {"Scale", "Shift"}, None),
+        (in_a_branch, {"Scale"}, None),
+        (
+            lambda model: None,
+            {"Turn"},
+            "names operator Turn, which no node .*beyond ONNX's own: Scale, Shift. Correct",
+        ),
+        (
+            lambda model: model.ClearField("functions"),
+            {"Scale"},
+            r"operator Scale .*has no function .*make_function\('com.example', 'Scale'",
+        ),
+    ],
+    ids=["taken", "inside a branch", "no node", "no function"],
+)
+def test_refuses_operators_without_a_node_or_a_function(network, change, operators, reason):
     model = onnx.load(network)
-    del model.functions[:]
-    reason = r"operator Scale .*has no function .*make_function\('com.example', 'Scale'"
+    change(model)
+    if reason is None:
+        refuse_undefined_operators(model, operators)
+        return
     with pytest.raises(NetworkRefused, match=reason):
-        refuse_undefined_operators(model, {"Scale"})
+        refuse_undefined_operators(model, operators)
+
+
+ROWS = {"x": np.arange(8, dtype=np.float32).reshape(2, 4)}
+
+
+def sparse_network(path, indices):
+    values = onnx.numpy_helper.from_array(np.array([2, 3], np.float32), "w")
+    sparse = onnx.helper.make_sparse_tensor(
+        values, onnx.numpy_helper.from_array(np.array(indices)), [4, 3]
+    )
+    constant = node("Constant", "", "c")
+    constant.attribute.add(
+        name="sparse_value", type=onnx.AttributeProto.SPARSE_TENSOR, sparse_tensor=sparse
+    )
+    nodes = [constant, node("Add", "w c", "s"), node("MatMul", "x s", "y")]
+    write_graph(path, nodes, [tensor("x", "b", 4)], [tensor("y", "b", 3)])
+    model = onnx.load(path)
+    model.graph.sparse_initializer.append(sparse)
+    onnx.save(model, path)
+    return path
+
+
+@pytest.mark.parametrize("indices", [[[0, 1], [3, 2]], [1, 11]])
+def test_sparse_weights_and_constants_become_dense_and_answers_stay(indices, tmp_path):
+    path = sparse_network(tmp_path / "model.onnx", indices)
+    model, is_changed = read_inlined(path)
+    assert is_changed and not model.graph.sparse_initializer
+    expected = np.zeros((4, 3), np.float32)
+    expected[0, 1], expected[3, 2] = 4, 6
+    assert np.allclose(OrtNetwork(model.SerializeToString()).rows(ROWS), ROWS["x"] @ expected)
+
+
+def test_a_dense_network_stays_as_it_is(tmp_path):
+    path = tmp_path / "model.onnx"
+    nodes = [node("Flatten", "x", "y", axis=1)]
+    write_graph(path, nodes, [tensor("x", "b", 4)], [tensor("y", "b", 4)])
+    model, is_changed = read_inlined(path)
+    assert not is_changed and model == onnx.load(path)

@@ -26,11 +26,12 @@ from engine_build.onnx_graph.external_data import (
     save_model,
     weight_bytes,
 )
-from engine_build.onnx_graph.network_store import Network, Networks
+from engine_build.onnx_graph.network_store import Networks
 from engine_build.onnx_graph.onnx_file import read_model
 from engine_build.ort import OrtNetwork
 from engine_build.store import FolderStore, sha256_of
-from tests.unit.engine_build.graphs import linear, node, tensor, write_graph
+from tests.unit.engine_build.graphs import node, tensor, write_graph
+from tests.unit.engine_build.quantization import graphs
 
 FEED = {"x": np.ones((2, 64), dtype=np.float32)}
 SMALL = 1000
@@ -71,16 +72,14 @@ def test_network_beyond_the_limit_lies_in_two_files_that_answer_alike(model, lar
     assert int(offsets[0]) % 4096 == 0 and not graph.initializer[2].external_data
 
 
-def test_network_within_the_limit_is_one_file(model, tmp_path):
+def test_network_within_the_limit_is_one_file_and_is_loaded_whatever_its_size(model, tmp_path):
     path = tmp_path / "model.onnx"
     path.with_name(DATA_NAME).write_bytes(b"of an earlier network")
     save_model(model, path, largest=weight_bytes(model))
     assert path.read_bytes() == model.SerializeToString() and data_file(path) is None
-
-
-@pytest.mark.parametrize("largest", [SMALL, 1 << 20])
-def test_network_in_memory_is_loaded_whatever_its_size(largest, model):
-    assert np.array_equal(load_network(model, largest=largest).rows(FEED), expected(model))
+    assert onnx_sha256(path) == network_sha256(path) == sha256_of(path)
+    for largest in (SMALL, 1 << 20):
+        assert np.array_equal(load_network(model, largest=largest).rows(FEED), expected(model))
 
 
 @pytest.mark.parametrize("largest", [SMALL, 1 << 20])
@@ -108,21 +107,13 @@ def test_digests_hold_the_data(large):
     assert network_sha256(large) != hashlib.sha256(lines.encode()).hexdigest()
 
 
-def test_digest_of_one_file_is_its_own(tmp_path):
-    path = linear(tmp_path / "model.onnx")
-    assert onnx_sha256(path) == network_sha256(path) == sha256_of(path)
-
-
-def test_copy_has_the_data_beside_it(model, large, tmp_path):
+def test_copies_and_the_store_keep_the_data_and_miss_it_when_it_is_gone(model, large, tmp_path):
     (tmp_path / "plan").mkdir()
     copy_network(large, tmp_path / "plan/network.onnx")
     assert np.array_equal(OrtNetwork(tmp_path / "plan/network.onnx").rows(FEED), expected(model))
-
-
-def test_store_keeps_the_data_and_misses_it_when_it_is_gone(model, large, tmp_path):
     store = FolderStore(tmp_path / "store")
     networks = Networks((store,), tmp_path / "copies", Log(io.StringIO()))
-    networks.keep("key", Network(precision="float", path=large, inputs=(), outputs=(), facts={}))
+    networks.keep("key", graphs.network(large))
     names = networks.names("key")
     assert len(names) == 3 and names[-1].endswith("network.json")
     known = networks.find("float", "key")
@@ -145,22 +136,29 @@ def test_data_with_several_hard_links_is_read(model, large, tmp_path):
         assert read(large).graph.initializer[1].raw_data == model.graph.initializer[1].raw_data
 
 
-def test_refuses_a_broken_graph_whose_weights_lie_beside_it(large):
+def break_graph(large):
     model = onnx.load(large, load_external_data=False)
     model.graph.node[0].input[0] = "missing"
     onnx.save(model, large)
-    with pytest.raises(SourceFault, match=r"model.onnx is no valid ONNX file \(.*missing"):
-        read_model(large)
 
 
-def test_refuses_data_that_was_cut_short(large):
+def cut_short(large):
     with large.with_name(DATA_NAME).open("r+b") as file:
         file.truncate(5000)
-    with pytest.raises(SourceFault, match=r"model.onnx.data ends before weight a does"):
-        load_model(large)
 
 
-def test_refuses_data_that_is_missing(large):
-    large.with_name(DATA_NAME).unlink()
-    with pytest.raises(SourceFault, match=r"model.onnx keeps weights in model.onnx.data, which is"):
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (break_graph, r"model.onnx is no valid ONNX file \(.*missing"),
+        (cut_short, r"model.onnx.data ends before weight a does"),
+        (
+            lambda large: large.with_name(DATA_NAME).unlink(),
+            r"model.onnx keeps weights in model.onnx.data, which is",
+        ),
+    ],
+)
+def test_refuses_a_broken_graph_and_data_that_is_cut_short_or_missing(change, words, large):
+    change(large)
+    with pytest.raises(SourceFault, match=words):
         read_model(large)

@@ -28,13 +28,13 @@ def test_node_is_explained_with_module_exporter_and_way_out(network):
     )
 
 
-def test_node_without_a_name_is_called_by_its_output(tmp_path):
-    path = write_graph(tmp_path / "model.onnx", [node("Det", "x", "y")], *VALUES)
-    text = explanation(path, [Fault(message="false", node=0, operator="Det")])
+def test_node_is_found_by_its_output_or_in_the_message_and_the_first_ones_are_explained(
+    network, tmp_path
+):
+    path = write_graph(tmp_path / "nameless.onnx", [node("Det", "x", "y")], *VALUES)
+    text = explanation(path, [Fault(message="false", node=0, operator="Det")] * 5)
     assert text.startswith("node number 0 (operator Det; it makes tensor 'y', exported by tests 1)")
-
-
-def test_node_is_found_in_the_builders_message(network):
+    assert text.endswith("; and 2 more")
     message = f"[shapeMachine] {DET.name}: dimension mismatch in profile 0"
     text = explanation(network, [Fault(message=message)])
     assert text.startswith(f"node {DET.name} (operator Det;") and "export with dynamic axes" in text
@@ -48,11 +48,6 @@ def test_newer_exporters_say_the_line_of_code(tmp_path):
     model = read_model(write_graph(tmp_path / "model.onnx", [det], *VALUES))
     text = origin(model, model.graph.node[0])
     assert text == 'from File "model.py", line 7, exported by tests 1'
-
-
-def test_only_the_first_faults_are_explained_in_full(network):
-    text = explanation(network, [Fault(message="false", node=0, operator="Det")] * 5)
-    assert text.endswith("; and 2 more")
 
 
 @pytest.mark.parametrize(

@@ -53,10 +53,7 @@ def test_products_and_reformats_are_counted_and_what_runs_on_the_host_is_not():
     }
 
 
-def test_only_what_a_layer_reads_makes_a_product_int8():
+def test_only_what_a_layer_reads_makes_a_product_int8_and_no_layers_have_no_counts():
     line = layer("quantizes its result", "gemm", HALF, INT8, INT8)
     assert read(line)["int8_products"] == 0
-
-
-def test_a_log_without_layers_has_no_counts():
     assert read("Engine generation completed", "Total Activation Memory: 5 bytes") is None

@@ -54,21 +54,12 @@ def test_own_names_become_free_and_answers_stay(names, tmp_path):
     assert np.array_equal(OrtNetwork(model.SerializeToString()).rows(FEED), before)
 
 
-def test_other_names_stay(tmp_path):
-    model = network(tmp_path / "model.onnx", weight="fc1.weight", product="fc1", bias="b_bias")
+def test_other_names_stay_and_one_that_callers_know_is_refused(tmp_path):
+    path = tmp_path / "model.onnx"
+    model = network(path, weight="fc1.weight", product="fc1", bias="b_bias", output="int8_0")
     before = model.SerializeToString()
     assert not free_own_names(model)
     assert model.SerializeToString() == before
-
-
-def test_callers_may_know_a_name_that_only_resembles_an_own_one(tmp_path):
-    model = network(tmp_path / "model.onnx", weight="w", product="p", bias="b", output="int8_0")
-    assert not free_own_names(model)
-
-
-def test_refuses_an_own_name_that_callers_know(tmp_path):
-    model = network(
-        tmp_path / "model.onnx", weight="w", product="p", bias="b", output="int8_0_scale"
-    )
+    model = network(path, weight="w", product="p", bias="b", output="int8_0_scale")
     with pytest.raises(SourceFault, match=r"'int8_0_scale', .* export it with another name"):
         free_own_names(model)

@@ -6,8 +6,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from engine_build.onnx_graph.network_store import Network
 from engine_build.quantization.calibration import calibrate
-from engine_build.quantization.layers import quantizable_layers
+from engine_build.quantization.layers import Layer, quantizable_layers
 from onboarding.manifest import TensorRecord
 
 WIDTH, INNER, CLASSES, CHANNELS = 16, 32, 5, 16
@@ -153,11 +154,19 @@ def images(count: int, *, seed: int) -> tuple[dict[str, np.ndarray], ...]:
     return tuple({"x": random.standard_normal((3, 8, 8)).astype(np.float32)} for _ in range(count))
 
 
-IMAGE = (TensorRecord(name="x", datatype="FP32", shape=(-1, 3, 8, 8)),)
-TEXT = (
-    TensorRecord(name="x", datatype="FP32", shape=(-1, -1, WIDTH)),
-    TensorRecord(name="attention_mask", datatype="INT64", shape=(-1, -1)),
-)
+def record(name, *shape, datatype="FP32"):
+    """An input or output of a network."""
+    return TensorRecord(name=name, datatype=datatype, shape=shape)
+
+
+def network(path, inputs=(), outputs=(), **fields):
+    """A float network, of whatever lies at a path."""
+    known = {"precision": "float", "facts": {}} | fields
+    return Network(path=path, inputs=inputs, outputs=outputs, **known)
+
+
+IMAGE = (record("x", -1, 3, 8, 8),)
+TEXT = (record("x", -1, -1, WIDTH), record("attention_mask", -1, -1, datatype="INT64"))
 KINDS = {
     "transformer": (transformer, texts, TEXT),
     "cnn": (cnn, images, IMAGE),
@@ -177,6 +186,19 @@ def ranges(model, rows, method="max", batch=8):
     layers = quantizable_layers(model)
     feeds = lambda: map(feed, batches)
     return calibrate(model, layers, feeds, batches=len(batches), method=method)
+
+
+def layer(node, activation="x", operator="MatMul"):
+    """A layer of no network."""
+    return Layer(
+        node=node,
+        operator=operator,
+        activation=activation,
+        weight="w",
+        output=f"{node}_output",
+        column_axis=1,
+        follows_activation_function=False,
+    )
 
 
 def constants(model):

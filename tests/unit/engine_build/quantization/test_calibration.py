@@ -1,4 +1,4 @@
-"""Ranges from samples that stream by: thresholds of histograms, and what is smoothed."""
+"""Ranges from samples that stream by, smoothed channels, and weights rounded for each other."""
 
 from __future__ import annotations
 
@@ -16,6 +16,16 @@ from engine_build.quantization.calibration import (
     percentile_threshold,
 )
 from engine_build.quantization.layers import Activations, quantizable_layers
+from engine_build.quantization.rounding import MOST_MOVED, compensated_counts, second_moments
+from engine_build.quantization.smoothing import (
+    ActivationSample,
+    Smoothing,
+    best_smoothing,
+    channel_scales,
+    round_to_int8,
+    smoothing_scales,
+    tensor_scale,
+)
 from tests.unit.engine_build.quantization.graphs import (
     CHANNELS,
     INNER,
@@ -30,34 +40,18 @@ from tests.unit.engine_build.quantization.graphs import (
 )
 
 MAXIMUM = 40.0
+RANDOM = np.random.default_rng(0)
 
 
-@pytest.fixture(scope="module")
-def heavy_tail():
+def test_entropy_and_percentile_clip_a_heavy_tail_and_128_bins_would_not():
     values = np.abs(np.random.default_rng(0).standard_normal(200_000)).astype(np.float32)
     values[:3] = MAXIMUM
-    return values
-
-
-def histogram(values, bins):
-    return np.histogram(values, bins=bins, range=(0, MAXIMUM))[0]
-
-
-def test_entropy_with_2048_bins_clips_a_heavy_tail_where_128_bins_are_the_maximum(heavy_tail):
+    fine, coarse = (np.histogram(values, bins=bins, range=(0, MAXIMUM))[0] for bins in (BINS, 128))
     assert BINS == 2048
-    assert 2.0 < entropy_threshold(histogram(heavy_tail, BINS), MAXIMUM) < 0.5 * MAXIMUM
-    assert entropy_threshold(histogram(heavy_tail, 128), MAXIMUM) == MAXIMUM
-
-
-def test_percentile_leaves_out_the_few_largest(heavy_tail):
-    assert 3.0 < percentile_threshold(histogram(heavy_tail, BINS), MAXIMUM) < 5.0
-
-
-def test_entropy_keeps_a_range_that_is_used_evenly():
-    assert entropy_threshold(np.full(BINS, 1000), 1.0) > 0.95
-
-
-RANDOM = np.random.default_rng(0)
+    assert 2.0 < entropy_threshold(fine, MAXIMUM) < 0.5 * MAXIMUM
+    assert entropy_threshold(coarse, MAXIMUM) == MAXIMUM
+    assert 3.0 < percentile_threshold(fine, MAXIMUM) < 5.0
+    assert entropy_threshold(np.full(BINS, 1000), 1.0) > 0.95, "a range that is used evenly"
 
 
 def test_padding_does_not_widen_a_range():
@@ -71,15 +65,11 @@ def test_padding_does_not_widen_a_range():
     assert threshold == pytest.approx(ranges(transformer(), rows)["x"].threshold)
 
 
-def test_tensors_of_a_cnn_have_one_range_for_all_channels_and_no_smoothing():
-    rows = images(16, seed=1)
+def test_tensors_of_a_cnn_have_one_range_and_the_loud_channel_behind_a_gelu_is_smoothed():
+    rows, model = images(16, seed=1), transformer()
     limits = ranges(cnn(), rows)
     assert [range_.smoothing for range_ in list(limits.values())[:2]] == [None, None]
     assert limits["x"].threshold == pytest.approx(np.abs(feed(rows)["x"]).max())
-
-
-def test_the_loud_channel_behind_the_gelu_is_smoothed():
-    model = transformer()
     behind = next(layer for layer in quantizable_layers(model) if layer.follows_activation_function)
     smoothing = ranges(model, texts(32, seed=1))[behind.activation].smoothing
     assert smoothing is not None
@@ -94,7 +84,7 @@ def test_histogram_methods_cut_a_tail_that_max_keeps(method):
     assert ranges(cnn(), rows, "max")["x"].threshold == pytest.approx(90.0)
 
 
-def test_the_order_of_batches_and_their_size_decide_no_range():
+def test_neither_order_nor_size_of_batches_decides_a_range_and_kept_rows_do_not_grow():
     model, rows = transformer(), texts(24, seed=1)
     axes = {layer.activation: layer.channel_axis for layer in quantizable_layers(model)}
     activations = Activations(model, axes)
@@ -105,13 +95,10 @@ def test_the_order_of_batches_and_their_size_decide_no_range():
         return np.concatenate([(sample.least, sample.largest) for sample in samples.values()], 1)
 
     assert np.allclose(ends(rows, 3), ends(rows[::-1], 8), atol=1e-5)
-
-
-@pytest.mark.parametrize("batches", [4, 64])
-def test_kept_rows_do_not_grow_with_the_samples(batches):
-    stream = ({"tensor": RANDOM.standard_normal((1000, WIDTH))} for _ in range(batches))
-    sample = activation_samples(stream, rows_per_batch=KEPT_ROWS // batches)["tensor"]
-    assert len(sample.rows) == KEPT_ROWS
+    for batches in (4, 64):
+        stream = ({"tensor": RANDOM.standard_normal((1000, WIDTH))} for _ in range(batches))
+        sample = activation_samples(stream, rows_per_batch=KEPT_ROWS // batches)["tensor"]
+        assert len(sample.rows) == KEPT_ROWS
 
 
 def test_refuses_no_samples():
@@ -126,3 +113,82 @@ def test_refuses_nan_and_inf_by_the_tensor_name(value):
     bias.CopyFrom(numpy_helper.from_array(np.full(CHANNELS, value, dtype=np.float32), bias.name))
     with pytest.raises(SourceFault, match=r"tensor t\d becomes NaN or Inf"):
         ranges(model, images(8, seed=1))
+
+
+WEIGHT = RANDOM.standard_normal((16, 8)).astype(np.float32)
+EVEN = RANDOM.uniform(-1, 1, (256, 16)).astype(np.float32)
+
+
+def sample(rows):
+    return ActivationSample(least=rows.min(axis=0), largest=rows.max(axis=0), rows=rows)
+
+
+def test_a_loud_channel_gives_its_range_to_the_weight_and_no_scale_is_zero():
+    scales = smoothing_scales(np.array([100.0, 1.0]), [np.ones((2, 3), dtype=np.float32)], 0.7)
+    assert scales[0] / scales[1] == pytest.approx(100**0.7, rel=1e-4)
+    assert (smoothing_scales(np.array([0.0] * 2 + [1.0] * 14), [WEIGHT], 0.95) > 0).all()
+    loud = EVEN * np.where(np.arange(16) == 2, np.float32(50), np.float32(1))
+    smoothing = best_smoothing(sample(loud), [WEIGHT])
+    assert smoothing is not None and smoothing.scales.argmax() == 2 and smoothing.shifts is None
+    alike = WEIGHT / np.abs(WEIGHT).max(axis=1, keepdims=True)
+    assert best_smoothing(sample(EVEN), [alike]) is None
+
+
+def test_values_of_one_sign_are_shifted_by_whole_steps_and_the_constant_gives_it_back():
+    """Values of a GELU: most near zero, the rest far above it."""
+    rows = RANDOM.exponential(1.0, (512, 16)).astype(np.float32) * 20
+    kept = sample(np.where(RANDOM.random(rows.shape) < 0.7, np.float32(-0.1), rows))
+    smoothing = best_smoothing(kept, [WEIGHT])
+    assert smoothing is not None and smoothing.shifts is not None
+    shifted = smoothing.apply(kept.rows)
+    assert shifted.max() == pytest.approx(-shifted.min(), rel=0.2)
+    steps = smoothing.shifts / smoothing.scales / tensor_scale(kept.smoothed_maximum(smoothing))
+    assert np.allclose(steps, np.rint(steps), atol=1e-3)
+    scaled = WEIGHT * smoothing.scales[:, None]
+    products = smoothing.apply(kept.rows) @ scaled + smoothing.constant(scaled)
+    assert np.allclose(products, kept.rows @ WEIGHT, atol=1e-2)
+
+
+INPUTS, COLUMNS = 48, 12
+ROUNDED = np.random.default_rng(0).standard_normal((INPUTS, COLUMNS)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def correlated():
+    """Correlated inputs, a loud one and one that is silent."""
+    random = np.random.default_rng(1)
+    rows = random.standard_normal((400, 8)) @ random.standard_normal((8, INPUTS))
+    rows = rows + 0.1 * random.standard_normal(rows.shape)
+    rows[:, 5] *= 30
+    rows[:, 7] = 0
+    return rows.astype(np.float32)
+
+
+def test_products_of_correlated_inputs_lose_less_than_by_the_nearest_counts(correlated):
+    steps = channel_scales(ROUNDED, 1)
+    counts = compensated_counts(ROUNDED, steps, second_moments(correlated, None, 1e-3))
+    nearest = round_to_int8(ROUNDED, steps)
+    # Other rows of the same kind too, and not those alone that were measured.
+    for rows in (correlated, correlated[::-1] + np.roll(correlated, 1, axis=0)):
+        lost, most = (
+            float(((rows @ (item * steps - ROUNDED)) ** 2).sum()) for item in (counts, nearest)
+        )
+        assert lost < 0.5 * most
+    assert counts.dtype == np.int8 and np.abs(counts.astype(int)).max() <= 127
+    assert (np.abs(counts - ROUNDED / steps) <= MOST_MOVED + 1e-5).all()
+    assert (counts != nearest).any()
+
+
+@pytest.mark.parametrize("strength", [np.linspace(1, 9, INPUTS), np.zeros(INPUTS)])
+def test_inputs_without_correlation_or_silent_ones_get_the_nearest_counts(strength):
+    steps = channel_scales(ROUNDED, 1)
+    counts = compensated_counts(ROUNDED, steps, np.diag(strength))
+    assert np.array_equal(counts, round_to_int8(ROUNDED, steps))
+
+
+def test_moments_are_of_divided_values_and_their_rounding(correlated):
+    scales = np.full(INPUTS, 2.0, dtype=np.float32)
+    smoothing = Smoothing(alpha=0.5, scales=scales, shifts=np.ones(INPUTS, dtype=np.float32))
+    moments = second_moments(correlated, smoothing, 0.6)
+    exact = correlated.astype(np.float64).T @ correlated / len(correlated) / 4
+    assert np.allclose(moments, exact + np.eye(INPUTS) * 0.03, rtol=1e-5)

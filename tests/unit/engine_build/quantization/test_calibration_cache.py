@@ -17,7 +17,6 @@ from onnx import numpy_helper
 from engine_build.datasets.dataset import Samples, Shape
 from engine_build.datasets.tensors import TensorEncoder
 from engine_build.errors import InputRefused, NetworkRefused
-from engine_build.onnx_graph.network_store import Network
 from engine_build.pipeline import NETWORK_STEPS, run_steps
 from engine_build.quantization.calibration_cache import (
     cache_path,
@@ -31,11 +30,11 @@ from engine_build.steps.calibrate import CALIBRATE, calibrate_cache
 from engine_build.steps.compile import check_machine
 from engine_build.steps.publish import network_files
 from engine_build.store import FolderStore, sha256_of
-from onboarding.manifest import RuntimeIdentity, TensorRecord
+from onboarding.manifest import RuntimeIdentity
 from onboarding.model_spec import CalibrationSpec
 from onboarding.platform import serving_platforms
 from tests.unit.engine_build.graphs import node, tensor, write_graph
-from tests.unit.engine_build.quantization.graphs import transformer
+from tests.unit.engine_build.quantization import graphs
 from tests.unit.engine_build.stand_ins import StandInRunner, context
 from tests.unit.engine_build.tensorrt.gpu_machine import TINY, GpuMachine
 from tests.unit.engine_build.tiny import model, write_tree
@@ -67,25 +66,20 @@ def test_cache_has_scales_by_tensor_and_the_version_that_wrote_it(text, tmp_path
     assert cache.algorithm == text.partition("\n")[0].split("-")[2]
 
 
-def test_every_positive_float32_survives():
+def test_every_positive_float32_survives_and_zero_is_one_digit_as_tensorrt_writes_it():
     words = np.random.default_rng(0).integers(0, 0x7F800000, 1000)
     text = HEADER + "".join(f"t{index}: {word:08x}\n" for index, word in enumerate(words))
     scales = parse_cache(text.encode(), "a.cache").scales.values()
     assert [struct.pack("!f", scale).hex() for scale in scales] == [f"{word:08x}" for word in words]
-
-
-@pytest.mark.parametrize(
-    ("tensorrt", "digits"),
-    [("10.16.1.11", "101601"), ("10.3.0.26", "100300"), ("8.5.1", "8501"), ("7.2.3.4", "7203")],
-)
-def test_version_has_the_digits_of_a_header(tensorrt, digits):
-    assert version_digits(tensorrt) == digits
+    assert parse_cache(f"{HEADER}onnx::Conv_633_output: 0\n".encode(), "a.cache").scales == {
+        "onnx::Conv_633_output": 0
+    }
+    versions = ("10.16.1.11", "10.3.0.26", "8.5.1", "7.2.3.4")
+    assert list(map(version_digits, versions)) == ["101601", "100300", "8501", "7203"]
 
 
 ENTRY = "allowed: <tensor>: <8 lower-case"
 HEADER_FAULT = r"line 1: .*allowed: TRT-<version>-<algorithm>"
-
-
 MALFORMED = {
     "input 3c010a14": ENTRY,
     "input: 3c010a1": ENTRY,
@@ -100,33 +94,23 @@ MALFORMED = {
     "first: 3c010a14": "tensor 'first' has a line already",
     "first: 7f800000": "tensor 'first' has a line already",
 }
+FAULTS = [
+    *(
+        (f"{HEADER}first: 3c010a14\n{line}\nlast: 3c010a14\n".encode(), f"line 3: .*{fault}")
+        for line, fault in MALFORMED.items()
+    ),
+    (b"", HEADER_FAULT),
+    (b"TRT-8501\ninput: 3c010a14\n", HEADER_FAULT),
+    (b"input: 3c010a14\n", HEADER_FAULT),
+    (b"\x08\x00\x01", HEADER_FAULT),
+    (HEADER.encode() + b"\xff: 3c010a14\n", "line 2: it is no UTF-8 text"),
+]
 
 
-@pytest.mark.parametrize("line", MALFORMED)
-def test_refuses_a_malformed_line_by_its_number(line):
-    text = f"{HEADER}first: 3c010a14\n{line}\nlast: 3c010a14\n"
-    with pytest.raises(InputRefused, match=f"old.cache, line 3: .*{MALFORMED[line]}"):
-        parse_cache(text.encode(), "old.cache")
-
-
-@pytest.mark.parametrize(
-    ("data", "fault"),
-    [
-        (b"", HEADER_FAULT),
-        (b"TRT-8501\ninput: 3c010a14\n", HEADER_FAULT),
-        (b"input: 3c010a14\n", HEADER_FAULT),
-        (b"\x08\x00\x01", HEADER_FAULT),
-        (HEADER.encode() + b"\xff: 3c010a14\n", "line 2: it is no UTF-8 text"),
-    ],
-)
+@pytest.mark.parametrize(("data", "fault"), FAULTS)
 def test_refuses_a_file_that_is_no_cache_by_its_line(data, fault):
     with pytest.raises(InputRefused, match=f"old.cache, {fault}"):
         parse_cache(data, "old.cache")
-
-
-def test_scale_of_zero_is_one_digit_as_tensorrt_writes_it():
-    cache = parse_cache(f"{HEADER}x: 3c010a14\nonnx::Conv_633_output: 0\n".encode(), "a.cache")
-    assert cache.scales["onnx::Conv_633_output"] == 0
 
 
 INFINITE = HEADER + "x: 3c010a14\nONNXTRT_Broadcast_578_output: 7f800000\nmask: 7f800000"
@@ -135,17 +119,10 @@ INFINITE = HEADER + "x: 3c010a14\nONNXTRT_Broadcast_578_output: 7f800000\nmask: 
 @pytest.mark.parametrize("end", ["", "\n"])
 def test_infinite_scales_of_tensors_that_no_product_reads_are_left_out(end):
     cache = parse_cache(INFINITE.encode(), "a.cache")
-    assert (list(cache.scales), cache.infinite) == (
-        ["x"],
-        ("ONNXTRT_Broadcast_578_output", "mask"),
-    )
+    assert list(cache.scales) == ["x"]
+    assert cache.infinite == ("ONNXTRT_Broadcast_578_output", "mask")
     left = without_infinite_scales((INFINITE + end).encode(), {"x", "y"})
     assert left.decode().rstrip() == WRITTEN.rstrip()
-
-
-def test_refuses_an_infinite_scale_that_a_product_reads():
-    with pytest.raises(NetworkRefused, match=r"tensor mask has an infinite scale.*explicit"):
-        without_infinite_scales(INFINITE.encode(), {"x", "mask"})
 
 
 def test_refuses_a_cache_that_is_not_there(tmp_path):
@@ -180,7 +157,7 @@ class Calibrating(StandInRunner):
 
 
 LEAST = np.finfo(np.float32).min
-ENCODER = TensorEncoder((TensorRecord(name="x", datatype="FP32", shape=(-1, 3)),))
+ENCODER = TensorEncoder((graphs.record("x", -1, 3),))
 
 
 @pytest.fixture
@@ -221,7 +198,7 @@ def network(tmp_path):
         w=np.eye(3, dtype=np.float32),
         mask=np.array([0, LEAST, 1e8], dtype=np.float32),
     )
-    return Network(precision="float", path=path, inputs=(), outputs=(), facts={})
+    return graphs.network(path)
 
 
 @pytest.fixture
@@ -255,26 +232,32 @@ def test_cache_is_made_of_all_samples_in_batches_of_one_shape_and_reused(
     assert calibrate(start(again)).is_file() and again.commands == []
 
 
-def test_cache_of_the_store_is_copied_instead_of_made(start, tmp_path, calibrate):
-    store = FolderStore(tmp_path / "store")
-    (tmp_path / "old.cache").write_text(KERAS.replace("100300", "101601"))
-    runner = Calibrating()
+SOUND = KERAS.replace("100300", "101601")
+
+
+@pytest.mark.parametrize(
+    ("text", "is_kept"),
+    [
+        (SOUND, True),
+        (KERAS, False),
+        (SOUND.replace("Entropy", "MinMax"), False),
+        (HEADER + "x: 3c01", False),
+        (INFINITE, False),
+    ],
+)
+def test_cache_of_a_store_is_copied_unless_this_tensorrt_would_refuse_it(
+    start, tmp_path, text, is_kept, calibrate
+):
+    store, runner = FolderStore(tmp_path / "store"), Calibrating()
+    (tmp_path / "old.cache").write_text(text)
     tools = start(runner, store=store)
     store.upload(tmp_path / "old.cache", cache_path(tools.request))
-    assert read_cache(calibrate(tools)).version == "101601"
-    assert runner.commands == [] and tools.work_store.size(cache_path(tools.request)) is not None
+    assert calibrate(tools).read_text() == (text if is_kept else WRITTEN)
+    assert len(runner.commands) == (not is_kept)
+    assert tools.work_store.size(cache_path(tools.request)) is not None
 
 
-@pytest.mark.parametrize("text", [KERAS, HEADER.replace("Entropy", "MinMax"), HEADER + "x: 3c01"])
-def test_cache_that_this_tensorrt_would_refuse_is_made_anew(start, tmp_path, text, calibrate):
-    (tmp_path / "old.cache").write_text(text)
-    runner = Calibrating()
-    tools = start(runner)
-    tools.work_store.upload(tmp_path / "old.cache", cache_path(tools.request))
-    assert calibrate(tools).read_text() == WRITTEN and len(runner.commands) == 1
-
-
-NO_CALIBRATORS = "TensorRT 11 has no calibrators; set `quantization: explicit`, or turn an old"
+NO_CALIBRATORS = "TensorRT 11 has no calibrators; set `quantization: explicit`, or give a source"
 
 
 @pytest.mark.parametrize(
@@ -288,15 +271,12 @@ NO_CALIBRATORS = "TensorRT 11 has no calibrators; set `quantization: explicit`, 
 )
 def test_refuses_what_no_cache_is_for_before_anything_runs(start, changes, fault, calibrate):
     runner = Calibrating()
-    with pytest.raises(InputRefused, match=fault):
-        calibrate(start(runner, **changes))
+    tools = start(runner, **changes)
+    # Before anything is fetched, and in the step.
+    for refuse in (lambda: check_machine(tools.request, tools.runner), lambda: calibrate(tools)):
+        with pytest.raises(InputRefused, match=fault):
+            refuse()
     assert runner.commands == []
-
-
-def test_refuses_what_no_cache_is_for_before_anything_is_fetched(start):
-    tools = start(Calibrating(), platform="triton-26.06")
-    with pytest.raises(InputRefused, match="TensorRT 11 has no calibrators"):
-        check_machine(tools.request, tools.runner)
 
 
 @pytest.mark.parametrize(
@@ -313,73 +293,67 @@ def test_refuses_a_calibration_that_failed_in_its_own_words(start, ending, error
         calibrate(start(Calibrating(None, **ending)))
 
 
-def test_infinite_scale_is_left_out_of_the_file_with_a_line_in_the_log(start, calibrate):
+def test_infinite_scales_are_left_out_with_a_line_in_the_log_or_refused(start, calibrate):
+    tools = start(Calibrating(HEADER + "x: 7f800000\n"))
+    with pytest.raises(NetworkRefused, match=r"tensor x has an infinite scale.*explicit"):
+        calibrate(tools)
+    assert tools.work_store.size(cache_path(tools.request)) is None
     tools = start(Calibrating(INFINITE))
     assert calibrate(tools).read_text().rstrip() == WRITTEN.rstrip()
     words = "read by no product: ONNXTRT_Broadcast_578_output, mask"
     assert words in tools.log._stream.getvalue()
 
 
-def test_refuses_an_infinite_scale_of_what_a_product_reads_and_keeps_no_cache(start, calibrate):
-    tools = start(Calibrating(HEADER + "x: 7f800000\n"))
-    with pytest.raises(NetworkRefused, match="tensor x has an infinite scale"):
-        calibrate(tools)
-    assert tools.work_store.size(cache_path(tools.request)) is None
-
-
-def test_refuses_a_network_that_tensorrt_leaves_in_fp16_before_it_calibrates(start, tmp_path):
-    onnx.save(transformer(), tmp_path / "transformer.onnx")
-    network = Network(
-        precision="float", path=tmp_path / "transformer.onnx", inputs=(), outputs=(), facts={}
-    )
-    runner = Calibrating()
-    tools = start(runner)
-    state = SimpleNamespace(networks={"float": network}, encoder=ENCODER, refused={})
-    with tools.work:
-        CALIBRATE.run(tools, state)
-    assert "attention in INT8 by Q/DQ nodes alone" in state.refused["int8"]
-    assert "`quantization: explicit`" in state.refused["int8"] and runner.commands == []
-
-
-def test_auto_goes_on_without_a_calibration_that_failed(start, network):
-    tools = start(Calibrating(None, reason="node /det: unsupported"))
-    state = SimpleNamespace(networks={"float": network}, encoder=ENCODER, refused={})
-    with tools.work:
-        CALIBRATE.run(tools, state)
-    assert "node /det: unsupported" in state.refused["int8"]
-
-
-@pytest.fixture
-def build(tmp_path, monkeypatch):
-    """A function that starts a build of a text model for a GPU."""
-
-    def build(runner, **changes):
-        calibration = {"dataset": "models/data/calibration.txt", "samples": 48, "method": "entropy"}
-        tools = GpuMachine(tmp_path, monkeypatch).context(
-            "int8", quantization="calibration-cache", calibration=calibration, changes=changes
+@pytest.mark.parametrize(
+    ("reason", "words", "runs"),
+    [
+        (None, "attention in INT8 by Q/DQ nodes alone", 0),
+        ("node /det: unsupported", "node /det: unsupported", 1),
+    ],
+    ids=["attention", "failed"],
+)
+def test_auto_goes_on_without_a_cache_and_int8_is_refused(
+    start, network, tmp_path, reason, words, runs
+):
+    if reason is None:
+        onnx.save(graphs.transformer(), tmp_path / "transformer.onnx")
+        network = dataclasses.replace(network, path=tmp_path / "transformer.onnx")
+    runner = Calibrating(None, reason=reason)
+    for precision in ("auto", "int8"):
+        tools = start(runner)
+        spec = tools.request.model
+        engine = spec.engine.model_copy(update={"precision": precision})
+        request = dataclasses.replace(
+            tools.request, model=spec.model_copy(update={"engine": engine})
         )
-        return dataclasses.replace(tools, runner=runner)
+        tools = dataclasses.replace(tools, request=request)
+        state = SimpleNamespace(networks={"float": network}, encoder=ENCODER, refused={})
+        with tools.work:
+            if precision == "auto":
+                CALIBRATE.run(tools, state)
+                assert words in state.refused["int8"]
+            else:
+                with pytest.raises(NetworkRefused, match=words):
+                    CALIBRATE.run(tools, state)
+    assert len(runner.commands) == 2 * runs
 
-    return build
 
-
-def test_build_makes_a_cache_instead_of_a_qdq_network_and_publishes_it(build, tmp_path):
+def test_build_makes_a_cache_instead_of_a_qdq_network_and_publishes_it(tmp_path, monkeypatch):
     folder = tmp_path / "root/models/without_attention"
     shutil.copytree(TINY.parent, folder)
     source = {"onnx": "models/without_attention/model.onnx", "sha256": sha256_of(TINY)}
+    calibration = {"dataset": "models/data/calibration.txt", "samples": 48, "method": "entropy"}
     runner = Calibrating()
-    tools = build(runner, source=source)
+    tools = GpuMachine(tmp_path, monkeypatch).context(
+        "int8",
+        quantization="calibration-cache",
+        calibration=calibration,
+        changes={"source": source},
+    )
+    tools = dataclasses.replace(tools, runner=runner)
     with tools.work:
         state = run_steps(tools, NETWORK_STEPS)
         names = [name for name, _ in network_files(tools)]
     assert list(state.networks) == ["float"]
     assert len(runner.batches) == 48 / tools.request.opt_shape.batch
     assert cache_path(tools.request) in names
-
-
-def test_refuses_a_build_of_attention_before_it_calibrates(build, wheel):
-    runner = Calibrating(wheel=wheel)
-    tools = build(runner)
-    with tools.work, pytest.raises(NetworkRefused, match=r"would be FP16 \(2 Softmax"):
-        run_steps(tools, NETWORK_STEPS)
-    assert runner.batches == []

@@ -18,7 +18,6 @@ from engine_build.quantization import calibrator
 from engine_build.quantization.calibrator import (
     DeviceBatches,
     build_with_calibrator,
-    entropy_calibrator,
     feed_shapes,
     read_feeds,
 )
@@ -158,15 +157,12 @@ def test_device_memory_is_taken_once_an_input_and_given_back():
     batches = DeviceBatches(device, FEEDS)
     first, second = batches.pointers(["mask", "ids"]), batches.pointers(["mask", "ids"])
     assert first == second == list(cuda.blocks)
+    turned = np.arange(6, dtype=np.float32).reshape(2, 3).T
+    (pointer,) = DeviceBatches(device, [{"x": turned}]).pointers(["x"])
+    values = cuda.memory(pointer, 24).view(np.float32).tolist()
+    assert values == [0, 3, 1, 4, 2, 5], "rows that are no single block are copied in order"
     device.close()
     assert cuda.blocks == {}
-
-
-def test_rows_that_are_no_single_block_are_copied_in_order():
-    cuda = RecordedCuda()
-    turned = np.arange(6, dtype=np.float32).reshape(2, 3).T
-    (pointer,) = DeviceBatches(Device(cuda), [{"x": turned}]).pointers(["x"])
-    assert cuda.memory(pointer, 24).view(np.float32).tolist() == [0, 3, 1, 4, 2, 5]
 
 
 def test_feeds_survive_the_way_to_the_child(folder):
@@ -182,44 +178,37 @@ def test_refuses_a_gpu_that_fails_in_cudas_words(folder, call):
     assert batches.served == 0 and batches.pointers(["ids", "mask"]) == []
 
 
-def test_refuses_a_batch_of_another_shape():
-    feeds = [{"x": np.zeros((2, 2))}, {"x": np.zeros((1, 4))}, {"x": np.zeros((2, 2))}]
+@pytest.mark.parametrize(
+    ("feeds", "names", "given", "fault"),
+    [
+        (
+            [{"x": np.zeros((2, 2))}, {"x": np.zeros((1, 4))}, {"x": np.zeros((2, 2))}],
+            ["x"],
+            [1, 0, 0],
+            "a batch of input 'x' has shape [1, 4], but the first had [2, 2]",
+        ),
+        ([{"x": np.zeros(4)}], ["x", "y"], [0], "the feeds have no input 'y' of the network"),
+    ],
+)
+def test_refuses_a_batch_of_another_shape_or_without_an_input(feeds, names, given, fault):
     batches = DeviceBatches(Device(RecordedCuda()), feeds)
-    assert [len(batches.pointers(["x"])) for _ in range(3)] == [1, 0, 0]
-    assert batches.fault == "a batch of input 'x' has shape [1, 4], but the first had [2, 2]"
-
-
-def test_refuses_a_feed_without_an_input():
-    batches = DeviceBatches(Device(RecordedCuda()), [{"x": np.zeros(4)}])
-    assert batches.pointers(["x", "y"]) == []
-    assert batches.fault == "the feeds have no input 'y' of the network"
-
-
-def test_refuses_feeds_without_an_input_before_the_build(tmp_path):
-    save_feeds([{"ids": np.zeros((1, 2))}], tmp_path)
-    trt = TensorRT()
-    reason, _ = calibrate(trt, RecordedCuda(), tmp_path)
-    assert reason == "the feeds have no input mask of the network"
-    assert "build" not in [call[0] for call in trt.calls]
+    assert [len(batches.pointers(names)) for _ in given] == given
+    assert batches.fault == fault
 
 
 @pytest.mark.parametrize(
-    ("fault", "reason"),
+    ("machine", "feeds", "reason"),
     [
-        ({"parses": False}, "node /det (operator Det): no importer"),
-        ({"calibrates": False}, "calibration failed"),
+        ({"parses": False}, FEEDS, "node /det (operator Det): no importer"),
+        ({"calibrates": False}, FEEDS, "calibration failed"),
+        ({}, [{"ids": np.zeros((1, 2))}], "the feeds have no input mask of the network"),
     ],
 )
-def test_refuses_a_network_in_tensorrts_own_errors(folder, fault, reason):
-    assert calibrate(TensorRT(**fault), RecordedCuda(), folder)[0] == reason
-
-
-def test_calibrator_reads_what_it_wrote(tmp_path):
-    batches = DeviceBatches(Device(RecordedCuda()), [])
-    int8 = entropy_calibrator(TensorRT(), batches, tmp_path / "int8.cache")
-    assert int8.read_calibration_cache() is None and int8.get_batch(["ids"]) == []
-    int8.write_calibration_cache(bytearray(CACHE))
-    assert int8.read_calibration_cache() == CACHE
+def test_refuses_a_network_in_tensorrts_own_errors(machine, feeds, reason, tmp_path):
+    trt = TensorRT(**machine)
+    save_feeds(feeds, tmp_path)
+    assert calibrate(trt, RecordedCuda(), tmp_path)[0] == reason
+    assert ("build" in [call[0] for call in trt.calls]) == (machine == {"calibrates": False})
 
 
 def result(folder, cuda, capsys):
@@ -229,7 +218,7 @@ def result(folder, cuda, capsys):
     return json.loads(capsys.readouterr().out)
 
 
-def test_process_prints_one_line(folder, capsys):
+def test_process_prints_one_line_or_the_fault_of_a_gpu(folder, capsys):
     cuda = RecordedCuda()
     line = result(folder, cuda, capsys)
     assert line.pop("seconds") >= 0
@@ -240,14 +229,10 @@ def test_process_prints_one_line(folder, capsys):
         "reason": None,
     }
     assert cuda.blocks == {} and cuda.streams == 0
-
-
-def test_process_prints_the_fault_of_a_gpu_that_cannot_be_used(folder, capsys):
     line = result(folder, failing_cuda("cudaSetDevice"), capsys)
     assert line["batches"] == 0 and "out of memory" in line["reason"]
 
 
-def test_exit_code_says_that_bindings_are_missing(folder, capsys):
-    arguments = ["net.onnx", str(folder), str(folder.parent / "int8.cache")]
-    assert calibrator.main(arguments) == calibrator.MISSING
+def test_exit_code_says_that_bindings_are_missing(capsys):
+    assert calibrator.main(["net.onnx", "feeds", "int8.cache"]) == calibrator.MISSING
     assert "tensorrt" in capsys.readouterr().err

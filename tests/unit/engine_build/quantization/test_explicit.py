@@ -14,15 +14,13 @@ from engine_build.datasets.dataset import Shape
 from engine_build.datasets.tensors import TensorEncoder
 from engine_build.errors import InputRefused, NothingForInt8, SourceFault
 from engine_build.evaluation.accuracy import Standard, accuracy
-from engine_build.onnx_graph.network_store import Network
 from engine_build.ort import OrtNetwork
 from engine_build.quantization.explicit import Quantization
 from engine_build.quantization.layers import quantizable_layers
-from engine_build.quantization.range_cache import RangeCache
 from engine_build.quantization.sensitivity import Split
-from engine_build.store import FolderStore
-from onboarding.manifest import QuantizationRecord, TensorRecord
+from onboarding.manifest import QuantizationRecord
 from onboarding.model_spec import BudgetSpec
+from tests.unit.engine_build.quantization import graphs
 from tests.unit.engine_build.quantization.graphs import (
     KINDS,
     TEXT,
@@ -45,18 +43,16 @@ def quantization(folder, kind="transformer", *, mean=None, model=None, **changes
     (folder / "out").mkdir(parents=True, exist_ok=True)
     path = folder / "float.onnx"
     onnx.save(make() if model is None else model, path)
-    outputs = (TensorRecord(name="y", datatype="FP32", shape=(-1, 5)),)
     search = None
     if mean is not None:
         score = partial(judge, BudgetSpec(mean=mean))
         search = Split(samples=samples(100, seed=3), score=score)
     settings = {
-        "network": Network(precision="float", path=path, inputs=inputs, outputs=outputs, facts={}),
+        "network": graphs.network(path, inputs, (graphs.record("y", -1, 5),)),
         "encoder": TensorEncoder(inputs),
         "method": "max",
         "calibration": samples(48, seed=1),
         "shape": Shape(batch=4, sequence=6),
-        "cache": RangeCache((FolderStore(folder / "store"),), folder),
         "folder": folder / "out",
         "search": search,
     }
@@ -68,19 +64,20 @@ def run(quantization):
     return quantization.run(log.append), log
 
 
-@pytest.mark.parametrize(("kind", "int8"), [("transformer", 6), ("vit", 7)])
-def test_without_a_search_layers_behind_activation_functions_stay_in_float(tmp_path, kind, int8):
-    result, _ = run(quantization(tmp_path, kind))
+@pytest.mark.parametrize(("kind", "int8"), [("transformer", 6), ("vit", 7), ("cnn", 3)])
+def test_without_a_search_all_but_products_behind_activation_functions_are_int8(
+    tmp_path, kind, int8
+):
+    facts = run(quantization(tmp_path, kind))[0].facts
     layers = quantizable_layers(KINDS[kind][0]())
-    behind = {layer.node for layer in layers if layer.follows_activation_function}
-    assert result.facts["int8_layers"] == int8
-    assert behind < set(result.facts["float_layers"])
-    assert {layer["node"] for layer in result.facts["layers"] if not layer["int8"]} == behind
-
-
-def test_without_a_search_every_convolution_is_int8(tmp_path):
-    result, _ = run(quantization(tmp_path, "cnn"))
-    assert (result.facts["int8_layers"], result.facts["float_layers"]) == (3, [])
+    behind = {
+        layer.node
+        for layer in layers
+        if layer.follows_activation_function and layer.operator == "MatMul"
+    }
+    assert facts["int8_layers"] == int8
+    assert behind <= set(facts["float_layers"]) and (kind != "cnn" or not facts["float_layers"])
+    assert {layer["node"] for layer in facts["layers"] if not layer["int8"]} == behind
 
 
 @pytest.mark.parametrize("mean", [None, 0.5], ids=["no search", "search"])
@@ -123,8 +120,10 @@ def test_search_leaves_the_expensive_layers_out_and_says_why(tmp_path):
     assert nodes == {layer.node for layer in layers if layer.weight in weights}
 
 
-def test_facts_fit_the_manifest_and_are_json(tmp_path):
-    facts = run(quantization(tmp_path, mean=0.5))[0].facts
+def test_facts_fit_the_manifest_and_the_same_order_gives_the_same_bytes(tmp_path):
+    first, second = (run(quantization(tmp_path / name, mean=0.5))[0] for name in ("a", "b"))
+    assert first.path.read_bytes() == second.path.read_bytes()
+    facts = first.facts
     record = QuantizationRecord.model_validate_json(
         json.dumps({name: facts[name] for name in QuantizationRecord.model_fields if name in facts})
     )
@@ -133,22 +132,6 @@ def test_facts_fit_the_manifest_and_are_json(tmp_path):
     )
     assert record.float_layers == ("t7", "t9")
     assert json.loads(json.dumps(facts)) == facts
-
-
-def test_a_second_run_does_not_calibrate_again(tmp_path):
-    run(quantization(tmp_path))
-
-    class Blind(TensorEncoder):
-        def feeds(self, samples, batch):
-            raise AssertionError("calibrated again")
-
-    again, _ = run(quantization(tmp_path, encoder=Blind(TEXT)))
-    assert again.facts["int8_layers"] == 6
-
-
-def test_the_same_order_gives_the_same_bytes(tmp_path):
-    first, second = (run(quantization(tmp_path / name, mean=0.5))[0] for name in ("a", "b"))
-    assert first.path.read_bytes() == second.path.read_bytes()
 
 
 def steps(folder, count):
@@ -164,8 +147,8 @@ def steps(folder, count):
     return seen
 
 
-def test_a_refused_network_steps_back_to_the_next_smaller_share(tmp_path):
-    refused, smaller = steps(tmp_path, 2)
+def test_a_refused_network_steps_back_to_the_next_smaller_share_until_samples_agree(tmp_path):
+    refused, smaller, smallest = steps(tmp_path, 3)
     before, after = refused.facts["frontier"], smaller.facts["frontier"]
     assert [point["chosen"] for point in after[:2]] == [False, True]
     layers = smaller.facts["int8_layers"]
@@ -178,59 +161,58 @@ def test_a_refused_network_steps_back_to_the_next_smaller_share(tmp_path):
     assert node in smaller.facts["float_layers"]
     rows = TensorEncoder(TEXT).feed(texts(20, seed=9))
     assert np.isfinite(OrtNetwork(smaller.path).rows(rows)).all()
+    assert smallest.facts["int8_share_of_matmul_macs"] < share
+    refusals = [point.get("refused_by_validation", False) for point in smallest.facts["frontier"]]
+    assert refusals[:3] == [True, True, False]
 
 
-def test_confirmation_steps_back_until_fresh_samples_agree(tmp_path):
-    networks = steps(tmp_path, 3)
-    shares = [network.facts["int8_share_of_matmul_macs"] for network in networks]
-    assert len(shares) == 3 and shares == sorted(shares, reverse=True)
-    frontier = networks[-1].facts["frontier"]
-    refused = [point.get("refused_by_validation", False) for point in frontier]
-    assert refused[:3] == [True, True, False]
-
-
-def test_confirmation_ends_at_the_last_point(tmp_path):
+def test_confirmation_ends_at_the_last_point_and_the_fixed_recipe_has_one(tmp_path):
     networks = steps(tmp_path, None)
     assert len(networks) == len(networks[0].facts["frontier"])
     assert networks[-1].facts["int8_layers"] == 1
-
-
-def test_the_fixed_recipe_has_no_smaller_share(tmp_path):
     fixed = quantization(tmp_path)
     network, _ = run(fixed)
     assert fixed.confirm(network, lambda _: False) is network
 
 
-def test_refuses_a_network_whose_layers_all_follow_activation_functions(tmp_path):
-    graph = Graph(0)
+def relu_network(graph):
     product = graph.node("MatMul", graph.node("Relu", "x"), graph.weight(8, 8))
-    inputs = {"x": (TensorProto.FLOAT, ["batch", 3, 8, 8])}
-    model = graph.model(inputs, graph.node("Flatten", product), 192)
-    with pytest.raises(SourceFault, match="ask for a sensitivity_search"):
-        run(quantization(tmp_path, "cnn", model=model))
+    return graph.node("Flatten", product), 192
 
 
-def test_refuses_a_network_of_small_convolutions_only(tmp_path):
-    graph = Graph(0)
+def small_convolutions(graph):
     first = graph.node("Conv", "x", graph.weight(5, 3, 3, 3))
     second = graph.node("Conv", first, graph.weight(5, 5, 3, 3))
-    pooled = graph.node("ReduceMean", second, axes=[2, 3], keepdims=0)
-    model = graph.model({"x": (TensorProto.FLOAT, ["batch", 3, 8, 8])}, pooled, 5)
-    with pytest.raises(
-        NothingForInt8,
-        match=r"no weighted layer of the network gains from INT8 \(t0 is a convolution of "
-        r"3 channels to 5: TensorRT has no faster INT8 kernel for it\); ask for precision auto or "
-        r"fp32\.",
-    ):
+    return graph.node("ReduceMean", second, axes=[2, 3], keepdims=0), 5
+
+
+def nothing_weighted(graph):
+    return graph.node("Flatten", graph.node("Relu", "x")), 192
+
+
+@pytest.mark.parametrize(
+    ("nodes", "words"),
+    [
+        (relu_network, "ask for a sensitivity_search"),
+        (
+            small_convolutions,
+            r"no weighted layer of the network gains from INT8 \(t0 is a convolution of 3 channels "
+            r"to 5: TensorRT has no faster INT8 kernel for it\); ask for precision auto or fp32\.",
+        ),
+        (nothing_weighted, r"no MatMul, Gemm or Conv with a constant float32 weight; INT8 needs"),
+    ],
+)
+def test_refuses_a_network_that_int8_has_no_layer_of(tmp_path, nodes, words):
+    graph = Graph(0)
+    output, columns = nodes(graph)
+    model = graph.model({"x": (TensorProto.FLOAT, ["batch", 3, 8, 8])}, output, columns)
+    with pytest.raises(NothingForInt8, match=words):
         run(quantization(tmp_path, "cnn", model=model))
 
 
-def test_refuses_no_calibration_samples(tmp_path):
+def test_refuses_no_calibration_samples_and_those_that_make_nan(tmp_path):
     with pytest.raises(InputRefused, match="no samples"):
         run(quantization(tmp_path, calibration=()))
-
-
-def test_refuses_samples_that_make_nan(tmp_path):
     broken = images(8, seed=1)
     broken[3]["x"][0, 0, 0] = np.inf
     with pytest.raises(SourceFault, match="NaN or Inf"):

@@ -14,9 +14,9 @@ from engine_build.quantization.fp8 import (
     fp8_layers,
     quantize_fp8,
 )
-from engine_build.quantization.layers import Layer, quantizable_layers
+from engine_build.quantization.layers import quantizable_layers
 from engine_build.quantization.qdq import quantize_layers
-from tests.unit.engine_build.quantization.graphs import KINDS, constants, feed, ranges
+from tests.unit.engine_build.quantization.graphs import KINDS, constants, feed, layer, ranges
 
 
 @pytest.fixture(params=KINDS)
@@ -31,24 +31,20 @@ def rows(model, samples):
     return OrtNetwork(model.SerializeToString()).rows(samples)
 
 
-def test_all_layers_in_float_are_the_float_network(kind):
+def test_layers_in_float_answer_as_if_the_others_alone_were_quantized(kind):
     model, limits, samples = kind
     layers = quantizable_layers(model)
-    restored = restore_layers(quantize_layers(model, layers, limits), model, layers)
+    whole = quantize_layers(model, layers, limits)
+    for place in (0, 1, -1):
+        left = [layer for layer in layers if layer != layers[place]]
+        expected = rows(quantize_layers(model, left, limits), samples)
+        restored = restore_layers(whole, model, [layers[place]])
+        assert rows(restored, samples) == pytest.approx(expected, abs=1e-4)
+    restored = restore_layers(whole, model, layers)
     onnx.checker.check_model(restored, full_check=True)
     assert rows(restored, samples) == pytest.approx(rows(model, samples), abs=1e-5)
     assert len(restored.graph.node) == len(model.graph.node)
     assert set(constants(restored)) == set(constants(model))
-
-
-@pytest.mark.parametrize("place", [0, 1, -1])
-def test_some_layers_in_float_answer_as_if_the_others_alone_were_quantized(kind, place):
-    model, limits, samples = kind
-    layers = quantizable_layers(model)
-    left = [layer for layer in layers if layer != layers[place]]
-    restored = restore_layers(quantize_layers(model, layers, limits), model, [layers[place]])
-    expected = rows(quantize_layers(model, left, limits), samples)
-    assert rows(restored, samples) == pytest.approx(expected, abs=1e-4)
 
 
 def test_fp8_layers_go_back_to_float_too():
@@ -64,40 +60,22 @@ def test_fp8_layers_go_back_to_float_too():
     assert np.abs(before - rows(source, batch)).max() > 1e-4
 
 
-def layer(node, activation, operator="MatMul"):
-    return Layer(
-        node=node,
-        operator=operator,
-        activation=activation,
-        weight="w",
-        output=f"{node}_output",
-        column_axis=1,
-        follows_activation_function=False,
-    )
-
-
-def test_a_role_is_the_same_layer_of_every_block_and_what_reads_its_activation():
-    names = ("query", "key", "output", "inner")
+def test_a_role_is_the_same_layer_of_every_block_or_stage_and_what_reads_its_activation():
     read = {"query": "hidden", "key": "hidden", "output": "context", "inner": "normal"}
-    layers = [
-        layer(f"/layer.{block}/{name}", f"{read[name]}.{block}")
-        for block in range(12)
-        for name in names
-    ]
-    roles = layer_roles(layers)
+    roles = layer_roles(
+        [
+            layer(f"/layer.{block}/{name}", f"{activation}.{block}")
+            for block in range(12)
+            for name, activation in read.items()
+        ]
+    )
     assert {name: len(members) for name, members in roles.items()} == {
         "/layer.*/query": 24,
         "/layer.*/output": 12,
         "/layer.*/inner": 12,
     }
-    assert [item.node for item in roles["/layer.*/query"]][:3] == [
-        "/layer.0/query",
-        "/layer.0/key",
-        "/layer.1/query",
-    ]
-
-
-def test_convolutions_of_a_stage_are_a_role_with_their_shortcut():
+    first = [item.node for item in roles["/layer.*/query"]][:3]
+    assert first == ["/layer.0/query", "/layer.0/key", "/layer.1/query"]
     layers = [
         layer(f"/stages.{stage}/layers.{index}/convolution", f"{stage}.{index}", "Conv")
         for stage in range(2)

@@ -1,4 +1,7 @@
-"""What a network's own Q/DQ nodes say, and what no engine takes of them."""
+"""What a network's own Q/DQ nodes say, and what no engine takes of them.
+
+tests/unit/engine_build/test_quantized_sources.py builds of them.
+"""
 
 from __future__ import annotations
 
@@ -21,23 +24,21 @@ INT8, UINT8, E4M3 = TensorProto.INT8, TensorProto.UINT8, TensorProto.FLOAT8E4M3F
 
 
 @pytest.mark.parametrize(
-    ("kind", "types", "precision"),
+    ("model", "types", "precision"),
     [
-        (INT8, ("int8",), "int8"),
-        (UINT8, ("int8", "uint8"), "int8"),
-        (E4M3, ("float8_e4m3fn",), "fp8"),
+        (quantized(INT8), ("int8",), "int8"),
+        (quantized(UINT8), ("int8", "uint8"), "int8"),
+        (quantized(E4M3), ("float8_e4m3fn",), "fp8"),
+        (quantized(text=BIASED), ("int8",), "int8"),
     ],
+    ids=["int8", "uint8", "fp8", "a bias in int32"],
 )
-def test_types_of_the_nodes_say_the_precision(kind, types, precision):
-    given = given_quantization(quantized(kind))
+def test_types_of_the_nodes_say_the_precision(model, types, precision):
+    given = given_quantization(model)
     assert (given.types, kept_precision(given)) == (types, precision)
 
 
-def test_a_bias_in_int32_is_no_precision_of_its_own():
-    assert given_quantization(quantized(text=BIASED)).types == ("int8",)
-
-
-def test_a_node_without_a_zero_point_quantizes_to_uint8():
+def test_a_node_without_a_zero_point_quantizes_to_uint8_or_to_its_output_dtype():
     model = parser.parse_model("""<ir_version: 9, opset_import: ["": 21]>
 g (float[n, 4] x) => (float[n, 4] y) <float s = {0.1}> {
     q = QuantizeLinear(x, s)
@@ -49,17 +50,22 @@ g (float[n, 4] x) => (float[n, 4] y) <float s = {0.1}> {
     assert (given.types, given.asymmetric) == (("int8",), None)
 
 
-@pytest.mark.parametrize(("kind", "value"), [(INT8, 3), (UINT8, 0), (UINT8, 128)])
-def test_refuses_asymmetric_nodes_for_tensorrt_by_name(kind, value):
+@pytest.mark.parametrize(
+    ("kind", "value", "precision", "words"),
+    [
+        (INT8, 3, "int8", r"asymmetrically.*symmetrically to INT8.*on a CPU"),
+        (UINT8, 0, "int8", "asymmetrically"),
+        (UINT8, 128, "int8", "asymmetrically"),
+        (E4M3, 0, "fp8", r"fp8, which needs compute capability 8.9.* is 8.6"),
+    ],
+)
+def test_refuses_nodes_that_tensorrt_does_not_take(kind, value, precision, words):
     given = given_quantization(quantized(kind, value))
-    with pytest.raises(NetworkRefused, match=r"asymmetrically.*symmetrically to INT8.*on a CPU"):
-        refuse_for_tensorrt(given, "int8", "8.6")
-
-
-@pytest.mark.parametrize("capability", ["8.9", "9.0", "12.0"])
-def test_symmetric_nodes_are_taken_where_the_gpu_has_their_type(capability):
-    for kind, precision in ((INT8, "int8"), (E4M3, "fp8")):
-        refuse_for_tensorrt(given_quantization(quantized(kind)), precision, capability)
+    with pytest.raises(NetworkRefused, match=words):
+        refuse_for_tensorrt(given, precision, "8.6")
+    for capability in ("8.9", "9.0", "12.0"):
+        for taken, of_it in ((INT8, "int8"), (E4M3, "fp8")):
+            refuse_for_tensorrt(given_quantization(quantized(taken)), of_it, capability)
 
 
 ROWS = """<ir_version: 9, opset_import: ["": 21]>
@@ -78,12 +84,6 @@ def test_refuses_scales_along_the_axis_that_a_product_sums_over():
     refuse_scales_of_rows(parser.parse_model(by_column))
 
 
-def test_refuses_fp8_nodes_on_an_older_gpu():
-    given = given_quantization(quantized(E4M3))
-    with pytest.raises(NetworkRefused, match=r"fp8, which needs compute capability 8.9.* is 8.6"):
-        refuse_for_tensorrt(given, "fp8", "8.6")
-
-
 @pytest.mark.parametrize(
     "types", [("int4",), ("int16",), ("float8_e5m2",), ("float8_e4m3fn", "int8")]
 )
@@ -94,8 +94,7 @@ def test_refuses_other_types_and_two_precisions_at_once(types):
 
 def test_share_counts_products_of_two_dequantized_tensors_alone():
     model = quantized()
-    work = multiply_accumulates(model, {"x": WEIGHT[:1]})
-    facts = share_facts(model, work)
+    facts = share_facts(model, multiply_accumulates(model, {"x": WEIGHT[:1]}))
     # 16 x 16 products of the first MatMul, 16 x 8 of the second, whose inputs are float.
     assert facts["int8_share_of_matmul_macs"] == round(256 / 384, 4)
     assert (facts["int8_layers"], facts["float_layers"]) == (1, ["y"])

@@ -47,17 +47,14 @@ def rows(model, samples):
     return OrtNetwork(model.SerializeToString()).rows(samples)
 
 
-def test_every_zero_point_is_int8_zero_and_every_scale_float32(kind):
-    values = constants(kind[1])
-    for node in qdq_nodes(kind[1]):
+def test_network_is_symmetric_by_output_channel_and_answers_closely_and_not_the_same(kind):
+    model, qdq, samples = kind
+    onnx.checker.check_model(qdq, full_check=True)
+    values = constants(qdq)
+    for node in qdq_nodes(qdq):
         _, scale, zero = (values.get(name) for name in node.input)
         assert zero.dtype == np.int8 and not zero.any()
         assert scale.dtype == np.float32 and (scale > 0).all()
-
-
-def test_weights_are_int8_with_one_scale_for_each_output_channel(kind):
-    model, qdq, _ = kind
-    values = constants(qdq)
     nodes = [node for node in qdq_nodes(qdq) if node.input[0] in values]
     assert len(nodes) == len(quantizable_layers(model))
     for node in nodes:
@@ -69,27 +66,26 @@ def test_weights_are_int8_with_one_scale_for_each_output_channel(kind):
         # Rounded to make up for another row, the largest may be one count less.
         assert (np.abs(weight.astype(int)).max(axis=others) >= 126).all()
     assert not {layer.weight for layer in quantizable_layers(model)} & set(values)
-
-
-def test_answers_are_close_and_not_the_same(kind):
-    model, qdq, samples = kind
-    onnx.checker.check_model(qdq, full_check=True)
     before, after = rows(model, samples), rows(qdq, samples)
     lengths = np.linalg.norm(before, axis=1) * np.linalg.norm(after, axis=1)
     assert ((before * after).sum(axis=1) / lengths).mean() > 0.99
     assert np.abs(before - after).max() > 1e-5
 
 
-def test_layers_that_share_an_activation_quantize_it_once():
+def test_layers_that_share_an_activation_quantize_it_once_and_one_left_out_stays_float():
     model = transformer()
-    before = model.SerializeToString()
-    qdq = quantize_layers(model, quantizable_layers(model), ranges(model, texts(16, seed=1)))
+    before, limits = model.SerializeToString(), ranges(model, texts(16, seed=1))
+    layers = quantizable_layers(model)
+    qdq = quantize_layers(model, layers, limits)
     operators = [node.op_type for node in qdq.graph.node]
     # Query, key and value; attention output; FFN input; FFN output; the scores.
     assert operators.count("QuantizeLinear") == 5
     assert operators.count("DequantizeLinear") == 5 + 7
-    # The source network stays as it was.
-    assert model.SerializeToString() == before
+    assert model.SerializeToString() == before, "the source network stays as it was"
+    left = next(layer for layer in layers if layer.follows_activation_function)
+    qdq = quantize_layers(model, [layer for layer in layers if layer != left], limits)
+    node = next(node for node in qdq.graph.node if node.output[0] == left.output)
+    assert node.input[1] == left.weight and left.weight in constants(qdq)
 
 
 def test_what_a_shift_takes_goes_into_the_bias_where_there_is_one():
@@ -135,16 +131,6 @@ def test_counts_of_the_calibration_stand_in_the_network_and_nearest_ones_without
         assert np.abs(counts).max() == 127 and np.abs(counts - rounded).max() <= 1
 
 
-def test_layers_left_out_keep_their_float_weights():
-    model = transformer()
-    layers = quantizable_layers(model)
-    left = next(layer for layer in layers if layer.follows_activation_function)
-    chosen = [layer for layer in layers if layer != left]
-    qdq = quantize_layers(model, chosen, ranges(model, texts(16, seed=1)))
-    node = next(node for node in qdq.graph.node if node.output[0] == left.output)
-    assert node.input[1] == left.weight and left.weight in constants(qdq)
-
-
 def test_refuses_an_opset_without_scales_by_channel():
     model = chain("Relu")
     model.opset_import[0].version = 12
@@ -158,23 +144,18 @@ def test_switched_layers_answer_as_the_network_written_with_them(kind):
     model, values = make(), samples(16, seed=2)
     limits, layers = ranges(model, samples(32, seed=1)), quantizable_layers(model)
     switchable = SwitchableNetwork(model, layers, limits)
+    # A network that no message can hold is loaded from files.
+    from_files = SwitchableNetwork(model, layers, limits, largest=1000)
     for chosen in (layers, layers[::2], layers[-1:]):
         expected = rows(quantize_layers(model, chosen, limits), feed(values))
-        actual = switchable.rows([feed(values)], [layer.node for layer in chosen])
+        nodes = [layer.node for layer in chosen]
+        actual = switchable.rows([feed(values)], nodes)
+        assert np.array_equal(from_files.rows([feed(values)], nodes), actual)
         # ONNX Runtime may add in another order, which turns a rounding here and there.
         assert np.abs(actual - expected).max() < 0.02 * np.abs(expected).max()
     # All switched off is the float network, and the rows of all feeds come in order.
     float_rows = switchable.rows([feed(values[:3]), feed(values[3:])], ())
     assert np.allclose(float_rows, rows(model, feed(values)), atol=1e-5)
-
-
-def test_a_network_that_no_message_can_hold_is_loaded_from_files():
-    model, values = transformer(), texts(8, seed=1)
-    layers, limits = quantizable_layers(model), ranges(model, values)
-    chosen = [layer.node for layer in layers[::2]]
-    small = SwitchableNetwork(model, layers, limits, largest=1000)
-    whole = SwitchableNetwork(model, layers, limits)
-    assert np.array_equal(small.rows([feed(values)], chosen), whole.rows([feed(values)], chosen))
 
 
 def test_a_weight_that_only_a_branch_reads_stays_in_the_network():

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from engine_build.evaluation.accuracy import Standard, accuracy
-from engine_build.quantization.layers import Layer
 from engine_build.quantization.sensitivity import (
     FIRST,
     STEPS,
@@ -19,6 +18,7 @@ from engine_build.quantization.sensitivity import (
 )
 from onboarding.manifest import AccuracyRecord
 from onboarding.model_spec import BudgetSpec
+from tests.unit.engine_build.quantization.graphs import layer
 
 
 def point(share, mean, worst=0.99, low=None, **changes):
@@ -37,23 +37,27 @@ def point(share, mean, worst=0.99, low=None, **changes):
     return Point(int8=tuple(map(str, range(round(share * 10)))), share=share, accuracy=record)
 
 
-def test_choice_is_the_largest_share_inside_the_budget():
-    points = [point(0.3, 0.999), point(0.9, 0.98), point(0.7, 0.995)]
-    assert best_point(points).share == 0.7
+WIDE = {"nearest_neighbour_interval": (0.8, 0.95), "budget_neighbours": 0.9}
 
 
 @pytest.mark.parametrize(
-    "broken", [{"mean": 0.98}, {"mean": 0.995, "worst": 0.94}, {"mean": 0.991, "low": 0.989}]
+    ("largest", "share"),
+    [
+        ({"mean": 0.995}, 0.9),
+        ({"mean": 0.98}, 0.7),
+        ({"mean": 0.995, "worst": 0.94}, 0.7),
+        ({"mean": 0.991, "low": 0.989}, 0.7),
+        ({"mean": 0.995, "nearest_neighbour_agreement": 0.89, **WIDE}, 0.7),
+        ({"mean": 0.995, "nearest_neighbour_agreement": 0.91, **WIDE}, 0.9),
+    ],
 )
-def test_mean_worst_and_the_lower_end_of_the_interval_all_count(broken):
-    assert best_point([point(0.9, **broken), point(0.4, 0.995)]).share == 0.4
-
-
-@pytest.mark.parametrize(("same", "share"), [(0.89, 0.4), (0.91, 0.9)])
-def test_a_budget_of_neighbours_counts_by_the_share_itself(same, share):
-    wide = {"nearest_neighbour_agreement": same, "nearest_neighbour_interval": (0.8, 0.95)}
-    points = [point(0.9, 0.995, budget_neighbours=0.9, **wide), point(0.4, 0.995)]
+def test_choice_is_the_largest_share_inside_every_budget(largest, share):
+    points = [point(0.3, 0.999), point(0.9, **largest), point(0.7, 0.995)]
     assert best_point(points).share == share
+
+
+def test_without_a_point_inside_the_budget_the_closest_is_chosen():
+    assert best_point([point(0.9, 0.90), point(0.5, 0.97), point(0.7, 0.95)]).share == 0.5
 
 
 def test_a_choice_is_confirmed_by_the_lower_end_of_the_neighbours():
@@ -63,13 +67,8 @@ def test_a_choice_is_confirmed_by_the_lower_end_of_the_neighbours():
     assert holds_budget(unsure) and not holds_budget(unsure, confirms=True)
 
 
-def test_without_a_point_inside_the_budget_the_closest_is_shown():
-    assert best_point([point(0.9, 0.90), point(0.5, 0.97), point(0.7, 0.95)]).share == 0.5
-
-
-def test_facts_have_what_a_plot_needs():
-    facts = point(0.7, 0.995).facts(chosen=True)
-    assert facts == {
+def test_facts_have_what_a_plot_needs_and_the_table_marks_the_chosen_point():
+    assert point(0.7, 0.995).facts(chosen=True) == {
         "share": 0.7,
         "mean": 0.995,
         "worst": 0.99,
@@ -79,9 +78,6 @@ def test_facts_have_what_a_plot_needs():
         "int8_layers": 7,
         "chosen": True,
     }
-
-
-def test_table_marks_the_chosen_point_and_starts_with_the_largest_share():
     points = [point(0.3, 0.999), point(0.7, 0.995)]
     assert format_points(points, points[1]).splitlines()[1:] == [
         "     70.0%       7   0.99500   0.99000    0.900  <- chosen",
@@ -90,18 +86,6 @@ def test_table_marks_the_chosen_point_and_starts_with_the_largest_share():
 
 
 REFERENCE = np.random.default_rng(0).standard_normal((128, 64))
-
-
-def layer(node):
-    return Layer(
-        node=node,
-        operator="MatMul",
-        activation="x",
-        weight="w",
-        output=node,
-        column_axis=1,
-        follows_activation_function=False,
-    )
 
 
 def search(errors, *, mean, shares=None):
@@ -125,16 +109,25 @@ def search(errors, *, mean, shares=None):
     return result, runs
 
 
-def test_everything_is_int8_where_the_budget_allows_it():
-    result, _ = search({"a": 0.001, "b": 0.002}, mean=0.99)
-    assert result.chosen.int8 == ("a", "b")
-    assert result.chosen.share == pytest.approx(1.0)
-
-
-def test_the_expensive_layer_leaves_and_the_cheap_ones_stay():
-    result, _ = search({"a": 0.001, "expensive": 0.5, "b": 0.002}, mean=0.99)
-    assert result.chosen.int8 == ("a", "b")
-    assert result.leaving == ("expensive", "b", "a")
+@pytest.mark.parametrize(
+    ("errors", "mean", "int8", "leaving"),
+    [
+        ({"a": 0.001, "b": 0.002}, 0.99, ("a", "b"), ("b", "a")),
+        (
+            {"a": 0.001, "expensive": 0.5, "b": 0.002},
+            0.99,
+            ("a", "b"),
+            ("expensive", "b", "a"),
+        ),
+        # Nothing holds the budget: the closest point.
+        ({"a": 0.5, "b": 0.6}, 0.99999, ("a",), ("b", "a")),
+    ],
+)
+def test_the_expensive_layers_leave_until_the_budget_holds(errors, mean, int8, leaving):
+    result, _ = search(errors, mean=mean)
+    assert (result.chosen.int8, result.leaving) == (int8, leaving)
+    assert result.chosen.share == pytest.approx(len(int8) / len(errors))
+    assert result.chosen.holds == (mean == 0.99)
 
 
 def test_cost_counts_for_the_share_it_buys():
@@ -143,18 +136,13 @@ def test_cost_counts_for_the_share_it_buys():
     assert result.leaving[0] == "small"
 
 
-def test_the_budget_edge_is_found_between_the_path_steps():
+def test_the_budget_edge_is_found_in_a_run_for_each_layer_and_few_times_more():
     errors = {f"l{index}": 0.05 for index in range(60)}
     errors |= {f"expensive{index}": 0.3 + index / 100 for index in range(7)}
-    result, _ = search(errors, mean=0.92)
+    result, runs = search(errors, mean=0.92)
     holds = {len(point.int8): point.holds for point in result.points}
     chosen = len(result.chosen.int8)
     assert holds[chosen] and not holds[chosen + 1]
-
-
-def test_a_search_runs_once_for_each_layer_and_few_times_more():
-    errors = {f"l{index}": 0.05 for index in range(60)}
-    _, runs = search(errors, mean=0.97)
     assert sum(len(run) == 1 for run in runs) <= len(errors) + 1
     assert len(runs) <= len(errors) + STEPS + 1 + FIRST + 4
 
@@ -164,9 +152,3 @@ def test_drift_of_a_layer_is_what_cosine_loses_for_unit_vectors():
     moved = unit + 0.01 * np.random.default_rng(2).standard_normal(unit.shape)
     moved /= np.linalg.norm(moved, axis=1, keepdims=True)
     assert np.allclose(drifts(moved, unit), 1 - (moved * unit).sum(axis=1))
-
-
-def test_a_budget_that_nothing_holds_gives_the_closest_point():
-    result, _ = search({"a": 0.5, "b": 0.6}, mean=0.99999)
-    assert not result.chosen.holds
-    assert result.chosen.int8 == ("a",)

@@ -8,15 +8,11 @@ import pytest
 from onnx import numpy_helper
 
 from engine_build.errors import InputRefused
-from engine_build.onnx_graph.network_store import Network
 from engine_build.quantization.layers import quantizable_layers
-from engine_build.quantization.sparsity import (
-    measure_sparsity,
-    refuse_dense_network,
-    sparse_share,
-)
+from engine_build.quantization.sparsity import measure_sparsity, refuse_dense_network, sparse_share
 from tests.unit.engine_build.custom import scaled_network
 from tests.unit.engine_build.graphs import node, tensor, write_graph
+from tests.unit.engine_build.quantization import graphs
 
 RANDOM = np.random.default_rng(3)
 
@@ -32,19 +28,13 @@ def pruned(*sizes):
     return weight
 
 
-def network_of(path, first, second):
-    return Network(
-        precision="float",
-        path=scaled_network(path, weights=[first, second]),
-        inputs=(),
-        outputs=(),
-        facts={},
-    )
+def judge(path, first):
+    path = scaled_network(path, weights=[first, dense(first.shape[1], 8)])
+    return refuse_dense_network(graphs.network(path))
 
 
 def test_sparse_layers_are_counted_with_their_share_of_weights(tmp_path):
-    network = network_of(tmp_path / "model.onnx", pruned(16, 32), dense(32, 8))
-    sparsity = refuse_dense_network(network)
+    sparsity = judge(tmp_path / "model.onnx", pruned(16, 32))
     assert (sparsity.layers, sparsity.sparse_layers, sparsity.best) == (2, 1, 1.0)
     assert sparsity.sparse_weights == pytest.approx(512 / 768)
     assert str(sparsity) == (
@@ -52,34 +42,20 @@ def test_sparse_layers_are_counted_with_their_share_of_weights(tmp_path):
     )
 
 
-def test_zeros_count_along_the_summed_axis_alone(tmp_path):
-    network = network_of(tmp_path / "model.onnx", pruned(32, 16).T.copy(), dense(32, 8))
-    assert measure_sparsity(onnx.load(network.path)).sparse_layers == 0
-
-
 @pytest.mark.parametrize("transposed", [0, 1])
 def test_gemm_is_measured_whichever_way_its_weight_lies(tmp_path, transposed):
     weight = pruned(8, 6).T.copy() if transposed else pruned(8, 6)
-    path = write_graph(
-        tmp_path / "gemm.onnx",
-        [node("Gemm", "x w", "y", transB=transposed)],
-        [tensor("x", "batch", 8)],
-        [tensor("y", "batch", 6)],
-        w=weight,
-    )
+    nodes, x, y = [node("Gemm", "x w", "y", transB=transposed)], tensor("x", "b", 8), ("b", 6)
+    path = write_graph(tmp_path / "gemm.onnx", nodes, [x], [tensor("y", *y)], w=weight)
     assert measure_sparsity(onnx.load(path)).sparse_weights == 1.0
 
 
 @pytest.mark.parametrize(("channels", "group", "share"), [(8, 1, 1.0), (6, 1, 0.0), (8, 8, 0.0)])
 def test_convolution_is_measured_over_its_input_channels(tmp_path, channels, group, share):
-    inside = channels // group
-    weight = np.moveaxis(pruned(inside, 8, 3, 3), 0, 1).copy()
+    weight = np.moveaxis(pruned(channels // group, 8, 3, 3), 0, 1).copy()
+    nodes, x = [node("Conv", "x w", "y", group=group)], tensor("x", "batch", channels, 9, 9)
     path = write_graph(
-        tmp_path / "conv.onnx",
-        [node("Conv", "x w", "y", group=group)],
-        [tensor("x", "batch", channels, 9, 9)],
-        [tensor("y", "batch", 8, 7, 7)],
-        w=weight,
+        tmp_path / "conv.onnx", nodes, [x], [tensor("y", "batch", 8, 7, 7)], w=weight
     )
     model = onnx.load(path)
     (layer,) = quantizable_layers(model)
@@ -89,7 +65,9 @@ def test_convolution_is_measured_over_its_input_channels(tmp_path, channels, gro
 def test_refuses_a_network_without_a_sparse_layer_with_the_number(tmp_path):
     nearly = pruned(16, 32)
     nearly[0:4] = 1
-    network = network_of(tmp_path / "model.onnx", nearly, dense(32, 8))
-    reason = r"0 of 2 weighted layers \(0.0%.*nearest layer has them in 75.0% of its groups. Prune"
-    with pytest.raises(InputRefused, match=reason):
-        refuse_dense_network(network)
+    for weight, best in ((nearly, "75.0%"), (pruned(32, 16).T.copy(), "50.0%")):
+        reason = (
+            rf"0 of 2 weighted layers \(0.0%.*nearest layer has them in {best} of its groups. P"
+        )
+        with pytest.raises(InputRefused, match=reason):
+            judge(tmp_path / "model.onnx", weight)

@@ -11,13 +11,12 @@ import pytest
 
 from engine_build.errors import NetworkRefused, NothingForInt8
 from engine_build.log import Log
-from engine_build.onnx_graph.network_store import Network
 from engine_build.runner import TIMED_OUT, Ended
-from engine_build.steps.check import UNAVAILABLE, compile_checks
+from engine_build.steps.check import UNAVAILABLE, compile_check
 from engine_build.steps.compile import compile_candidates
 from onboarding.model_spec import OptimizationProfileSpec
 from tests.unit.engine_build.graphs import node, tensor, write_graph
-from tests.unit.engine_build.quantization.graphs import chain
+from tests.unit.engine_build.quantization import graphs
 from tests.unit.engine_build.stand_ins import StandInRunner, context
 from tests.unit.engine_build.tiny import model, write_tree
 
@@ -25,9 +24,8 @@ PROFILES = (OptimizationProfileSpec(batch=(1, 2, 4), sequence=(4, 8, 16)),)
 
 
 def check(path, ended, log=None):
-    network = Network(precision="float", path=path, inputs=(), outputs=(), facts={})
     log = Log(io.StringIO() if log is None else log)
-    return compile_checks([network], PROFILES, StandInRunner(check=ended), log)
+    return compile_check(graphs.network(path), PROFILES, StandInRunner(check=ended), log)
 
 
 @pytest.mark.parametrize(
@@ -57,18 +55,23 @@ def test_refuses_a_network_that_crashes_the_compiler(code, output, errors, reaso
         check(tmp_path, ended)
 
 
-def test_machine_without_the_compiler_has_no_record_and_says_so(tmp_path):
-    ended = Ended(code=UNAVAILABLE, output="", errors="No module named 'tensorrt_rtx'")
-    log, reason = io.StringIO(), "cannot be loaded here (No module named 'tensorrt_rtx')"
-    assert check(tmp_path, ended, log) == ()
-    assert f"{reason}: the float network was NOT checked" in log.getvalue()
-
-
-def test_compiler_that_takes_too_long_decides_nothing_and_the_build_says_so(tmp_path):
-    ended = Ended(code=TIMED_OUT, output="", errors="still running")
+@pytest.mark.parametrize(
+    ("code", "errors", "words"),
+    [
+        (
+            UNAVAILABLE,
+            "No module named 'tensorrt_rtx'",
+            "cannot be loaded here (No module named 'tensorrt_rtx')",
+        ),
+        (TIMED_OUT, "still running", "did not end within 600 seconds"),
+    ],
+)
+def test_compiler_that_is_missing_or_takes_too_long_decides_nothing_and_says_so(
+    code, errors, words, tmp_path
+):
     log = io.StringIO()
-    assert check(tmp_path, ended, log) == ()
-    assert "did not end within 600 seconds: the float network was NOT checked" in log.getvalue()
+    assert check(tmp_path, Ended(code=code, output="", errors=errors), log) is None
+    assert f"{words}: the float network was NOT checked" in log.getvalue()
 
 
 def refusal(operator, message="no importer"):
@@ -82,15 +85,10 @@ def network_of(operator, tmp_path):
     return write_graph(tmp_path / "m.onnx", nodes, values[:1], values[1:])
 
 
-def test_refuses_an_operator_that_no_list_supports(tmp_path):
-    words = r"refuses the float network: node /x \(operator Foo; .*no importer; way out: "
-    with pytest.raises(NetworkRefused, match=words):
-        check(network_of("Foo", tmp_path), refusal("Foo"))
-
-
 @pytest.mark.parametrize(
     ("operator", "message"),
     [
+        ("Foo", "no importer"),
         ("STFT", "no importer"),
         ("Unique", "no importer"),
         ("RotaryEmbedding", "no importer"),
@@ -98,48 +96,45 @@ def test_refuses_an_operator_that_no_list_supports(tmp_path):
         ("Mish", "Unsupported ONNX data type: DOUBLE"),
     ],
 )
-def test_refusal_decides_where_tensorrt_may_refuse_too(tmp_path, operator, message):
-    """An operator with restrictions, one that the list lacks, faults of shapes and types."""
-    with pytest.raises(NetworkRefused, match=f"operator {operator};"):
+def test_refuses_where_tensorrt_may_refuse_too(tmp_path, operator, message):
+    """No operator of any list, one with restrictions, faults of shapes and types."""
+    words = rf"refuses the float network: node /x \(operator {operator}; .*{message}; way out: "
+    with pytest.raises(NetworkRefused, match=words):
         check(network_of(operator, tmp_path), refusal(operator, message))
 
 
 @pytest.mark.parametrize(
-    "message", ["no importer", "Plugin not found", "false", "UNSUPPORTED_NODE"]
+    ("operator", "message"),
+    [
+        *(
+            ("RMSNormalization", message)
+            for message in ("no importer", "Plugin not found", "false", "UNSUPPORTED_NODE")
+        ),
+        ("NonZero", "no importer"),
+    ],
 )
-def test_refusal_of_any_operator_of_tensorrts_list_is_evidence(tmp_path, message):
-    (record,) = check(
-        network_of("RMSNormalization", tmp_path), refusal("RMSNormalization", message)
-    )
+def test_refusal_is_evidence_where_tensorrts_list_supports_the_operator(
+    tmp_path, operator, message
+):
+    record = check(network_of(operator, tmp_path), refusal(operator, message))
     assert record.verdict == "fail"
-    assert record.reason.endswith("; TensorRT's operator list supports RMSNormalization")
+    assert record.reason.endswith(f"; TensorRT's operator list supports {operator}")
 
 
-def test_refusal_is_evidence_where_tensorrts_list_supports_the_operator(tmp_path):
-    (record,) = check(network_of("NonZero", tmp_path), refusal("NonZero"))
-    assert record.verdict == "fail"
-    assert record.reason.endswith("; TensorRT's operator list supports NonZero")
-
-
-def compile_contradicting_network(tmp_path, precision, stream):
-    graph, path = chain("Relu"), tmp_path / "float.onnx"
+def test_auto_goes_on_without_int8_that_a_requested_precision_needs(tmp_path):
+    graph, path, stream = graphs.chain("Relu"), tmp_path / "float.onnx", io.StringIO()
     graph.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 9
     onnx.save(graph, path)
-    root = write_tree(tmp_path / "root", model("tiny", precision))
-    tools = context(root, tmp_path / "out", store=None, runner=StandInRunner())
-    tools = dataclasses.replace(tools, log=Log(stream))
-    network = Network(precision="float", path=path, inputs=(), outputs=(), facts={})
-    with tools.work:
-        return compile_candidates(tools, {"float": network, "int8": network})
-
-
-def test_auto_goes_on_without_int8(tmp_path):
-    stream = io.StringIO()
-    candidates = compile_contradicting_network(tmp_path, "auto", stream)
-    assert [candidate.precision for candidate in candidates] == ["fp32"]
+    network = graphs.network(path)
+    for precision in ("auto", "int8"):
+        root = write_tree(tmp_path / precision, model("tiny", precision))
+        tools = context(root, tmp_path / "out", store=None, runner=StandInRunner())
+        tools = dataclasses.replace(tools, log=Log(stream))
+        with tools.work:
+            if precision == "auto":
+                (candidate,) = compile_candidates(tools, {"float": network, "int8": network})
+                assert candidate.precision == "fp32"
+                continue
+            with pytest.raises(NothingForInt8, match="cannot quantize the network dynamically"):
+                compile_candidates(tools, {"float": network, "int8": network})
     assert "int8 is not tried: ONNX Runtime cannot quantize" in stream.getvalue()
-
-
-def test_refuses_int8_that_the_model_requires(tmp_path):
-    with pytest.raises(NothingForInt8, match="cannot quantize the network dynamically"):
-        compile_contradicting_network(tmp_path, "int8", io.StringIO())

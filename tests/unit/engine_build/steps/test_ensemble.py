@@ -20,7 +20,6 @@ from tests.unit.engine_build.trees import write_arrays
 
 pytestmark = pytest.mark.unit
 WIDTH = 4
-WIRED = {"steps": [{"model": "first"}, {"model": "second"}], "outputs": ["z"]}
 
 
 def network(root, name, taken, answered):
@@ -47,18 +46,18 @@ def sha256(content):
     return hashlib.sha256(content).hexdigest()
 
 
-def ensemble(name, mean=0.99, **fields):
-    return {
-        "name": name,
-        "task": "ensemble",
-        "accuracy": {
-            "dataset": "models/data/x.npz",
-            "metric": "relative_error",
-            "budget": {"mean": mean},
-        },
-        "endpoint": {"instance_type": "ml.c7i.large"},
-        **fields,
-    }
+ENSEMBLE = {
+    "name": "wired",
+    "task": "ensemble",
+    "steps": [{"model": "first"}, {"model": "second"}],
+    "outputs": ["z"],
+    "accuracy": {
+        "dataset": "models/data/x.npz",
+        "metric": "relative_error",
+        "budget": {"mean": 0.99},
+    },
+    "endpoint": {"instance_type": "ml.c7i.large"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +72,7 @@ def store_of_models(tmp_path_factory):
         root,
         network(root, "first", "x", "y"),
         network(root, "second", "y", "z"),
-        ensemble("wired", **WIRED),
+        ENSEMBLE,
     )
     store = FolderStore(root / "store")
     for name in ("first", "second"):
@@ -124,24 +123,14 @@ def test_refuses_an_ensemble_whose_answers_are_not_its_float_networks(store_of_m
         record.write_bytes(good)
 
 
-def test_refuses_an_ensemble_whose_model_is_not_built(store_of_models, tmp_path):
-    root, _ = store_of_models
-    tools = context(
-        root,
-        tmp_path / "out",
-        store=FolderStore(tmp_path / "none"),
-        runner=StandInRunner(),
-        model="wired",
-    )
+def test_refuses_an_ensemble_whose_model_is_not_built_or_changed(store_of_models, tmp_path):
+    root, store = store_of_models
+    out, none = tmp_path / "out", FolderStore(tmp_path / "none")
+    tools = context(root, out, store=none, runner=StandInRunner(), model="wired")
     with tools.work, pytest.raises(InputRefused, match=r"engine \w+ of first is not in .*none"):
         build(tools)
-
-
-def test_refuses_a_changed_archive_of_a_model(store_of_models, tmp_path):
-    root, store = store_of_models
-    tools = context(root, tmp_path / "out", store=store, runner=StandInRunner(), model="wired")
-    first = tools.request.steps[0]
-    path = store.path(engine_archive_path(first.engine_key))
+    tools = context(root, out, store=store, runner=StandInRunner(), model="wired")
+    path = store.path(engine_archive_path(tools.request.steps[0].engine_key))
     good = path.read_bytes()
     path.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
     try:

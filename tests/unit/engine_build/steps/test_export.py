@@ -10,7 +10,7 @@ import pytest
 
 from engine_build.errors import InputRefused
 from engine_build.log import Log
-from engine_build.onnx_graph.network_store import Network, class_indices
+from engine_build.onnx_graph.network_store import class_indices
 from engine_build.options import Options
 from engine_build.request import build_request
 from engine_build.sources.given_network import encoder_for
@@ -18,8 +18,8 @@ from engine_build.steps.export import (
     check_calibration_classes,
     check_samples,
 )
-from onboarding.manifest import TensorRecord
 from tests.unit.engine_build.graphs import linear
+from tests.unit.engine_build.quantization.graphs import network, record
 from tests.unit.engine_build.tiny import model, sample_texts, word_tokenizer, write_tree
 from tests.unit.engine_build.trees import labelled, write_tensors_tree
 from tests.unit.onboarding.onnx_bytes import onnx_bytes
@@ -31,16 +31,6 @@ RANDOM = np.random.default_rng(0)
 def request_of(root):
     options = Options(root=root, environment="desk", model="tiny", out=root / "out")
     return build_request(options, Log(io.StringIO()))
-
-
-def network(path, inputs, outputs, **settings):
-    return Network(
-        precision="float", path=path, inputs=inputs, outputs=outputs, facts={}, **settings
-    )
-
-
-def record(name, *shape, datatype="FP32"):
-    return TensorRecord(name=name, datatype=datatype, shape=shape)
 
 
 @pytest.fixture
@@ -61,17 +51,14 @@ def check_classes(request, network):
     check_calibration_classes(request, network, encoder)
 
 
-def classifier(tmp_path, calibration, validation=None):
-    """The request of a classifier whose datasets are .tsv where they have labels."""
+def classifier(tmp_path, calibration, validation):
+    """The request of a classifier whose datasets have these labels."""
     spec, folder = model("tiny", "auto", task="text-classification"), tmp_path / "root/models/data"
-    metric = "agreement" if validation is None else "accuracy"
-    kind = "txt" if validation is None else "tsv"
-    dataset = f"models/data/validation.{kind}"
-    spec["accuracy"] = {"dataset": dataset, "metric": metric, "budget": {"mean": 0.9}}
+    dataset = "models/data/validation.tsv"
+    spec["accuracy"] = {"dataset": dataset, "metric": "accuracy", "budget": {"mean": 0.9}}
     spec["engine"]["calibration"]["dataset"] = "models/data/calibration.tsv"
     folder.mkdir(parents=True)
-    rows = labelled(sample_texts(120, seed=2), validation or ["calm"] * 120)
-    (folder / "validation.tsv").write_text(rows)
+    (folder / "validation.tsv").write_text(labelled(sample_texts(120, seed=2), validation))
     (folder / "calibration.tsv").write_text(labelled(sample_texts(60, seed=1), calibration))
     return request_of(write_tree(tmp_path / "root", spec))
 
@@ -81,6 +68,7 @@ def tensors(tmp_path, rows, *, output=(-1, 3), calibration=None, **settings):
 
     The file of the tree takes whatever rows there are, as one in a bucket that `check` cannot read.
     """
+    tmp_path.mkdir(exist_ok=True)
     path = linear(tmp_path / "model.onnx", weight=np.eye(4, 3, dtype=np.float32))
     any_rows = tmp_path / "any.onnx"
     inputs = {name: (1, (None, *array.shape[1:])) for name, array in rows.items()}
@@ -104,20 +92,17 @@ def test_few_long_texts_are_cut_and_logged(tmp_path, text_network):
     assert f"10 of 120 samples of {dataset} are cut at 16 tokens" in log.getvalue()
 
 
-@pytest.mark.parametrize("use", ["calibration", "validation"])
-def test_refuses_texts_that_are_mostly_longer_than_the_engine_takes(use, tmp_path, text_network):
+def test_refuses_calibration_texts_that_are_mostly_longer_than_the_engine_takes(
+    tmp_path, text_network
+):
     texts = [" ".join([text] * 4) for text in sample_texts(120, seed=7)]
-    request = request_of(write_tree(tmp_path / "root", **{use: texts}))
+    request = request_of(write_tree(tmp_path / "root", calibration=texts))
     words = (
-        rf"of the \d+ samples of \w+ dataset models/data/{use}.txt are longer than the 16 tokens "
-        r"of the longest sequence; raise"
+        r"of the \d+ samples of calibration dataset models/data/calibration.txt are longer than "
+        r"the 16 tokens of the longest sequence; raise"
     )
     with pytest.raises(InputRefused, match=words):
         check(request, text_network)
-
-
-def test_arrays_of_the_networks_shape_are_taken(tmp_path):
-    check(*tensors(tmp_path, {"x": np.zeros((5, 4))}))
 
 
 @pytest.mark.parametrize(
@@ -156,41 +141,30 @@ def test_refuses_arrays_that_do_not_fit(rows, settings, words, tmp_path):
 def test_labels_are_names_or_numbers_of_classes(labels, tmp_path, text_network):
     request = classifier(tmp_path, ["calm", "glad"] * 30, labels)
     check(request, text_network)
+    check_classes(request, text_network)
     indices = class_indices(request.validation.labels, text_network, "data")
     assert list(indices[:3]) == [0, 1, 0]
 
 
-def test_refuses_labels_that_are_no_class(tmp_path, text_network):
-    request = classifier(tmp_path, ["calm", "glad"] * 30, ["calm", "wild"] * 60)
+def test_refuses_labels_that_are_no_class_and_calibration_labels_of_one(tmp_path, text_network):
+    request = classifier(tmp_path, ["calm"] * 60, ["calm", "wild"] * 60)
     words = r"has 1 labels that are no class of the model, such as 'wild'; allowed: calm, glad"
     with pytest.raises(InputRefused, match=words):
         check(request, text_network)
-
-
-def test_calibration_of_several_classes_is_taken(tmp_path, text_network):
-    check_classes(classifier(tmp_path, ["calm", "glad"] * 30), text_network)
-
-
-def test_refuses_calibration_labels_of_one_class(tmp_path, text_network):
     words = r"has samples of one class only \(calm, by labels\); INT8 ranges would be of that class"
     with pytest.raises(InputRefused, match=words):
-        check_classes(classifier(tmp_path, ["calm"] * 60), text_network)
+        check_classes(request, text_network)
 
 
-def images(tmp_path, calibration):
+def test_calibration_without_labels_is_balanced_by_the_models_answers_or_refused(tmp_path):
     rows = {"x": RANDOM.standard_normal((5, 4))}
     settings = {"precision": "auto", "metric": "agreement"}
-    return tensors(tmp_path, rows, calibration=calibration, **settings)
-
-
-def test_calibration_without_labels_is_balanced_by_the_models_answers(tmp_path):
-    check_classes(*images(tmp_path, np.eye(20, 4)))
-
-
-@pytest.mark.parametrize(("labels", "name"), [(None, "1"), (("calm", "glad", "sad"), "glad")])
-def test_refuses_calibration_that_the_model_answers_with_one_class(labels, name, tmp_path):
+    request, known = tensors(tmp_path / "sound", rows, calibration=np.eye(20, 4), **settings)
+    check(request, known)
+    check_classes(request, known)
     alike = np.tile(np.eye(4)[1], (20, 1)) * RANDOM.uniform(1, 2, (20, 1))
-    request, known = images(tmp_path, alike)
-    words = rf"of one class only \({name}, by the source model's own answers\)"
+    request, known = tensors(tmp_path / "alike", rows, calibration=alike, **settings)
+    known = dataclasses.replace(known, labels=("calm", "glad", "sad"))
+    words = r"of one class only \(glad, by the source model's own answers\)"
     with pytest.raises(InputRefused, match=words):
-        check_classes(request, dataclasses.replace(known, labels=labels))
+        check_classes(request, known)

@@ -13,8 +13,8 @@ from engine_build.errors import BudgetMissed, NetworkRefused
 from engine_build.ort import OrtNetwork
 from engine_build.sources.given_network import encoder_for
 from engine_build.steps.compile import compile_candidates
-from engine_build.steps.half_precision import half_names, half_precisions, run
-from engine_build.steps.step import BuildState
+from engine_build.steps.half_precision import PREFIX, half_precisions, run
+from engine_build.steps.step import BuildState, record_names
 from engine_build.tensorrt.graph_types import tensor_types
 from onboarding.model_spec import BudgetSpec
 from tests.unit.engine_build.graphs import node
@@ -28,13 +28,11 @@ def machine(tmp_path, monkeypatch):
     return GpuMachine(tmp_path, monkeypatch)
 
 
-def state_of(tools, machine, path=TINY, *names):
-    """A build's state behind its quantize step; `names` of the networks that there are."""
+def state_of(tools, machine, path=TINY):
+    """A build's state behind its quantize step."""
     state = BuildState(tools)
     float_network = dataclasses.replace(machine.network("float", path), tokenizer=TOKENIZER)
     state.networks = {"float": float_network}
-    if "int8" in names:
-        state.networks["int8"] = machine.networks()["int8"]
     state.encoder = encoder_for(float_network, 16)
     samples = tools.request.validation.values
     feeds = state.encoder.feeds(samples, 32)
@@ -80,17 +78,10 @@ def loud(folder):
     return folder / "loud.onnx"
 
 
-@pytest.mark.parametrize(
-    ("precision", "instance", "precisions"),
-    [
-        ("auto", "ml.g5.xlarge", ("fp16", "int8")),
-        ("fp16", "ml.g5.xlarge", ("fp16",)),
-        ("int8", "ml.g5.xlarge", ("int8",)),
-        ("fp32", "ml.g5.xlarge", ()),
-    ],
-)
-def test_precisions_are_those_that_are_compiled_in_fp16(precision, instance, precisions, machine):
-    assert half_precisions(machine.context(precision, instance=instance).request) == precisions
+def test_precisions_are_those_that_are_compiled_in_fp16(machine):
+    expected = {"auto": ("fp16", "int8"), "fp16": ("fp16",), "int8": ("int8",), "fp32": ()}
+    requests = {name: machine.context(name, instance="ml.g5.xlarge").request for name in expected}
+    assert {name: half_precisions(item) for name, item in requests.items()} == expected
 
 
 def test_networks_are_compared_once_and_kept_for_the_check(machine):
@@ -98,7 +89,7 @@ def test_networks_are_compared_once_and_kept_for_the_check(machine):
     with tools.work:
         state = state_of(tools, machine)
         run(tools, state)
-        name = half_names(tools.work_store, tools.request)
+        name = record_names(tools.work_store, tools.request, PREFIX)
         assert len(name) == 1
         first = tools.work_store.read(name[0])
         state.reference = state.reference * np.nan  # a known record is not made again
@@ -108,35 +99,32 @@ def test_networks_are_compared_once_and_kept_for_the_check(machine):
     assert network.precision == "fp16 in FP16" and not state.refused
 
 
-def test_refuses_fp16_that_misses_the_budget_before_a_gpu_compiles_it(machine):
-    tools = strict(machine.context("fp16"), 0.99999)
-    words = r"precision fp16 misses its accuracy budget: the closest, fp16, has mean score"
-    with tools.work, pytest.raises(BudgetMissed, match=words):
-        run(tools, state_of(tools, machine))
+BUDGET = r"precision fp16 misses its accuracy budget: the closest, fp16, has mean score"
+UNKNOWN = "whose type ONNX does not know"
 
 
-def test_auto_leaves_out_what_misses_the_budget_with_the_reason(machine):
-    tools = strict(machine.context("auto"), 0.99999)
+@pytest.mark.parametrize(
+    ("path", "mean", "error", "words"),
+    [
+        (lambda folder: TINY, 0.99999, BudgetMissed, BUDGET),
+        (without_types, 0.9, NetworkRefused, UNKNOWN),
+    ],
+    ids=["outside the budget", "cannot be written"],
+)
+def test_refuses_fp16_before_a_gpu_compiles_it_and_auto_leaves_it_out(
+    machine, tmp_path, path, mean, error, words
+):
+    tools = strict(machine.context("fp16"), mean)
+    with tools.work, pytest.raises(error, match=words):
+        run(tools, state_of(tools, machine, path(tmp_path)))
+    tools = strict(machine.context("auto"), mean)
     with tools.work:
-        state = state_of(tools, machine)
+        state = state_of(tools, machine, path(tmp_path))
         run(tools, state)
-        assert set(state.refused) == {"fp16"} and "misses its accuracy" in state.refused["fp16"]
-        candidates = compile_candidates(tools, state.networks, state.refused)
-    assert [candidate.precision for candidate in candidates] == ["fp32"]
-
-
-def test_auto_leaves_out_a_network_that_cannot_be_written(machine, tmp_path):
-    tools = machine.context("auto")
-    with tools.work:
-        state = state_of(tools, machine, without_types(tmp_path))
-        run(tools, state)
-    assert "whose type ONNX does not know" in state.refused["fp16"]
-
-
-def test_refuses_a_network_that_cannot_be_written_in_the_requested_precision(machine, tmp_path):
-    tools = machine.context("fp16")
-    with tools.work, pytest.raises(NetworkRefused, match=r"whose type ONNX does not know"):
-        run(tools, state_of(tools, machine, without_types(tmp_path)))
+        assert set(state.refused) == {"fp16"} and words[-20:] in state.refused["fp16"]
+        if error is BudgetMissed:
+            candidates = compile_candidates(tools, state.networks, state.refused)
+            assert [candidate.precision for candidate in candidates] == ["fp32"]
 
 
 def test_node_beyond_the_range_is_fp32_in_every_copy_of_the_network(machine, tmp_path):

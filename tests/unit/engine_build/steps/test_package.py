@@ -19,7 +19,6 @@ import pytest
 from engine_build.errors import InputRefused
 from engine_build.evaluation.decision import Candidate
 from engine_build.onnx_graph.data_file import DATA_NAME
-from engine_build.onnx_graph.network_store import Network
 from engine_build.packaging.archive import (
     CARRIED,
     CARRIED_FILES,
@@ -37,11 +36,11 @@ from engine_build.runner import Ended
 from engine_build.settings import Settings
 from engine_build.steps.package import quantization, served_engine, source_commit
 from engine_build.store import FolderStore, sha256_of
-from onboarding.manifest import MANIFEST_NAME, TensorRecord
+from onboarding.manifest import MANIFEST_NAME
 from onboarding.names import engine_card_data_path, engine_card_path
 from onboarding.serving_spec import ServingSpec
 from tests.unit.engine_build import golden_configurations as golden
-from tests.unit.engine_build.quantization.graphs import chain
+from tests.unit.engine_build.quantization import graphs
 from tests.unit.engine_build.stand_ins import ROOT, StandInRunner, context
 from tests.unit.engine_build.tiny import write_tree
 
@@ -93,25 +92,14 @@ def test_archive_of_the_same_files_has_the_same_bytes(folder, time, mask, tmp_pa
     assert members == [(name, 0, 0, "", 0o644) for name in sorted(names)]
 
 
-def test_manifest_lies_at_the_archives_root_beside_the_model_folders(tiny_build):
-    with tarfile.open(tiny_build.store / tiny_build.result.entry.archive.path) as tar:
-        names = tar.getnames()
-    assert MANIFEST_NAME in names and "config.pbtxt" not in names
-    assert {name.partition("/")[0] for name in names} == {MANIFEST_NAME, "tiny"}
-
-
-@pytest.mark.parametrize("mask", [0o022, 0o077])
-def test_archive_packed_again_elsewhere_has_the_published_digest(mask, tiny_build, tmp_path):
-    archive = tiny_build.result.entry.archive
-    with umask(mask), tarfile.open(tiny_build.store / archive.path) as tar:
-        tar.extractall(tmp_path / "deep/elsewhere", filter="data")
-        pack(tmp_path / "deep/elsewhere", tmp_path / "again.tar.gz")
-    assert sha256_of(tmp_path / "again.tar.gz") == archive.sha256
-
-
-def test_entry_follows_from_the_archive_of_that_engine_alone(tiny_build):
+def test_archive_packed_again_elsewhere_has_the_published_digest(tiny_build, tmp_path):
     entry = tiny_build.result.entry
     path = tiny_build.store / entry.archive.path
+    with umask(0o077), tarfile.open(path) as tar:
+        assert {name.partition("/")[0] for name in tar.getnames()} == {MANIFEST_NAME, "tiny"}
+        tar.extractall(tmp_path / "deep/elsewhere", filter="data")
+        pack(tmp_path / "deep/elsewhere", tmp_path / "again.tar.gz")
+    assert sha256_of(tmp_path / "again.tar.gz") == entry.archive.sha256
     assert entry_of(path, entry.manifest.engine_key, entry.plan_key) == entry
     with pytest.raises(ValueError, match="holds engine"):
         entry_of(path, "0" * 20)
@@ -131,34 +119,23 @@ def test_data_of_a_network_lies_beside_it(has_data, lay_out, tmp_path):
 BACKEND = ("model.py", "manifest_check.py", "heads.py")
 
 
+CPU_TEXT = ["config.pbtxt", *(f"1/{n}" for n in (*BACKEND, "model.onnx", "tokenizer.json"))]
+
+
 @pytest.mark.parametrize(
-    ("is_cpu", "changes", "files", "engine", "tokenizer"),
+    ("is_cpu", "changes", "files", "tokenizer"),
     [
-        (
-            True,
-            {},
-            ["config.pbtxt", *(f"1/{n}" for n in (*BACKEND, "model.onnx", "tokenizer.json"))],
-            "1/model.onnx",
-            "1/tokenizer.json",
-        ),
-        (
-            True,
-            golden.VISION,
-            ["config.pbtxt", *(f"1/{n}" for n in (*BACKEND, "model.onnx"))],
-            "1/model.onnx",
-            None,
-        ),
-        (False, golden.VISION, ["config.pbtxt", "1/model.plan"], "1/model.plan", None),
+        (True, {}, CPU_TEXT, "1/tokenizer.json"),
+        (True, golden.VISION, CPU_TEXT[:-1], None),
+        (False, golden.VISION, ["config.pbtxt", "1/model.plan"], None),
     ],
     ids=["texts on a CPU", "tensors on a CPU", "tensors on a GPU"],
 )
-def test_archive_is_one_model_with_what_it_needs(
-    is_cpu, changes, files, engine, tokenizer, lay_out
-):
+def test_archive_is_one_model_with_what_it_needs(is_cpu, changes, files, tokenizer, lay_out):
     laid = lay_out(is_cpu=is_cpu, has_tokenizer=tokenizer is not None, **changes)
     folder = changes.get("model", "embedder")
     assert list(laid.files) == [f"{folder}/{name}" for name in files]
-    assert laid.engine_file == f"{folder}/{engine}"
+    assert laid.engine_file == f"{folder}/1/{'model.onnx' if is_cpu else 'model.plan'}"
     assert laid.tokenizer_file == (tokenizer and f"{folder}/{tokenizer}")
 
 
@@ -177,21 +154,17 @@ def test_gpu_archive_of_texts_is_an_ensemble_and_its_members(lay_out, tmp_path):
     assert laid.tokenizer_file == f"{tokenizer}/1/tokenizer.json"
     digests = model_repository(tmp_path / "archive", laid.files)
     assert digests["embedder_engine/1/model.plan"] == sha256_of(tmp_path / "engine")
-    assert digests[f"{tokenizer}/1/model.py"] == sha256_of(ROOT / CARRIED / TOKENIZER)
-
-
-@pytest.mark.parametrize(
-    ("is_cpu", "folder", "name"),
-    [(True, "embedder/1", ONNXRUNTIME_BACKEND), (False, "embedder_tokenizer/1", TOKENIZER)],
-)
-def test_archive_that_refuses_long_texts_carries_the_same_files(
-    is_cpu, folder, name, lay_out, tmp_path
-):
-    laid = lay_out(is_cpu=is_cpu, serving=ServingSpec(auto_truncate=False))
-    assert laid == lay_out(is_cpu=is_cpu)
-    digests = model_repository(tmp_path / "laid", laid.files)
-    for file, source in (("model.py", name), (MANIFEST_CHECK, MANIFEST_CHECK)):
-        assert digests[f"{folder}/{file}"] == sha256_of(ROOT / CARRIED / source)
+    on_cpu = model_repository(tmp_path / "cpu", lay_out(is_cpu=True).files)
+    for carried, folder, name in (
+        (digests, f"{tokenizer}/1", TOKENIZER),
+        (on_cpu, "embedder/1", ONNXRUNTIME_BACKEND),
+    ):
+        assert carried[f"{folder}/model.py"] == sha256_of(ROOT / CARRIED / name)
+        assert carried[f"{folder}/{MANIFEST_CHECK}"] == sha256_of(ROOT / CARRIED / MANIFEST_CHECK)
+    # One that refuses long texts carries the same files.
+    refusing = ServingSpec(auto_truncate=False)
+    for is_cpu in (True, False):
+        assert lay_out(is_cpu=is_cpu, serving=refusing) == lay_out(is_cpu=is_cpu)
 
 
 def test_manifest_says_what_clients_see_and_whether_servers_warm_up(tiny_build):
@@ -202,12 +175,9 @@ def test_manifest_says_what_clients_see_and_whether_servers_warm_up(tiny_build):
     assert manifest.warm_up and manifest.labels is None and manifest.plan is None
     assert manifest.speedups and manifest.runtimes
     assert all(record.mean_interval is not None for record in manifest.accuracy)
-
-
-def test_card_lies_beside_the_archive_in_the_work_folder_and_in_the_store(tiny_build):
-    key = tiny_build.result.entry.manifest.engine_key
     work = FolderStore(tiny_build.store.parent / "out")
-    for name in (engine_card_path(key), engine_card_data_path(key)):
+    for path in (engine_card_path, engine_card_data_path):
+        name = path(manifest.engine_key)
         assert FolderStore(tiny_build.store).read(name) == work.read(name) is not None
 
 
@@ -227,10 +197,7 @@ def request_of(tiny_build, tmp_path):
 
 
 def test_served_follows_the_order_and_the_network(request_of, tmp_path):
-    output = TensorRecord(name="y", datatype="FP32", shape=(-1, 7))
-    network = Network(
-        precision="float", path=tmp_path, inputs=golden.TOKENS, outputs=(output,), facts={}
-    )
+    network = graphs.network(tmp_path, golden.TOKENS, (graphs.record("y", -1, 7),))
     served = served_engine(request_of(), network)
     assert (served.model, served.max_batch_size) == ("tiny", 4)
     assert served.profiles[0].sequence == (4, 8, 16)
@@ -238,26 +205,19 @@ def test_served_follows_the_order_and_the_network(request_of, tmp_path):
     assert outputs == [("embedding", (-1, 7))]
 
 
-def test_quantization_by_a_calibration_cache_names_no_layers(request_of):
-    int8 = Candidate(precision="int8", path=Path("model.plan"))
-    record = quantization(request_of(quantization="calibration-cache"), None, int8)
-    assert (record.mode, record.method, record.samples) == ("calibration-cache", "max", 48)
-    assert record.int8_share_of_matmul_macs is None and record.float_layers == ()
-
-
-def test_quantization_on_a_cpu_counts_the_layers_of_the_engine(request_of, tmp_path):
-    onnx.save(chain("Relu"), tmp_path / "float.onnx")
+def test_quantization_of_a_cache_a_cpu_and_a_float_engine(request_of, tmp_path):
+    onnx.save(graphs.chain("Relu"), tmp_path / "float.onnx")
     quantize_dynamically(tmp_path / "float.onnx", tmp_path / "int8.onnx")
     int8 = Candidate(precision="int8", path=tmp_path / "int8.onnx")
+    fp32 = Candidate(precision="fp32", path=Path("model.onnx"))
+    cached = {"quantization": "calibration-cache"}
+    record = quantization(request_of(**cached), None, int8)
+    assert (record.mode, record.method, record.samples) == ("calibration-cache", "max", 48)
+    assert record.int8_share_of_matmul_macs is None and record.float_layers == ()
     record = quantization(request_of(), None, int8)
     assert (record.mode, record.method, record.int8_layers) == ("dynamic", None, 2)
-
-
-def test_quantization_of_a_float_engine_is_not_recorded(request_of):
-    fp32 = Candidate(precision="fp32", path=Path("model.onnx"))
     assert quantization(request_of(), None, fp32) is None
-    cached = request_of("tiny-fp32", quantization="calibration-cache")
-    assert quantization(cached, None, fp32) is None
+    assert quantization(request_of("tiny-fp32", **cached), None, fp32) is None
 
 
 @pytest.mark.parametrize("missing", CARRIED_FILES)

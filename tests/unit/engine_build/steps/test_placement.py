@@ -173,33 +173,28 @@ def test_roles_whose_eight_bits_cost_time_go_back_to_float(build):
     }
 
 
-def test_roles_that_gain_keep_their_eight_bits(build):
-    gpu = Gpu({"attention": -0.5, "inner": -2.0, "outer": -3.0})
+@pytest.mark.parametrize(
+    ("costs", "refuses", "kept"),
+    [
+        ((-0.5, -2.0, -3.0), None, {"attention", "inner", "outer"}),
+        # Those that gain less than two percent go back to float.
+        ((0.1, -0.1, 0.0), None, {"outer"}),
+        # Each role alone is worth less than 2 % of 6.8 ms, both together more.
+        ((-0.1, -0.1, -3.0), None, {"inner", "outer"}),
+        # The last role keeps its eight bits.
+        ((1.0, 1.0, 1.0), None, {"outer"}),
+        # A placement that TensorRT refuses is left out.
+        ((1.0, 1.0, -1.0), "attention", {"attention", "outer"}),
+    ],
+)
+def test_roles_keep_eight_bits_where_they_gain(build, costs, refuses, kept):
+    gpu = Gpu(dict(zip(ROLES, costs, strict=True)), refuses)
     state = build(gpu)
-    assert state.networks["int8"].facts["int8_layers"] == 3 * BLOCKS
-    assert state.placement == {"int8": "every role of layers is faster so"}
-    assert len(gpu.compiled) == len(ROLES)
-
-
-def test_roles_that_gain_less_than_two_percent_go_back_to_float(build):
-    state = build(Gpu({"attention": 0.1, "inner": -0.1, "outer": 0.0}))
-    assert quantized_roles(state.networks["int8"].path) == {"outer"}
-
-
-def test_small_losses_do_not_add_up(build):
-    """Each role alone is worth less than 2 % of 6.8 ms, both together more."""
-    state = build(Gpu({"attention": -0.1, "inner": -0.1, "outer": -3.0}))
-    assert quantized_roles(state.networks["int8"].path) == {"inner", "outer"}
-
-
-def test_the_last_role_keeps_its_eight_bits(build):
-    state = build(Gpu({"attention": 1.0, "inner": 1.0, "outer": 1.0}))
-    assert quantized_roles(state.networks["int8"].path) == {"outer"}
-
-
-def test_a_placement_that_tensorrt_refuses_is_left_out(build):
-    state = build(Gpu({"attention": 1.0, "inner": 1.0, "outer": -1.0}, refuses="attention"))
-    assert quantized_roles(state.networks["int8"].path) == {"attention", "outer"}
+    assert quantized_roles(state.networks["int8"].path) == kept
+    if len(kept) == len(ROLES):
+        assert state.networks["int8"].facts["int8_layers"] == 3 * BLOCKS
+        assert state.placement == {"int8": "every role of layers is faster so"}
+        assert len(gpu.compiled) == len(ROLES)
 
 
 def test_the_step_ends_in_time_and_says_what_it_did_not_time(build):
@@ -219,50 +214,27 @@ def test_the_step_ends_in_time_and_says_what_it_did_not_time(build):
 SEARCH = {"dataset": "models/data/search.txt", "samples": 100}
 
 
-def searching(**changes):
-    spec = model("tiny", "int8", **changes)
-    return {**spec, "engine": {**spec["engine"], "sensitivity_search": SEARCH}}
-
-
-@pytest.fixture
-def tools(wheel, tmp_path):
-    root = write_tree(tmp_path / "root", searching())
+def test_a_search_choice_is_confirmed_on_the_validation_split(wheel, tmp_path):
+    spec = model("tiny", "int8")
+    spec["engine"]["sensitivity_search"] = SEARCH
+    root = write_tree(tmp_path / "root", spec)
     (root / SEARCH["dataset"]).write_text("\n".join(sample_texts(100, seed=3)))
-    return context(root, tmp_path / "out", store=None, runner=StandInRunner(wheel), model="tiny")
-
-
-def log_text(tools):
-    return tools.log.path.read_text()
-
-
-def test_a_search_choice_is_confirmed_on_the_validation_split(tools):
+    tools = context(root, tmp_path / "out", store=None, runner=StandInRunner(wheel), model="tiny")
     with tools.work:
         tools.log.keep(tools.work.log_path)
         state = run_steps(tools, NETWORK_STEPS)
-    facts = state.networks["int8"].facts
-    assert facts["search_samples"] == 100
-    assert facts["int8_layers"] == 12
-    assert "INT8 on the validation split" in log_text(tools) and "within the budget" in log_text(
-        tools
-    )
-
-
-def test_without_a_search_nothing_is_evaluated(wheel, tmp_path):
-    root = write_tree(tmp_path / "root", model("tiny", "int8"))
-    plain = context(root, tmp_path / "out", store=None, runner=StandInRunner(wheel), model="tiny")
-    with plain.work:
-        plain.log.keep(plain.work.log_path)
-        assert "frontier" not in run_steps(plain, NETWORK_STEPS).networks["int8"].facts
-        assert "validation split" not in log_text(plain)
-
-
-def test_refuses_a_search_without_labels_for_the_metric_accuracy(tools):
-    with tools.work:
-        state = run_steps(tools, NETWORK_STEPS)
+        log = tools.log.path.read_text()
         accuracy = tools.request.model.accuracy.model_copy(update={"metric": "accuracy"})
-        spec = tools.request.model.model_copy(update={"accuracy": accuracy})
         by_label = dataclasses.replace(
-            tools, request=dataclasses.replace(tools.request, model=spec)
+            tools.request, model=tools.request.model.model_copy(update={"accuracy": accuracy})
         )
+        # Labels are needed for the metric accuracy.
         with pytest.raises(InputRefused, match=r"dataset models/data/search.txt has no labels"):
-            quantization_of(by_label, state.networks["float"], state.encoder)
+            quantization_of(
+                dataclasses.replace(tools, request=by_label),
+                state.networks["float"],
+                state.encoder,
+            )
+    facts = state.networks["int8"].facts
+    assert (facts["search_samples"], facts["int8_layers"]) == (100, 12)
+    assert "INT8 on the validation split" in log and "within the budget" in log

@@ -8,10 +8,10 @@ import pytest
 
 from engine_build.datasets.text import TextEncoder
 from engine_build.errors import InputRefused
-from engine_build.onnx_graph.network_store import Network
 from engine_build.steps.processing import PROCESSING, run
 from engine_build.steps.step import BuildState
 from tests.fixtures.tiny_embedder.archive import CLASSIFIER, HERE, TOKENS
+from tests.unit.engine_build.quantization import graphs
 from tests.unit.engine_build.stand_ins import StandInRunner, context
 from tests.unit.engine_build.tiny import model, write_tree
 
@@ -49,11 +49,10 @@ def log_of(root, tmp_path, **serving):
     tools.log.keep(tmp_path / "log")
     with tools.work:
         state = BuildState(tools)
-        state.networks["float"] = Network(
-            precision="float",
-            path=HERE / "classifier.onnx",
-            inputs=TOKENS,
-            outputs=CLASSIFIER.served.outputs,
+        state.networks["float"] = graphs.network(
+            HERE / "classifier.onnx",
+            TOKENS,
+            CLASSIFIER.served.outputs,
             facts={"activation": "softmax"},
             tokenizer=HERE / "tokenizer.json",
             labels=CLASSIFIER.labels,
@@ -77,42 +76,42 @@ def test_both_are_run_one_behind_the_other(tmp_path):
     assert "postprocess(): logits FP32, labels BYTES, scores FP32 -> label BYTES" in log
 
 
-def test_fault_of_made_up_values_is_a_line_of_the_log(tmp_path):
-    root, source = tmp_path / "root", "def preprocess(inputs):\n    return 1 // inputs['n'][0, 0]\n"
-    numbers = [{"name": "n", "datatype": "INT32", "dims": [1]}]
-    log = log_of(root, tmp_path, preprocessing=section(root, "preprocess", source, inputs=numbers))
-    assert "preprocess() of made-up values: " in log
-
-
+NUMBERS = {"name": "n", "datatype": "INT32", "dims": [1]}
+DIVIDES = "def preprocess(x):\n    return 1 // (x['n'][0, 0] - 7)\n"
 DIGITS = "def preprocess(x):\n    return {'text': x['n'].astype(str).astype(object)[:, :1]}\n"
 
 
-def test_example_is_run_in_place_of_made_up_values(tmp_path):
+@pytest.mark.parametrize(
+    ("source", "inputs", "words"),
+    [
+        # A fault of made-up values is a line of the log.
+        (DIVIDES.replace(" - 7", ""), [NUMBERS], "preprocess() of made-up values: "),
+        (DIGITS, [NUMBERS | {"dims": [2], "example": [7, 8]}], "preprocess(): n INT32 -> text"),
+    ],
+    ids=["made-up values", "example"],
+)
+def test_code_is_run_on_its_example_or_on_made_up_values(source, inputs, words, tmp_path):
     root = tmp_path / "root"
-    numbers = [{"name": "n", "datatype": "INT32", "dims": [2], "example": [7, 8]}]
-    section_of_digits = section(root, "preprocess", DIGITS, inputs=numbers)
-    log = log_of(root, tmp_path, preprocessing=section_of_digits)
-    assert "preprocess(): n INT32 -> text BYTES" in log and "made-up" not in log
-
-
-def test_refuses_code_that_cannot_answer_its_example(tmp_path):
-    root, source = tmp_path / "root", "def preprocess(x):\n    return 1 // (x['n'][0, 0] - 7)\n"
-    numbers = [{"name": "n", "datatype": "INT32", "dims": [1], "example": 7}]
-    with pytest.raises(InputRefused, match="gives no answer to the example of its inputs"):
-        log_of(root, tmp_path, preprocessing=section(root, "preprocess", source, inputs=numbers))
+    log = log_of(root, tmp_path, preprocessing=section(root, "preprocess", source, inputs=inputs))
+    assert words in log and ("made-up" in log) == ("made-up" in words)
 
 
 @pytest.mark.parametrize(
-    ("source", "sentence"),
+    ("source", "sentence", "fields"),
     [
-        ("def preprocess(x):\n    return {}\n", r"preprocess\(\) returned nothing"),
-        ("def preprocess(x):\n    return x['n']\n", "gives no answer to the first 4 samples"),
-        ("def preprocess(x):\n    while True: pass\n", r"took more than 0.2 s and was stopped"),
-        ("1 // 0\ndef preprocess(x):\n    return x\n", "cannot be imported: ZeroDivisionError"),
+        ("def preprocess(x):\n    return {}\n", r"preprocess\(\) returned nothing", {}),
+        ("def preprocess(x):\n    return x['n']\n", "no answer to the first 4 samples", {}),
+        ("def preprocess(x):\n    while True: pass\n", r"more than 0.2 s and was stopped", {}),
+        ("1 // 0\ndef preprocess(x):\n    return x\n", "be imported: ZeroDivisionError", {}),
+        (
+            DIVIDES,
+            "gives no answer to the example of its inputs",
+            {"inputs": [NUMBERS | {"example": 7}]},
+        ),
     ],
 )
-def test_refuses_code_that_cannot_answer_its_own_samples(source, sentence, tmp_path):
+def test_refuses_code_that_cannot_answer(source, sentence, fields, tmp_path):
     root = tmp_path / "root"
-    code = section(root, "preprocess", source, timeout_ms=200)
+    code = section(root, "preprocess", source, timeout_ms=200, **fields)
     with pytest.raises(InputRefused, match=sentence):
         log_of(root, tmp_path, preprocessing=code)

@@ -63,36 +63,21 @@ def other(entry):
     return entry.model_copy(update={"manifest": manifest})
 
 
-def contents(store, name, path):
-    return store.read(name), store.size(name), store.download(name, path)
-
-
-def test_store_gives_what_was_written(store, file, tmp_path):
-    assert store.upload(file, "a/b")
-    assert contents(store, "a/b", tmp_path / "copy") == (b"bytes", 5, True)
-    assert (tmp_path / "copy").read_bytes() == b"bytes"
-    assert contents(store, "a", tmp_path / "copy") == (None, None, False)
-
-
-def test_store_keeps_the_first_of_two_when_set(store, file, tmp_path):
-    second = tmp_path / "second"
+def test_store_gives_what_was_written_and_keeps_the_first_of_two_when_set(store, file, tmp_path):
+    second, copy = tmp_path / "second", tmp_path / "copy"
     second.write_bytes(b"second")
-    assert store.upload(file, "a", only_if_absent=True)
-    assert not store.upload(second, "a", only_if_absent=True)
-    assert store.read("a") == b"bytes"
-    assert store.upload(second, "a") and store.read("a") == b"second"
+    assert store.upload(file, "a/b", only_if_absent=True)
+    assert not store.upload(second, "a/b", only_if_absent=True)
+    assert (store.read("a/b"), store.size("a/b")) == (b"bytes", 5)
+    assert store.download("a/b", copy) and copy.read_bytes() == b"bytes"
+    assert store.upload(second, "a/b") and store.read("a/b") == b"second"
+    assert (store.read("a"), store.size("a"), store.download("a", copy)) == (None, None, False)
 
 
 def test_an_upload_that_another_build_contests_is_tried_again_until_one_is_there(file):
     bucket, naps = Bucket(contested=2), []
     assert s3_store(bucket, sleep=naps.append).upload(file, "x", only_if_absent=True) is False
     assert (bucket.objects["x"], naps) == (b"the other's", [1, 2])
-
-
-def test_refuses_an_upload_that_stays_contested(file):
-    store = s3_store(Bucket(contested=99), sleep=lambda seconds: None)
-    with pytest.raises(PublishFailed, match=r"S3 answers ConditionalRequestConflict \(conflict\)"):
-        store.upload(file, "x", only_if_absent=True)
 
 
 def test_store_is_a_bucket_or_a_folder(tmp_path):
@@ -104,20 +89,22 @@ def test_store_is_a_bucket_or_a_folder(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("refusal", "words"),
+    ("bucket", "words"),
     [
-        (client_error("AccessDenied", "no"), r"s3://b/x: S3 answers AccessDenied \(no\)"),
-        (EndpointConnectionError(endpoint_url="http://nowhere"), "s3://b/x cannot be reached"),
+        (Bucket(contested=99), r"S3 answers ConditionalRequestConflict \(conflict\)"),
+        (Bucket(client_error("AccessDenied", "no")), r"s3://b/a/b: S3 answers AccessDenied \(no\)"),
+        (
+            Bucket(EndpointConnectionError(endpoint_url="http://nowhere")),
+            "s3://b/a/b cannot be reached",
+        ),
+        (None, "cannot be written: Not a directory"),
     ],
 )
-def test_refuses_a_bucket_that_does_not_answer(refusal, words, file):
+def test_refuses_a_store_that_does_not_answer_or_cannot_be_written(bucket, words, file):
+    naps = {"sleep": lambda seconds: None}
+    store = FolderStore(file) if bucket is None else s3_store(bucket, **naps)
     with pytest.raises(PublishFailed, match=words):
-        s3_store(Bucket(refusal)).upload(file, "x")
-
-
-def test_refuses_a_folder_store_that_is_a_file(file):
-    with pytest.raises(PublishFailed, match="cannot be written: Not a directory"):
-        FolderStore(file).upload(file, "a/b")
+        store.upload(file, "a/b", only_if_absent=True)
 
 
 def test_publish_writes_the_record_of_the_archive_last(store, send, entry):
@@ -175,16 +162,12 @@ def test_publish_that_dies_at_any_call_is_invisible_and_the_next_one_finishes_it
         sound = FolderStore(folder)
         assert known_engine(sound, key) is None
         assert not list(folder.rglob(".part-*"))
-        assert send(sound, **parts) == entry == known_engine(sound, key)
+        sent = Witness(folder, key)
+        before = {name for name in whole.names if sound.size(name) is not None}
+        assert send(sent, **parts) == entry == known_engine(sound, key)
+        assert not {"networks/a", "networks/b"} & before & set(sent.names)
         files = [path for path in folder.rglob("*") if path.is_file()]
         assert {path.relative_to(folder).as_posix() for path in files} == set(whole.names)
-
-
-def test_publish_sends_no_network_that_is_there(send, entry, file, tmp_path):
-    FolderStore(tmp_path / "store").upload(file, "networks/a")
-    witness = Witness(tmp_path / "store", entry.manifest.engine_key)
-    send(witness, networks=[("networks/a", file), ("networks/b", file)])
-    assert "networks/a" not in witness.names and "networks/b" in witness.names
 
 
 def test_two_builds_of_one_key_agree_on_the_first_archive_and_its_card(store, send, entry, other):

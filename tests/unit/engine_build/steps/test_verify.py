@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 from engine_build.datasets.dataset import Samples
-from engine_build.errors import BudgetMissed, InputRefused
+from engine_build.errors import BudgetMissed
 from engine_build.evaluation.accuracy import BrokenAnswers
 from engine_build.evaluation.decision import Candidate
 from engine_build.log import Log
-from engine_build.onnx_graph.network_store import Network
 from engine_build.steps.benchmark import choose_candidate
 from engine_build.steps.step import BuildState
 from engine_build.steps.verify import standard, verify_candidates
 from engine_build.tensorrt.bisection import Difference
-from onboarding.manifest import PlanRecord, TensorRecord
+from onboarding.manifest import PlanRecord
 from onboarding.model_spec import AccuracySpec, BudgetSpec
+from tests.unit.engine_build.quantization import graphs
 from tests.unit.engine_build.stand_ins import StandInRunner, context
 from tests.unit.engine_build.tiny import model, sample_texts, write_tree
 
@@ -30,13 +30,8 @@ OVERFLOWN[4] = np.inf
 POOR = np.random.default_rng(1).standard_normal((120, 8)).astype(np.float32)
 ANSWERS = {"good": ROWS, "overflown": OVERFLOWN, "poor": POOR}
 
-FLOAT = Network(
-    precision="float",
-    path=Path("f.onnx"),
-    inputs=(),
-    outputs=(TensorRecord(name="logits", datatype="FP32", shape=(-1, 8)),),
-    facts={},
-    labels=tuple("abcdefgh"),
+FLOAT = graphs.network(
+    Path("f.onnx"), (), (graphs.record("logits", -1, 8),), labels=tuple("abcdefgh")
 )
 
 
@@ -136,6 +131,8 @@ def evaluation(tools, machine, **answers):
 def test_record_has_every_measurement_and_the_chosen_engine_last(start):
     machine = Machine()
     result = evaluation(start(), machine, fp32="good", int8="good")
+    # Two to verify, two to measure, and a second copy of the baseline.
+    assert len(machine.engines) == 5
     chosen = result.chosen.precision
     assert {record.subject for record in result.accuracy} == {"fp32 engine", "int8 engine"}
     assert result.accuracy[-1].subject == f"{chosen} engine"
@@ -148,13 +145,6 @@ def test_record_has_every_measurement_and_the_chosen_engine_last(start):
     assert result.footprint.precision == chosen
     assert "fp32 (duplicate control)" in {record.precision for record in result.benchmark}
     assert machine.compiled == 0 and all(engine.closed for engine in machine.engines)
-
-
-def test_control_is_a_second_copy_of_the_baseline(start):
-    machine = Machine()
-    evaluation(start(), machine, fp32="good")
-    # One to verify, one to measure, and its copy.
-    assert len(machine.engines) == 3
 
 
 def test_fp16_that_overflows_is_replaced_by_fp32_and_never_timed(start):
@@ -212,21 +202,21 @@ def verify_plan(tools, located, precision, answers):
 
 
 @pytest.mark.parametrize(
-    ("answers", "samples"), [("overflown", [4, 0, 1, 2, 3, 5, 6, 7]), ("poor", None)]
+    ("answers", "samples"),
+    [("overflown", [4, 0, 1, 2, 3, 5, 6, 7]), ("poor", None), ("good", None)],
 )
 def test_refusal_of_a_plan_names_the_first_layer_that_differs(start, answers, samples):
-    located = Located()
+    located, tools = Located(), start("int8")
+    if answers == "good":
+        # A plan within its budget is not cut.
+        verify_plan(tools, located, "int8", answers)
+        assert located.feeds == []
+        return
     with pytest.raises(BudgetMissed) as refusal:
-        verify_plan(start("int8"), located, "int8", answers)
+        verify_plan(tools, located, "int8", answers)
     assert str(refusal.value).endswith(WHERE)
     (feed,) = located.feeds
     assert feed == samples or (samples is None and len(feed) == 8)
-
-
-def test_plan_within_its_budget_is_not_cut(start):
-    located = Located()
-    verify_plan(start("int8"), located, "int8", "good")
-    assert located.feeds == []
 
 
 def test_log_names_the_worst_sample_of_an_engine_that_does_not_pass(start):
@@ -239,43 +229,48 @@ def test_log_names_the_worst_sample_of_an_engine_that_does_not_pass(start):
     assert "not on this machine: " in stream.getvalue() and "load s" in stream.getvalue()
 
 
-def test_refuses_a_requested_engine_that_answers_nan(start):
-    machine = Machine(float32="good")
-    with pytest.raises(BrokenAnswers, match="int8 engine gives NaN or Inf for 1 of 120 samples"):
-        evaluation(start("int8"), machine, int8="overflown")
-    assert (BrokenAnswers.exit_code, machine.compiled) == (3, 0)
+ANSWERS["nearly"] = np.concatenate([-ROWS[:2], ROWS[2:]])
+
+
+@pytest.mark.parametrize(
+    ("requested", "answers", "error", "words"),
+    [
+        (
+            "int8",
+            {"int8": "overflown"},
+            BrokenAnswers,
+            "int8 engine gives NaN or Inf for 1 of 120 samples",
+        ),
+        (
+            "auto",
+            {"fp16": "poor", "int8": "poor"},
+            BudgetMissed,
+            "precision auto misses its accuracy budget: the closest, ",
+        ),
+        (
+            "int8",
+            {"int8": "nearly"},
+            BudgetMissed,
+            r"precision int8 cannot be judged: .*about [\d,]+ samples",
+        ),
+    ],
+    ids=["NaN", "outside the budget", "unclear"],
+)
+def test_refuses_engines_before_anything_is_timed(start, requested, answers, error, words):
+    machine = Machine(float32="poor")
+    with pytest.raises(error, match=words) as refusal:
+        evaluation(start(requested, budget=BudgetSpec(mean=0.95)), machine, **answers)
+    assert refusal.value.exit_code == 3
+    assert machine.compiled == (requested == "auto")
+    assert len(machine.engines) == len(answers) + machine.compiled
     assert all(engine.closed for engine in machine.engines)
 
 
-def test_refuses_auto_whose_every_engine_misses_the_budget_before_anything_is_timed(start):
-    machine = Machine(float32="poor")
-    words = r"precision auto misses its accuracy budget: the closest, "
-    with pytest.raises(BudgetMissed, match=words):
-        evaluation(start(), machine, fp16="poor", int8="poor")
-    assert len(machine.engines) == 3
-
-
-def test_refuses_a_requested_engine_on_an_interval_that_holds_the_budget(start):
-    ANSWERS["nearly"] = np.concatenate([-ROWS[:2], ROWS[2:]])
-    tools = start("int8", budget=BudgetSpec(mean=0.95))
-    words = r"precision int8 cannot be judged: .*about [\d,]+ samples"
-    with pytest.raises(BudgetMissed, match=words):
-        evaluation(tools, Machine(), int8="nearly")
-
-
-def with_labels(tools, labels):
-    validation = Samples(values=tools.request.validation.values, labels=labels)
-    request = dataclasses.replace(tools.request, validation=validation)
-    return dataclasses.replace(tools, request=request)
-
-
 def test_labels_are_classes_by_name(start):
-    classes = ROWS.argmax(axis=1)
-    tools = with_labels(start(metric="accuracy"), tuple("abcdefgh"[index] for index in classes))
+    classes, tools = ROWS.argmax(axis=1), start(metric="accuracy")
+    labels = tuple("abcdefgh"[index] for index in classes)
+    samples = Samples(values=tools.request.validation.values, labels=labels)
+    tools = dataclasses.replace(
+        tools, request=dataclasses.replace(tools.request, validation=samples)
+    )
     assert (standard(tools, state_of(tools)).labels == classes).all()
-
-
-def test_refuses_labels_that_are_no_class(start):
-    tools = with_labels(start(metric="accuracy"), ("z",) * 120)
-    with pytest.raises(InputRefused, match="no class of the model, such as 'z'"):
-        standard(tools, state_of(tools))
