@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from local_cloud.application_autoscaling.autoscaler import Autoscaler, Registry
+from local_cloud.application_autoscaling.autoscaler import Autoscaler
+from local_cloud.application_autoscaling.registry import Registry
 from local_cloud.cloudwatch import alarms, metric_store
 from local_cloud.cloudwatch.alarms import Alarms
 from local_cloud.sagemaker.components.components import Components

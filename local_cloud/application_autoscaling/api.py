@@ -6,33 +6,30 @@ import logging
 import uuid
 from collections.abc import Iterable
 
-from local_cloud.application_autoscaling.actor import Actor
-from local_cloud.application_autoscaling.autoscaler import Registry
+from local_cloud.application_autoscaling.autoscaler import Autoscaler
 from local_cloud.application_autoscaling.policy_alarms import delete_alarms, put_alarms
 from local_cloud.application_autoscaling.records import (
     CONFIGURATIONS,
+    NAMESPACE,
+    RESOURCES,
     STEP,
     SUSPENSIONS,
     TRACKING,
     Activity,
+    Description,
     Key,
     Policy,
     ScheduledAction,
     Target,
 )
-from local_cloud.application_autoscaling.requests import (
-    check_bounds,
-    check_policy,
-    key_of,
-    matching_records,
-    not_found,
-)
+from local_cloud.application_autoscaling.registry import Registry, not_found
 from local_cloud.ministack.account import account_id, region
 from local_cloud.protocol.constraints import SCALING, checked_actions
 from local_cloud.protocol.errors import Actions, Reply, Request, dispatch, validation_error
-from onboarding.schedule import EXAMPLES, schedule_fault
+from local_cloud.protocol.listing import page
 
 logger = logging.getLogger("roundhouse.scaling")
+PAGE = 50
 SERVICE_ROLE = (
     "aws-service-role/sagemaker.application-autoscaling.amazonaws.com/"
     "AWSServiceRoleForApplicationAutoScaling_SageMaker{}"
@@ -42,8 +39,8 @@ SERVICE_ROLE = (
 class Scaling:
     """Answers the `AnyScaleFrontendService.*` actions; the autoscaler acts on its records."""
 
-    def __init__(self, registry: Registry, actor: Actor) -> None:
-        self.registry, self._actor = registry, actor
+    def __init__(self, registry: Registry, autoscaler: Autoscaler) -> None:
+        self.registry, self._autoscaler = registry, autoscaler
         actions: Actions = {
             "RegisterScalableTarget": self._register,
             "DeregisterScalableTarget": self._deregister,
@@ -76,7 +73,7 @@ class Scaling:
         names = {str(action["ScheduledActionName"]) for action in declared}
         with self.registry.turn:
             reply = self.actions["RegisterScalableTarget"](properties)
-            key = key_of(properties)
+            key = _key_of(properties)
             for action in self.registry.scheduled_of(key):
                 if action.name not in names:
                     del self.registry.scheduled[(key, action.name)]
@@ -86,7 +83,7 @@ class Scaling:
 
     def _register(self, request: Request) -> Request:
         """Register a target or change its bounds, and bring its variant within them."""
-        key, suspended = key_of(request), request.get("SuspendedState") or {}
+        key, suspended = _key_of(request), request.get("SuspendedState") or {}
         low, high = request.get("MinCapacity"), request.get("MaxCapacity")
         with self.registry.turn:
             target = self.registry.targets.get(key)
@@ -95,8 +92,11 @@ class Scaling:
                     target.low if low is None else low,
                     target.high if high is None else high,
                 )
-            low, high = check_bounds(low, high)
-            self._actor.resources.capacity(key)
+            if low is None or high is None or not 0 <= low <= high:
+                raise validation_error(
+                    f"MinCapacity {low} and MaxCapacity {high} must be given, and not be crossed."
+                )
+            self._autoscaler.capacity(key)
             if target is None:
                 arn = _arn("application-autoscaling", f"scalable-target/{uuid.uuid4().hex[:28]}")
                 kind = "Endpoint" if key.component is None else "InferenceComponent"
@@ -107,36 +107,36 @@ class Scaling:
                 {name: suspended[name] for name in SUSPENSIONS if suspended.get(name) is not None}
             )
             self.registry.targets[key] = target
-            self._actor.enforce(target, self.registry.activities)
+            self._autoscaler.enforce(target)
         return {"ScalableTargetARN": target.arn}
 
     def _deregister(self, request: Request) -> Request:
         with self.registry.turn:
-            self.registry.forget(self.registry.target(key_of(request)).key)
+            self.registry.forget(self.registry.target(_key_of(request)).key)
         return {}
 
     def _put_policy(self, request: Request) -> Request:
         """Record a scaling policy of a registered target, and create its alarms anew."""
         name = request["PolicyName"]
         with self.registry.turn:
-            key = self.registry.target(key_of(request)).key
+            key = self.registry.target(_key_of(request)).key
             policy = self.registry.policies.get((key, name))
             default = STEP if request.get(CONFIGURATIONS[STEP]) is not None else TRACKING
             kind = request.get("PolicyType") or (default if policy is None else policy.kind)
             configuration = request.get(CONFIGURATIONS.get(kind, ""))
             if configuration is None and policy is not None and policy.kind == kind:
                 configuration = policy.configuration
-            others = [other for other in self.registry.policies_of(key) if other.name != name]
-            check_policy(request, kind, configuration, others)
+            if configuration is None:
+                raise validation_error(f"{CONFIGURATIONS.get(kind, kind)} must be specified")
             if policy is None:
                 policy = Policy(key=key, name=name, arn=_record_arn(key, "scalingPolicy", name))
-            policy.kind, policy.configuration = kind, configuration or {}
+            policy.kind, policy.configuration = kind, configuration
             self.registry.policies[(key, name)] = policy
             put_alarms(policy)
         return {"PolicyARN": policy.arn, "Alarms": policy.as_description()["Alarms"]}
 
     def _delete_policy(self, request: Request) -> Request:
-        key, name = key_of(request), request["PolicyName"]
+        key, name = _key_of(request), request["PolicyName"]
         with self.registry.turn:
             policy = self.registry.policies.pop((key, name), None)
             if policy is None:
@@ -149,18 +149,13 @@ class Scaling:
         name = request["ScheduledActionName"]
         bounds = request.get("ScalableTargetAction") or {}
         low, high = bounds.get("MinCapacity"), bounds.get("MaxCapacity")
-        if low is not None and high is not None:
-            check_bounds(low, high)
         with self.registry.turn:
-            key = self.registry.target(key_of(request)).key
+            key = self.registry.target(_key_of(request)).key
             known = self.registry.scheduled.get((key, name))
             expression = request.get("Schedule") or (known.expression if known else "")
             timezone = request.get("Timezone") or (known.timezone if known else None)
             if known is not None and not bounds:
                 low, high = known.low, known.high
-            fault = schedule_fault(expression)
-            if fault is not None:
-                raise validation_error(f"{expression} {fault}; examples: {EXAMPLES}")
             self.registry.scheduled[(key, name)] = ScheduledAction(
                 key=key,
                 name=name,
@@ -174,7 +169,7 @@ class Scaling:
         return {}
 
     def _delete_scheduled_action(self, request: Request) -> Request:
-        key, name = key_of(request), request["ScheduledActionName"]
+        key, name = _key_of(request), request["ScheduledActionName"]
         with self.registry.turn:
             if self.registry.scheduled.pop((key, name), None) is None:
                 raise not_found(
@@ -186,7 +181,31 @@ class Scaling:
 def _describe(
     request: Request, field: str, records: Iterable[Target | Policy | ScheduledAction | Activity]
 ) -> Request:
-    return matching_records(request, field, [record.as_description() for record in records])
+    """A page of the records of a request's namespace, resource, dimension and names."""
+    if request["ServiceNamespace"] != NAMESPACE:
+        return {field: []}
+    descriptions = (record.as_description() for record in records)
+    matching = [record for record in descriptions if _matches(record, request)]
+    return page(request, field, matching, min(int(request.get("MaxResults") or PAGE), PAGE))
+
+
+def _matches(record: Description, request: Request) -> bool:
+    single = all(
+        request.get(field) in (None, record[field]) for field in ("ResourceId", "ScalableDimension")
+    )
+    return single and all(
+        not request.get(f"{field}s") or record.get(field) in request[f"{field}s"]
+        for field in ("ResourceId", "PolicyName", "ScheduledActionName")
+    )
+
+
+def _key_of(request: Request) -> Key:
+    """Return the scalable target of a request. Raises AwsError for other services."""
+    key = Key(request["ServiceNamespace"], request["ResourceId"], request["ScalableDimension"])
+    form = RESOURCES.get(key.dimension)
+    if key.namespace != NAMESPACE or form is None or form.fullmatch(key.resource_id) is None:
+        raise validation_error("Unsupported service namespace, resource type or scalable dimension")
+    return key
 
 
 def _record_arn(key: Key, kind: str, name: str) -> str:

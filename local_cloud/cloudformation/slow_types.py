@@ -18,8 +18,8 @@ from local_cloud.protocol.constraints import input_shape
 from local_cloud.sagemaker.components.component import Component
 from local_cloud.sagemaker.components.components import Components
 from local_cloud.sagemaker.control_plane import ControlPlane
+from local_cloud.sagemaker.hosting.changes import InProgress
 from local_cloud.sagemaker.hosting.endpoint import Endpoint
-from local_cloud.sagemaker.hosting.endpoints import InProgress
 
 COMPONENT = "InferenceComponent"
 FIXED = (f"{COMPONENT}Name", "EndpointName", "VariantName")
@@ -107,7 +107,7 @@ class EndpointType(SlowType):
         """Return an endpoint once nothing is under way on it, such as its own scaling."""
         endpoint = self.endpoints.endpoints.get(name)
         if endpoint is not None:
-            self.endpoints.wait(endpoint)
+            endpoint.wait()
         return endpoint
 
     def changes(self, name: str, old: Properties, new: Properties) -> Properties | None:
@@ -130,7 +130,7 @@ class ComponentType(SlowType):
         """Return a component once nothing is under way on it."""
         component = self.components.components.get(name)
         if component is not None:
-            self.components.wait(component)
+            component.wait()
         return component
 
     def changes(self, name: str, old: Properties, new: Properties) -> Properties | None:

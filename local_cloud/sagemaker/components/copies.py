@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import contextvars
 import http.client
 import json
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from local_cloud.containers.archive import ArchiveError
 from local_cloud.protocol.errors import AwsError
 from local_cloud.sagemaker.components.component import Component, Spec
-from local_cloud.sagemaker.hosting.fleet import STARTED_AT_ONCE, Fleet, VariantFleet
-from local_cloud.sagemaker.hosting.instance import Instance, Launch, ServerError, start_instance
-from local_cloud.sagemaker.hosting.machine import Machine
+from local_cloud.sagemaker.hosting.fleet import Fleet, VariantFleet
+from local_cloud.sagemaker.hosting.instance import (
+    Instance,
+    Launch,
+    ServerError,
+    end_together,
+    start_instance,
+    start_together,
+)
+from local_cloud.sagemaker.hosting.machine import Machine, Requirements, copy_requirements
 from local_cloud.sagemaker.hosting.model_data import fetch_model_data
-from local_cloud.sagemaker.platform_data import Requirements, copy_requirements
 from local_cloud.settings import Settings
 
 GRACE_SECONDS = 30.0
@@ -151,17 +156,7 @@ class Copies:
         def run() -> Instance:
             return self._start(component, specification, fleet, adapters)
 
-        if count <= 0:
-            return []
-        with ThreadPoolExecutor(min(count, STARTED_AT_ONCE), thread_name_prefix="copy") as starters:
-            futures = [starters.submit(contextvars.copy_context().run, run) for _ in range(count)]
-        started = [future.result() for future in futures if future.exception() is None]
-        for future in futures:
-            error = future.exception()
-            if error is not None:
-                self.end(started, fleet, 0.0)
-                raise error
-        return started
+        return start_together(run, count, partial(self.end, fleet=fleet, grace_seconds=0.0))
 
     def _start(
         self,
@@ -208,14 +203,7 @@ class Copies:
         self, copies: Collection[Instance], fleet: Fleet, grace_seconds: float = GRACE_SECONDS
     ) -> None:
         """Send SIGTERM to copies, end what is left of them later, and free their room."""
-        threads = [
-            threading.Thread(target=copy.terminate, args=(grace_seconds,), daemon=True)
-            for copy in copies
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        end_together([partial(copy.terminate, grace_seconds) for copy in copies])
         for variant in fleet.production.values():
             for machine in machines(variant):
                 for copy in copies:

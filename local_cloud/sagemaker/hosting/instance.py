@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextvars
 import hashlib
 import http.client
+import random
 import re
 import shutil
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +21,7 @@ from local_cloud.containers.archive import ArchiveError
 from local_cloud.containers.container import SERVER_PORT, Container, ContainerSpec, start_container
 from local_cloud.containers.images import ImageError, LocalImage, local_image
 from local_cloud.containers.server_client import ServerClient
-from local_cloud.sagemaker.checks import containers
+from local_cloud.sagemaker.definitions import containers
 from local_cloud.sagemaker.hosting.model_data import fetch_model_data, model_data_url
 from local_cloud.sagemaker.hosting.multi_model import TargetModels
 from local_cloud.settings import Settings
@@ -27,7 +31,12 @@ STOP_SECONDS = 5.0
 POLL_SECONDS = 0.03
 PING_SECONDS = 2.0
 PINGS_MISSED = 3
+STARTED_AT_ONCE = 4
 COMPLAINT = re.compile(r"error|refus|fail|cannot|exception", re.IGNORECASE)
+
+
+class NoInstance(Exception):
+    """There is no instance that takes the request."""
 
 
 class ServerError(Exception):
@@ -95,6 +104,57 @@ class Instance:
         while self.in_flight and not self.has_ended() and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
         self.terminate(STOP_SECONDS if drain_seconds else 0.0)
+
+
+@contextmanager
+def in_use(
+    instances: Callable[[], Collection[Instance]],
+    avoided: Collection[Instance],
+    routing: Mapping[str, Any],
+    turn: threading.Lock,
+) -> Iterator[Instance]:
+    """Pick an instance by the routing strategy: any, or a least busy one. Raises NoInstance.
+
+    It is not stopped while it is in use. `turn` guards the instances.
+    """
+    with turn:
+        candidates = [instance for instance in instances() if instance not in avoided]
+        if not candidates:
+            raise NoInstance
+        if routing.get("RoutingStrategy", "RANDOM") != "RANDOM":
+            least = min(instance.in_flight for instance in candidates)
+            candidates = [item for item in candidates if item.in_flight == least]
+        chosen = random.choice(candidates)
+        chosen.in_flight += 1
+    try:
+        yield chosen
+    finally:
+        with turn:
+            chosen.in_flight -= 1
+
+
+def start_together(
+    start: Callable[[], Instance], count: int, end: Callable[[list[Instance]], None]
+) -> list[Instance]:
+    """Start instances; where one fails, end the others and raise its error."""
+    if count <= 0:
+        return []
+    with ThreadPoolExecutor(min(count, STARTED_AT_ONCE), thread_name_prefix="start") as starters:
+        futures = [starters.submit(contextvars.copy_context().run, start) for _ in range(count)]
+    started = [future.result() for future in futures if future.exception() is None]
+    for error in filter(None, (future.exception() for future in futures)):
+        end(started)
+        raise error
+    return started
+
+
+def end_together(ends: Sequence[Callable[[], None]]) -> None:
+    """Call what ends instances, all at once, and wait for it."""
+    threads = [threading.Thread(target=end, daemon=True) for end in ends]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 @dataclass(frozen=True, kw_only=True)

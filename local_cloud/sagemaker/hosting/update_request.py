@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from local_cloud.protocol.errors import validation_error
-from local_cloud.sagemaker.checks import instance_types
+from local_cloud.sagemaker.definitions import instance_types
 from local_cloud.sagemaker.hosting.endpoint import Endpoint
 from local_cloud.sagemaker.hosting.fleet import Fleet, VariantFleet
-from local_cloud.sagemaker.hosting.rollout import check_deployment, rollout
+from local_cloud.sagemaker.hosting.rollout import rollout
 
 Record = Mapping[str, Any]
 COUNT, WEIGHT = "DesiredInstanceCount", "DesiredWeight"
@@ -24,7 +24,7 @@ def running_instances(endpoints: Iterable[Endpoint], configs: Mapping[str, Recor
     """Return the instances that endpoints have or are starting."""
     counts: Counter[str] = Counter()
     for endpoint in endpoints:
-        pending = () if endpoint.pending is None else (endpoint.pending.fleet,)
+        pending = () if endpoint.pending is None else (endpoint.pending,)
         fleets = dict.fromkeys((*endpoint.fleets, *pending))
         for fleet in fleets:
             for variant in fleet.variants:
@@ -67,11 +67,6 @@ def update_request(request: Mapping[str, Any], endpoint: Endpoint) -> UpdateRequ
     retains = bool(request.get("RetainAllVariantProperties"))
     properties = request.get("ExcludeRetainedVariantProperties") or ()
     excluded = {item["VariantPropertyType"] for item in properties}
-    if excluded and not retains:
-        raise validation_error(
-            "ExcludeRetainedVariantProperties can only be used when RetainAllVariantProperties "
-            "is set to true."
-        )
     return UpdateRequest(
         endpoint_name=endpoint.name,
         config_name=str(request["EndpointConfigName"]),
@@ -85,12 +80,6 @@ def check_update(
 ) -> None:
     """Refuse an update that SageMaker would refuse; `scaled_variants` are scalable targets."""
     new = {variant["VariantName"]: variant for variant in config["ProductionVariants"]}
-    kept = old.production if COUNT in request.retained else {}
-    counts = {
-        name: kept[name].desired if name in kept else variant["InitialInstanceCount"]
-        for name, variant in new.items()
-    }
-    check_deployment(request.deployment_config, counts)
     if request.deployment_config and set(new) != set(old.production):
         raise validation_error(
             "When doing a blue/green or rolling deployment, the new endpoint configuration must "
@@ -136,12 +125,7 @@ class Wanted:
 
 
 def wanted_changes(requested: Sequence[Mapping[str, Any]]) -> Mapping[str, Wanted]:
-    """Return the changes of each variant; refuse one that is named twice."""
-    names = [item["VariantName"] for item in requested]
-    if len(set(names)) != len(names):
-        raise validation_error(
-            f"DesiredWeightsAndCapacities must name each variant once, found {', '.join(names)}."
-        )
+    """Return the changes of each variant."""
     return {
         item["VariantName"]: Wanted(
             weight=item.get("DesiredWeight"), count=item.get("DesiredInstanceCount")
@@ -171,7 +155,7 @@ def check_changes(endpoint: Endpoint, wanted: Mapping[str, Wanted]) -> None:
             )
 
 
-def apply_changes(endpoint: Endpoint, *, wanted: Mapping[str, Wanted]) -> None:
+def apply_changes(endpoint: Endpoint, wanted: Mapping[str, Wanted]) -> None:
     """Start and stop instances, then set the weights; one failure puts all counts back."""
     assert endpoint.traffic is not None
     variants = _variants(endpoint.traffic.fleet)

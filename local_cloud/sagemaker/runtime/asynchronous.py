@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import logging
 import threading
@@ -31,10 +30,7 @@ from onboarding.metrics import INVOCATIONS
 
 PREFIX = "x-amzn-sagemaker-"
 INLINE_BYTES = 128_000
-INCLUDED_BYTES = 128 * 1024
 TTL_SECONDS, MODEL_SECONDS = 21_600, 900
-TOPICS = {"Completed": ("SuccessTopic", "SUCCESS_NOTIFICATION_TOPIC")}
-ERROR_TOPIC = ("ErrorTopic", "ERROR_NOTIFICATION_TOPIC")
 logger = logging.getLogger("roundhouse.asynchronous")
 CONCURRENT_PER_INSTANCE = 4
 POLL_SECONDS = 0.05
@@ -85,12 +81,12 @@ def read_request(
         if PREFIX + name in passed_on:
             passed_on[name] = passed_on.pop(PREFIX + name)
     output, name = config["OutputConfig"], str(uuid.uuid4())
-    failure_path = output.get("S3FailurePath")
+    failures = output.get("S3FailurePath")
     return Queued(
         inference_id=headers.get(INFERENCE_ID) or str(uuid.uuid4()),
         input_location=location,
-        output_location=_output_url(output.get("S3OutputPath") or "", headers, f"{name}.out"),
-        failure_location=failure_path and _output_url(failure_path, headers, f"{name}-error.out"),
+        output_location=f"{output['S3OutputPath'].rstrip('/')}/{name}.out",
+        failure_location=failures and f"{failures.rstrip('/')}/{name}-error.out",
         headers=passed_on,
         body=body,
         received=now,
@@ -112,19 +108,14 @@ def deliver(endpoint: str, request: Queued, answered: Answered) -> None:
         if not write_object(*s3_location(url), content, content_type, kms_key):
             logger.warning("the answer to %s cannot be written to %s", request.inference_id, url)
     topics = request.output_config.get("NotificationConfig") or {}
-    name, included = TOPICS.get(answered.status, ERROR_TOPIC)
+    name = "SuccessTopic" if completed else "ErrorTopic"
     if topics.get(name) is None:
         return
-    includes = included in (topics.get("IncludeInferenceResponseIn") or ())
-    shown = content if includes and len(content) <= INCLUDED_BYTES else None
-    message = json.dumps(_notification(endpoint, request, answered, shown))
-    if not publish(topics[name], message):
+    if not publish(topics[name], json.dumps(_notification(endpoint, request, answered))):
         logger.warning("the topic %s does not exist", topics[name])
 
 
-def _notification(
-    endpoint: str, request: Queued, answered: Answered, content: bytes | None
-) -> Mapping[str, Any]:
+def _notification(endpoint: str, request: Queued, answered: Answered) -> Mapping[str, Any]:
     """Source: recorded notifications of asynchronous endpoints."""
     if answered.status == "Completed":
         response = {
@@ -133,9 +124,6 @@ def _notification(
         }
     else:
         response = present_fields(failureLocation=request.failure_location)
-    included = None
-    if content is not None:
-        included = {"content": base64.b64encode(content).decode(), "encoding": "BASE64"}
     return {
         "awsRegion": region(),
         "eventTime": _timestamp(time.time()),
@@ -147,18 +135,12 @@ def _notification(
             "endpointName": endpoint,
             **present_fields(inputLocation=request.input_location),
         },
-        **present_fields(responseParameters=response or None, responseBody=included),
+        **present_fields(responseParameters=response or None),
         "inferenceId": request.inference_id,
         "eventVersion": "1.0",
         "eventSource": "aws:sagemaker",
         "eventName": "InferenceResult",
     }
-
-
-def _output_url(path: str, headers: Mapping[str, str], name: str) -> str:
-    extension = headers.get(f"{PREFIX}s3outputpathextension", "").strip("/")
-    parts = (path.rstrip("/"), extension, headers.get(f"{PREFIX}filename", name))
-    return "/".join(part for part in parts if part)
 
 
 def _timestamp(when: float) -> str:
