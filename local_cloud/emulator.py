@@ -77,7 +77,7 @@ def _install(emulator: Any, settings: Settings) -> tuple[Any, Callable[[], None]
     control_plane = ControlPlane(endpoints, registry.variants)
     control_plane.add(ComponentActions(components, control_plane.tags).actions)
     control_plane.hosted_components = components.names_of
-    clock = Clock(settings, components, autoscaler, registry)
+    clock = Clock(settings, components, scaling)
     jobs = TrainingJobs(settings, control_plane.tags)
     control_plane.add(jobs.actions)
     resource_types.install(control_plane, components, scaling)

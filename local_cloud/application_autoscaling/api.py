@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import logging
+import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ministack.core.responses import request_scope
 
 from local_cloud.application_autoscaling.autoscaler import Autoscaler
 from local_cloud.application_autoscaling.policy_alarms import delete_alarms, put_alarms
@@ -12,17 +16,16 @@ from local_cloud.application_autoscaling.records import (
     CONFIGURATIONS,
     NAMESPACE,
     RESOURCES,
-    STEP,
     SUSPENSIONS,
-    TRACKING,
     Activity,
     Description,
     Key,
     Policy,
-    ScheduledAction,
     Target,
 )
 from local_cloud.application_autoscaling.registry import Registry, not_found
+from local_cloud.application_autoscaling.tracking import Breach
+from local_cloud.cloudwatch.evaluation import Verdict
 from local_cloud.ministack.account import account_id, region
 from local_cloud.protocol.constraints import SCALING, checked_actions
 from local_cloud.protocol.errors import Actions, Reply, Request, dispatch, validation_error
@@ -41,6 +44,7 @@ class Scaling:
 
     def __init__(self, registry: Registry, autoscaler: Autoscaler) -> None:
         self.registry, self._autoscaler = registry, autoscaler
+        self._breaches: list[tuple[tuple[str, str], Breach]] = []
         actions: Actions = {
             "RegisterScalableTarget": self._register,
             "DeregisterScalableTarget": self._deregister,
@@ -67,6 +71,26 @@ class Scaling:
         """Answer one request of the JSON 1.1 protocol."""
         return dispatch("scaling", self.actions, target, body)
 
+    def take_alarm_action(self, action: str, alarm: Mapping[str, Any], verdict: Verdict) -> None:
+        """Collect an alarm's call of a policy until the next step."""
+        if ":scalingPolicy:" in action:
+            breach = Breach(
+                policy_arn=action,
+                alarm=str(alarm["AlarmName"]),
+                values=verdict.values,
+                threshold=float(alarm["Threshold"]),
+                below=str(alarm["ComparisonOperator"]).startswith("Less"),
+            )
+            self._breaches.append(((account_id(), region()), breach))
+
+    def step(self, now: float) -> None:
+        """Scale in every account, from one thread."""
+        breaches, self._breaches = self._breaches, []
+        for scope in self.registry.scopes:
+            called = [breach for owner, breach in breaches if owner == scope]
+            with request_scope(*scope), self.registry.turn:
+                self._autoscaler.step(called, now)
+
     def declare(self, properties: Request) -> Request:
         """Register a target as a template describes it: with exactly its scheduled actions."""
         declared = properties.get("ScheduledActions") or ()
@@ -74,9 +98,7 @@ class Scaling:
         with self.registry.turn:
             reply = self.actions["RegisterScalableTarget"](properties)
             key = _key_of(properties)
-            for action in self.registry.scheduled_of(key):
-                if action.name not in names:
-                    del self.registry.scheduled[(key, action.name)]
+            self.registry.forget_scheduled(key, but=names)
             for action in declared:
                 self.actions["PutScheduledAction"]({**key.as_description(), **action})
         return reply
@@ -120,12 +142,8 @@ class Scaling:
         name = request["PolicyName"]
         with self.registry.turn:
             key = self.registry.target(_key_of(request)).key
-            policy = self.registry.policies.get((key, name))
-            default = STEP if request.get(CONFIGURATIONS[STEP]) is not None else TRACKING
-            kind = request.get("PolicyType") or (default if policy is None else policy.kind)
+            kind, policy = request["PolicyType"], self.registry.policies.get((key, name))
             configuration = request.get(CONFIGURATIONS.get(kind, ""))
-            if configuration is None and policy is not None and policy.kind == kind:
-                configuration = policy.configuration
             if configuration is None:
                 raise validation_error(f"{CONFIGURATIONS.get(kind, kind)} must be specified")
             if policy is None:
@@ -147,24 +165,13 @@ class Scaling:
     def _put_scheduled_action(self, request: Request) -> Request:
         """Record new bounds of a registered target at a time, which no clock here sets."""
         name = request["ScheduledActionName"]
-        bounds = request.get("ScalableTargetAction") or {}
-        low, high = bounds.get("MinCapacity"), bounds.get("MaxCapacity")
         with self.registry.turn:
             key = self.registry.target(_key_of(request)).key
-            known = self.registry.scheduled.get((key, name))
-            expression = request.get("Schedule") or (known.expression if known else "")
-            timezone = request.get("Timezone") or (known.timezone if known else None)
-            if known is not None and not bounds:
-                low, high = known.low, known.high
-            self.registry.scheduled[(key, name)] = ScheduledAction(
-                key=key,
-                name=name,
-                arn=_record_arn(key, "scheduledAction", name),
-                expression=expression,
-                timezone=timezone,
-                low=low,
-                high=high,
-            )
+            self.registry.scheduled[(key, name)] = {
+                **request,
+                "ScheduledActionARN": _record_arn(key, "scheduledAction", name),
+                "CreationTime": time.time(),
+            }
         logger.warning("%s: scheduled action %s is kept and not run", key.resource_id, name)
         return {}
 
@@ -179,12 +186,14 @@ class Scaling:
 
 
 def _describe(
-    request: Request, field: str, records: Iterable[Target | Policy | ScheduledAction | Activity]
+    request: Request, field: str, records: Iterable[Target | Policy | Activity | Description]
 ) -> Request:
     """A page of the records of a request's namespace, resource, dimension and names."""
     if request["ServiceNamespace"] != NAMESPACE:
         return {field: []}
-    descriptions = (record.as_description() for record in records)
+    descriptions = (
+        record if isinstance(record, dict) else record.as_description() for record in records
+    )
     matching = [record for record in descriptions if _matches(record, request)]
     return page(request, field, matching, min(int(request.get("MaxResults") or PAGE), PAGE))
 

@@ -6,23 +6,19 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
-
-from ministack.core.responses import request_scope
+from typing import TYPE_CHECKING
 
 from local_cloud.application_autoscaling.records import Activity, Change, Key, Policy, Target
-from local_cloud.application_autoscaling.registry import Registry
 from local_cloud.application_autoscaling.tracking import (
     Breach,
     Proposal,
     capacity_after_cooldown,
     policy_proposal,
 )
-from local_cloud.cloudwatch.evaluation import Verdict
-from local_cloud.ministack.account import account_id, region
 from local_cloud.protocol.errors import AwsError, validation_error
 
 if TYPE_CHECKING:
+    from local_cloud.application_autoscaling.registry import Registry
     from local_cloud.sagemaker.components.component import Component
     from local_cloud.sagemaker.components.components import Components
     from local_cloud.sagemaker.hosting.endpoint import Endpoint
@@ -31,7 +27,7 @@ logger = logging.getLogger("roundhouse.scaling")
 
 
 class Autoscaler:
-    """Acts on the targets of every account, from one thread.
+    """Acts on the targets of the present account.
 
     `stretch` is real seconds per second of AWS.
     """
@@ -45,7 +41,6 @@ class Autoscaler:
     ) -> None:
         self._registry, self._alarm_states, self._stretch = registry, alarm_states, stretch
         self._components, self._endpoints = components, components.endpoints
-        self._breaches: list[tuple[tuple[str, str], Breach]] = []
 
     def capacity(self, key: Key) -> tuple[int, int]:
         """Return present and desired capacity. Raises AwsError for what does not exist."""
@@ -69,29 +64,13 @@ class Autoscaler:
             bound = "minimum" if bounded > desired else "maximum"
             self._set_capacity(target, bounded, f"{bound} capacity was set to {bounded}")
 
-    def take_alarm_action(self, action: str, alarm: Mapping[str, Any], verdict: Verdict) -> None:
-        """Collect an alarm's call of a policy until the next step."""
-        if ":scalingPolicy:" in action:
-            breach = Breach(
-                policy_arn=action,
-                alarm=str(alarm["AlarmName"]),
-                values=verdict.values,
-                threshold=float(alarm["Threshold"]),
-                below=str(alarm["ComparisonOperator"]).startswith("Less"),
-            )
-            self._breaches.append(((account_id(), region()), breach))
-
-    def step(self, now: float) -> None:
-        """Follow open activities, and scale for breached alarms."""
-        breaches, self._breaches = self._breaches, []
-        for scope in self._registry.scopes:
-            called = [breach for owner, breach in breaches if owner == scope]
-            with request_scope(*scope), self._registry.turn:
-                for activity in self._registry.activities:
-                    if activity.status == "InProgress":
-                        self._follow(activity)
-                for target in list(self._registry.targets.values()):
-                    self._step_target(target, called, now)
+    def step(self, breaches: Sequence[Breach], now: float) -> None:
+        """Follow the present account's open activities, and scale for breached alarms."""
+        for activity in self._registry.activities:
+            if activity.status == "InProgress":
+                self._follow(activity)
+        for target in list(self._registry.targets.values()):
+            self._step_target(target, breaches, now)
 
     def _step_target(self, target: Target, breaches: Sequence[Breach], now: float) -> None:
         """A target whose resource is gone is removed."""

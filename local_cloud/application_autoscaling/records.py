@@ -179,32 +179,6 @@ class Policy:
 
 
 @dataclass(kw_only=True)
-class ScheduledAction:
-    """New bounds at a time, which are kept and never set."""
-
-    key: Key
-    name: str
-    arn: str
-    expression: str
-    timezone: str | None
-    low: int | None
-    high: int | None
-    created: float = field(default_factory=time.time)
-
-    def as_description(self) -> Description:
-        """As DescribeScheduledActions shows it."""
-        return {
-            **self.key.as_description(),
-            "ScheduledActionName": self.name,
-            "ScheduledActionARN": self.arn,
-            "Schedule": self.expression,
-            "ScalableTargetAction": present_fields(MinCapacity=self.low, MaxCapacity=self.high),
-            "CreationTime": self.created,
-            **present_fields(Timezone=self.timezone),
-        }
-
-
-@dataclass(kw_only=True)
 class Activity:
     """A scaling activity; `desired` is the capacity that it requests."""
 

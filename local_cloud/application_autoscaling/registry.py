@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import MutableMapping
+from collections.abc import Collection, MutableMapping
 
 from local_cloud.application_autoscaling.policy_alarms import delete_alarms
 from local_cloud.application_autoscaling.records import (
     Activity,
+    Description,
     Key,
     Policy,
-    ScheduledAction,
     Target,
 )
 from local_cloud.ministack.account import Scoped
@@ -28,7 +28,7 @@ class Registry:
     def __init__(self) -> None:
         self.targets: MutableMapping[Key, Target] = Scoped()
         self.policies: MutableMapping[tuple[Key, str], Policy] = Scoped()
-        self.scheduled: MutableMapping[tuple[Key, str], ScheduledAction] = Scoped()
+        self.scheduled: MutableMapping[tuple[Key, str], Description] = Scoped()
         self._activities: MutableMapping[str, list[Activity]] = Scoped()
         self.turn = threading.RLock()
 
@@ -61,15 +61,16 @@ class Registry:
         """Return the policies of one target."""
         return [policy for policy in self.policies.values() if policy.key == key]
 
-    def scheduled_of(self, key: Key) -> list[ScheduledAction]:
-        """Return the scheduled actions of one target."""
-        return [action for action in self.scheduled.values() if action.key == key]
+    def forget_scheduled(self, key: Key, but: Collection[str] = ()) -> None:
+        """Remove the scheduled actions of one target, apart from some names."""
+        for owner, name in list(self.scheduled):
+            if owner == key and name not in but:
+                del self.scheduled[(owner, name)]
 
     def forget(self, key: Key) -> None:
         """Remove a target, its policies with their alarms, and its scheduled actions."""
         for policy in self.policies_of(key):
             delete_alarms(policy)
             del self.policies[(key, policy.name)]
-        for action in self.scheduled_of(key):
-            del self.scheduled[(key, action.name)]
+        self.forget_scheduled(key)
         self.targets.pop(key, None)

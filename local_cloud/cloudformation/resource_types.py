@@ -9,16 +9,17 @@ from typing import Any
 from ministack.services.cloudformation import provisioners, stacks
 
 from local_cloud.application_autoscaling.api import Scaling
-from local_cloud.cloudformation.calls import (
+from local_cloud.cloudformation.slow_types import (
     Action,
+    ComponentType,
     Created,
+    EndpointType,
     Properties,
     call,
     call_delete,
     last,
     physical_name,
 )
-from local_cloud.cloudformation.slow_types import ComponentType, EndpointType
 from local_cloud.cloudwatch.alarms import without_metric
 from local_cloud.iam.web_identity import delete_provider, put_provider
 from local_cloud.ministack.account import sagemaker_arn

@@ -3,27 +3,62 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from local_cloud.cloudformation.calls import (
-    Created,
-    Properties,
-    call,
-    call_delete,
-    last,
-    physical_name,
-)
+from ministack.services.cloudformation import provisioners
+
 from local_cloud.protocol.constraints import input_shape
+from local_cloud.protocol.errors import AwsError
 from local_cloud.sagemaker.components.component import Component
 from local_cloud.sagemaker.components.components import Components
 from local_cloud.sagemaker.control_plane import ControlPlane
 from local_cloud.sagemaker.hosting.changes import InProgress
 from local_cloud.sagemaker.hosting.endpoint import Endpoint
 
+Properties = Mapping[str, Any]
+Created = tuple[str, dict[str, Any]]
+"""A resource's Ref and its attributes."""
+Action = Callable[[Properties], Properties]
 COMPONENT = "InferenceComponent"
 FIXED = (f"{COMPONENT}Name", "EndpointName", "VariantName")
 """What UpdateInferenceComponent cannot change, though the type has no createOnlyProperties."""
+
+
+def physical_name(properties: Properties, field: str, stack: str, logical_id: str) -> str:
+    """Return the name that a template gives, or one made of the stack's and the resource's."""
+    name = properties.get(field)
+    return str(provisioners._physical_name(stack, logical_id, max_len=63) if name is None else name)
+
+
+def last(arn: str) -> str:
+    """Return the name at an ARN's end."""
+    return arn.rpartition("/")[2]
+
+
+def call(action: Action, request: Properties) -> Properties:
+    """Call an action; its refusal becomes the reason that CloudFormation shows."""
+    try:
+        return action(request)
+    except AwsError as error:
+        raise ValueError(
+            f"Resource handler returned message: {error.message} ({error.code})"
+        ) from error
+
+
+def call_delete(action: Action, request: Properties) -> None:
+    """Call a deleting action; a resource that is gone already is no fault."""
+
+    def delete(request: Properties) -> Properties:
+        try:
+            return action(request)
+        except AwsError as error:
+            if "Could not find" not in error.message and error.code != "ObjectNotFoundException":
+                raise
+            return {}
+
+    call(delete, request)
 
 
 class SlowType(ABC):

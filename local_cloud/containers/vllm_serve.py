@@ -79,7 +79,9 @@ def _argument(variable: str, value: str) -> tuple[str, ...]:
         items = json.loads(text)
     except ValueError:
         return (flag, value)
-    words = [item if isinstance(item, str) else json.dumps(item) for item in items]
+    words = [
+        item if isinstance(item, str) else json.dumps(item, separators=(",", ":")) for item in items
+    ]
     return (flag, *words) if words else ()
 
 

@@ -93,27 +93,6 @@ def test_a_failed_update_leaves_the_old_copies(hosted):
     assert hosted.settle()["Specification"]["ModelName"] == f"{hosted.name}-1"
 
 
-def test_refuses_a_component_that_fits_nowhere(hosted):
-    hosted.deploy()
-    hosted.client.update_inference_component_runtime_config(
-        InferenceComponentName=hosted.name, DesiredRuntimeConfig={"CopyCount": 2}
-    )
-    failed = hosted.settle()
-    assert "There is not enough room for one more copy" in failed["FailureReason"]
-    assert failed["RuntimeConfig"] == {"DesiredCopyCount": 1, "CurrentCopyCount": 1}
-    with refusal("One copy needs 2 accelerators"):
-        hosted.client.create_inference_component(
-            InferenceComponentName="large",
-            EndpointName=hosted.name,
-            VariantName="AllTraffic",
-            Specification={
-                "ModelName": f"{hosted.name}-1",
-                "ComputeResourceRequirements": NEEDED | {"NumberOfAcceleratorDevicesRequired": 2},
-            },
-            RuntimeConfig={"CopyCount": 1},
-        )
-
-
 def test_an_adapter_is_served_by_the_copies_of_its_base(cloud, hosted):
     hosted.deploy(instances=2, managed=MANAGED)
     cloud.client("s3").put_object(

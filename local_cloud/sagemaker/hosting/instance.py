@@ -21,6 +21,7 @@ from local_cloud.containers.archive import ArchiveError
 from local_cloud.containers.container import SERVER_PORT, Container, ContainerSpec, start_container
 from local_cloud.containers.images import ImageError, LocalImage, local_image
 from local_cloud.containers.server_client import ServerClient
+from local_cloud.ministack.account import read_object
 from local_cloud.sagemaker.definitions import containers
 from local_cloud.sagemaker.hosting.model_data import fetch_model_data, model_data_url
 from local_cloud.sagemaker.hosting.multi_model import TargetModels
@@ -206,7 +207,9 @@ def start_instance(launch: Launch, settings: Settings) -> Instance:
     except BaseException:
         container.stop(0)
         raise
-    target_models = TargetModels(client=client, prefix=str(url), folder=launch.folder / "models")
+    target_models = TargetModels(
+        client=client, prefix=str(url), folder=launch.folder / "models", read=read_object
+    )
     return Instance(
         variant=launch.name,
         instance_type=launch.instance_type,

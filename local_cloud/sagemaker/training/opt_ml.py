@@ -34,20 +34,9 @@ class OptMl:
         """Write configuration, channels and checkpoints of an earlier job. Raises DownloadError."""
         for name in ("input/config", "input/data", "output/data", "model", "checkpoints"):
             (self.folder / name).mkdir(parents=True)
-        resources = {"current_host": "algo-1", "hosts": ["algo-1"], "network_interface_name": "lo"}
-        channels = self.request.get("InputDataConfig") or ()
-        files = {
-            "hyperparameters": dict(self.request.get("HyperParameters") or {}),
-            "inputdataconfig": {
-                item["ChannelName"]: {"TrainingInputMode": "File"} for item in channels
-            },
-            "resourceconfig": resources,
-        }
-        for name, content in files.items():
-            (self.folder / "input/config" / f"{name}.json").write_text(
-                json.dumps(content), encoding="utf-8"
-            )
-        for channel in channels:
+        values = json.dumps(dict(self.request.get("HyperParameters") or {}))
+        (self.folder / "input/config/hyperparameters.json").write_text(values, encoding="utf-8")
+        for channel in self.request.get("InputDataConfig") or ():
             _download(channel, self.folder / "input/data" / channel["ChannelName"])
         if self._checkpoints is not None:
             _copy_objects(self._checkpoints, self._checkpoint_folder)
