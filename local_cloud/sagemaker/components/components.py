@@ -191,7 +191,7 @@ class Components:
         surplus = component.copies[desired:]
         component.remove(surplus)
         self.copies.end(surplus, fleet)
-        self.copies.placement.release_unused(fleet)
+        self.copies.release_unused(fleet)
 
     def _replace(self, component: Component, specification: Spec, desired: int) -> None:
         """Replace the copies of a component, or the files of an adapter."""
@@ -215,7 +215,7 @@ class Components:
             ).run()
             component.desired = desired
         finally:
-            self.copies.placement.release_unused(fleet)
+            self.copies.release_unused(fleet)
 
     def _remove(self, component: Component) -> None:
         try:
@@ -239,7 +239,7 @@ class Components:
         component.remove(copies)
         fleet = self.fleet(component)
         self.copies.end(copies, fleet)
-        self.copies.placement.release_unused(fleet)
+        self.copies.release_unused(fleet)
 
     def _inspect_all(self, pinging: bool) -> None:
         """Take lost copies out of service at once, and have them replaced."""

@@ -38,85 +38,28 @@ class NotPlaced(ServerError):
     """No instance holds one more copy, and none may be added."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Reservation:
-    """Reservation for one copy on an instance, reserved until the copy takes it."""
-
-    machine: Machine
-    turn: threading.Lock
-
-    def take(self, copy: Instance) -> None:
-        """Place a copy where its room was reserved."""
-        with self.turn:
-            self.machine.placed[copy] = self.machine.placed.pop(self)
-
-    def free(self) -> None:
-        """Give the room back, unless a copy took it."""
-        with self.turn:
-            self.machine.placed.pop(self, None)
-
-
-@dataclass(kw_only=True)
-class Placement:
-    """Reserves room on instances, one copy after another."""
-
-    _turn: threading.Lock = field(default_factory=threading.Lock)
-
-    @contextmanager
-    def reserve(
-        self, component: Component, specification: Spec, fleet: Fleet
-    ) -> Iterator[Reservation]:
-        """Yield room for one copy, which is free again where no copy takes it.
-
-        Raises NotPlaced, and what the start of a further instance raises.
-        """
-        variant, needed = fleet.production[component.variant], copy_requirements(specification)
-        with self._turn:
-            machine = choose_machine(machines(variant), needed)
-            if machine is None:
-                add_machine(variant, component.name, needed)
-                machine = choose_machine(machines(variant), needed)
-            if machine is None:
-                raise placement_failure(component.name, variant, needed)
-            reservation = Reservation(machine=machine, turn=self._turn)
-            machine.placed[reservation] = needed
-        try:
-            yield reservation
-        finally:
-            reservation.free()
-
-    def release_unused(self, fleet: Fleet) -> None:
-        """Stop the instances without a copy, down to the fewest that their variant keeps."""
-        with self._turn:
-            for variant in fleet.production.values():
-                scaling = variant.spec.get("ManagedInstanceScaling") or {}
-                used = [machine for machine in machines(variant) if not machine.is_unused]
-                if scaling.get("Status") == "ENABLED":
-                    variant.desired = max(len(used), scaling.get("MinInstanceCount", 1))
-                    variant.desired = min(variant.desired, len(variant.instances))
-                    variant.shrink()
-
-
 def machines(variant: VariantFleet) -> tuple[Machine, ...]:
     """Return the instances of a variant that take copies."""
     return tuple(item for item in tuple(variant.instances) if isinstance(item, Machine))
 
 
-def choose_machine(among: Sequence[Machine], needed: Requirements) -> Machine | None:
+def machine_with_room(variant: VariantFleet, needed: Requirements) -> Machine | None:
     """Return the least used instance with room."""
 
     def use(machine: Machine) -> float:
         return machine.taken_capacity.accelerators or len(machine.placed)
 
-    return min((machine for machine in among if machine.holds(needed)), key=use, default=None)
+    return min(
+        (machine for machine in machines(variant) if machine.holds(needed)), key=use, default=None
+    )
 
 
-def add_machine(variant: VariantFleet, component: str, needed: Requirements) -> None:
-    """Start one more instance where managed instance scaling allows it. Raises NotPlaced."""
+def add_machine(variant: VariantFleet) -> None:
+    """Start one more instance where managed instance scaling allows it."""
     scaling = variant.spec.get("ManagedInstanceScaling") or {}
     most = scaling.get("MaxInstanceCount", 0) if scaling.get("Status") == "ENABLED" else 0
     if len(variant.instances) >= most:
-        raise placement_failure(component, variant, needed)
+        return
     variant.desired = len(variant.instances) + 1
     try:
         variant.fill()
@@ -125,23 +68,54 @@ def add_machine(variant: VariantFleet, component: str, needed: Requirements) -> 
         raise
 
 
-def placement_failure(component: str, variant: VariantFleet, needed: Requirements) -> NotPlaced:
-    """Return the failure reason of a copy that finds no room."""
-    return NotPlaced(
-        f"There is not enough room for one more copy of inference component {component}: it needs "
-        f"{needed.accelerators:g} accelerators, {needed.cpu_cores:g} CPU cores and "
-        f"{needed.memory_mb:g} MB on one of the {len(variant.instances)} instances of variant "
-        f"{variant.name}, and ManagedInstanceScaling allows no further instance."
-    )
-
-
 @dataclass(frozen=True, kw_only=True)
 class Copies:
     """Starts and ends copies; `find_model` raises AwsError."""
 
     settings: Settings
     find_model: Callable[[str], Mapping[str, Any]]
-    placement: Placement = field(default_factory=Placement)
+    _placing: threading.Lock = field(default_factory=threading.Lock)
+
+    @contextmanager
+    def reserve(
+        self, component: Component, specification: Spec, fleet: Fleet
+    ) -> Iterator[tuple[Machine, object]]:
+        """Yield an instance with room for one copy, and the key of its place until it has started.
+
+        Raises NotPlaced, and what the start of a further instance raises.
+        """
+        variant, needed = fleet.production[component.variant], copy_requirements(specification)
+        key = object()
+        with self._placing:
+            machine = machine_with_room(variant, needed)
+            if machine is None:
+                add_machine(variant)
+                machine = machine_with_room(variant, needed)
+            if machine is None:
+                raise NotPlaced(
+                    "There is not enough room for one more copy of inference component "
+                    f"{component.name}: it needs {needed.accelerators:g} accelerators, "
+                    f"{needed.cpu_cores:g} CPU cores and {needed.memory_mb:g} MB on one of the "
+                    f"{len(variant.instances)} instances of variant {variant.name}, and "
+                    "ManagedInstanceScaling allows no further instance."
+                )
+            machine.placed[key] = needed
+        try:
+            yield machine, key
+        finally:
+            with self._placing:
+                machine.placed.pop(key, None)
+
+    def release_unused(self, fleet: Fleet) -> None:
+        """Stop the instances without a copy, down to the fewest that their variant keeps."""
+        with self._placing:
+            for variant in fleet.production.values():
+                scaling = variant.spec.get("ManagedInstanceScaling") or {}
+                used = [machine for machine in machines(variant) if not machine.is_unused]
+                if scaling.get("Status") == "ENABLED":
+                    variant.desired = max(len(used), scaling.get("MinInstanceCount", 1))
+                    variant.desired = min(variant.desired, len(variant.instances))
+                    variant.shrink()
 
     def start(
         self,
@@ -165,15 +139,15 @@ class Copies:
         fleet: Fleet,
         adapters: Sequence[Component],
     ) -> Instance:
-        with self.placement.reserve(component, specification, fleet) as reservation:
+        with self.reserve(component, specification, fleet) as (machine, key):
             launch = Launch(
                 variant={
                     "VariantName": component.variant,
                     **(specification.get("StartupParameters") or {}),
                 },
-                instance_type=reservation.machine.instance_type,
+                instance_type=machine.instance_type,
                 model=self._model(specification),
-                folder=reservation.machine.folder / f"{component.name}-{next(component.numbers)}",
+                folder=machine.folder / f"{component.name}-{next(component.numbers)}",
                 given_up=component.given_up,
             )
             copy = start_instance(launch, self.settings)
@@ -183,7 +157,8 @@ class Copies:
             except BaseException:
                 copy.terminate(0.0)
                 raise
-            reservation.take(copy)
+            with self._placing:
+                machine.placed[copy] = machine.placed.pop(key)
             return copy
 
     def _model(self, specification: Spec) -> Mapping[str, Any]:

@@ -198,7 +198,7 @@ def start_instance(launch: Launch, settings: Settings) -> Instance:
         raise ServerError(str(error)) from error
     client = ServerClient(container.connection)
     try:
-        _wait_until_healthy(launch, container, client, image.startup_seconds)
+        _wait_until_healthy(launch, container, client)
     except ServerError as error:
         container.stop(0)
         raise ServerError(
@@ -240,14 +240,9 @@ def _container_spec(
     )
 
 
-def _wait_until_healthy(
-    launch: Launch, container: Container, client: ServerClient, startup_seconds: float | None
-) -> None:
+def _wait_until_healthy(launch: Launch, container: Container, client: ServerClient) -> None:
     """Wait until the server answers `/ping` with 200; its last log line explains a failure."""
-    seconds = startup_seconds
-    if seconds is None:
-        field = "ContainerStartupHealthCheckTimeoutInSeconds"
-        seconds = launch.variant.get(field, STARTUP_SECONDS)
+    seconds = launch.variant.get("ContainerStartupHealthCheckTimeoutInSeconds", STARTUP_SECONDS)
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if launch.given_up.is_set():
