@@ -38,7 +38,7 @@ class Components:
         self._all: dict[int, tuple[Component, Callable[[], None]]] = {}
         self._retry_at: dict[int, float] = {}
         endpoints.move_components = self.move
-        self._monitor = Monitor(self._inspect_all)
+        self._monitor = Monitor(self._monitored, self._inspect)
 
     def component(self, name: str) -> Component:
         """Return the component of a name. Raises AwsError where there is none."""
@@ -241,15 +241,13 @@ class Components:
         self.copies.end(copies, fleet)
         self.copies.release_unused(fleet)
 
-    def _inspect_all(self, pinging: bool) -> None:
-        """Take lost copies out of service at once, and have them replaced."""
+    def _monitored(self) -> list[tuple[Component, Callable[[], None]]]:
         with self._turn:
-            known = list(self._all.values())
-        for component, mend in known:
-            self._inspect(component, mend, pinging=pinging)
+            return list(self._all.values())
 
-    def _inspect(self, component: Component, mend: Callable[[], None], *, pinging: bool) -> None:
+    def _inspect(self, monitored: tuple[Component, Callable[[], None]], pinging: bool) -> None:
         """Remove lost copies of one component; have them replaced, and again later on failure."""
+        component, mend = monitored
         copies = tuple(component.copies)
         lost = [copy for copy in copies if copy.has_ended() or (pinging and copy.is_sick())]
         component.remove(lost)

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from local_cloud.containers.quotas import InsufficientCapacity
 from local_cloud.ministack.account import in_background
@@ -25,6 +25,7 @@ REASON_CHARACTERS = 1024
 FAILURES = (ServerError, InsufficientCapacity)
 AlarmStates = Callable[[Sequence[str]], Mapping[str, str]]
 """Returns the state of each known alarm: OK, ALARM or INSUFFICIENT_DATA."""
+T = TypeVar("T")
 logger = logging.getLogger("roundhouse.changes")
 
 
@@ -137,11 +138,13 @@ class Watch:
             raise RolledBack(f"The update was rolled back: {reason}")
 
 
-class Monitor:
+class Monitor(Generic[T]):
     """Inspects what runs from a thread of its own, with a ping now and then."""
 
-    def __init__(self, inspect: Callable[[bool], None]) -> None:
-        self._inspect = inspect
+    def __init__(
+        self, items: Callable[[], Sequence[T]], inspect: Callable[[T, bool], None]
+    ) -> None:
+        self._items, self._inspect = items, inspect
         self._ended = threading.Event()
         threading.Thread(target=self._run, name="health-monitor", daemon=True).start()
 
@@ -154,7 +157,8 @@ class Monitor:
         while not self._ended.wait(LOOK_SECONDS):
             pinging = time.monotonic() - pinged >= PING_EVERY_SECONDS
             pinged = time.monotonic() if pinging else pinged
-            try:
-                self._inspect(pinging)
-            except Exception:
-                logger.exception("monitoring failed")
+            for item in self._items():
+                try:
+                    self._inspect(item, pinging)
+                except Exception:
+                    logger.exception("monitoring failed")

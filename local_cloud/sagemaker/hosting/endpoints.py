@@ -49,7 +49,7 @@ class Endpoints:
         self.move_components: Callable[[Endpoint, Fleet], None] = lambda endpoint, fleet: None
         self._all: dict[int, Endpoint] = {}
         self._turn = threading.Lock()
-        self._monitor = Monitor(self._inspect)
+        self._monitor = Monitor(self._monitored_fleets, _inspect)
 
     def model(self, name: str) -> Record:
         """Return the model of a name. Raises AwsError where there is none."""
@@ -144,15 +144,15 @@ class Endpoints:
         endpoint.require_settled("endpoint")
         return endpoint
 
-    def _inspect(self, pinging: bool) -> None:
-        """Replace lost instances of the fleets that answer; an update watches its new fleet."""
+    def _monitored_fleets(self) -> list[Fleet]:
+        """The fleets that answer; an update watches its new fleet itself."""
         with self._turn:
             endpoints = list(self._all.values())
-        for endpoint in endpoints:
-            for fleet in endpoint.fleets[: 1 if endpoint.is_in_progress else None]:
-                inspect(fleet, pinging=pinging)
-                for variant in fleet.variants:
-                    variant.mend()
+        return [
+            fleet
+            for endpoint in endpoints
+            for fleet in endpoint.fleets[: 1 if endpoint.is_in_progress else None]
+        ]
 
     def _create(self, endpoint: Endpoint, config: Record) -> None:
         fleet = self._fleet(endpoint, config)
@@ -192,6 +192,13 @@ class Endpoints:
             with self._turn:
                 self._all.pop(id(endpoint), None)
             endpoint.become("Deleted")
+
+
+def _inspect(fleet: Fleet, pinging: bool) -> None:
+    """Drop lost instances, and start others in their place."""
+    inspect(fleet, pinging=pinging)
+    for variant in fleet.variants:
+        variant.mend()
 
 
 def _growth(endpoint: Endpoint, wanted: Mapping[str, Wanted]) -> Mapping[str, int]:
