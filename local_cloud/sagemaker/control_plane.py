@@ -17,7 +17,6 @@ from local_cloud.sagemaker.hosting.model_data import check_model_data
 from local_cloud.sagemaker.hosting.update_request import (
     check_update,
     update_request,
-    wanted_changes,
 )
 from local_cloud.sagemaker.tags import Tags
 
@@ -65,7 +64,10 @@ class ControlPlane:
                 "UpdateEndpointWeightsAndCapacities": lambda request: {
                     "EndpointArn": endpoints.change(
                         request["EndpointName"],
-                        wanted_changes(request["DesiredWeightsAndCapacities"]),
+                        {
+                            item["VariantName"]: item
+                            for item in request["DesiredWeightsAndCapacities"]
+                        },
                     ).arn
                 },
                 "DeleteEndpoint": self._delete_endpoint,

@@ -18,6 +18,7 @@ from local_cloud.sagemaker.hosting.fleet import Fleet, Host, inspect, new_fleet
 from local_cloud.sagemaker.hosting.rollout import rollout
 from local_cloud.sagemaker.hosting.update import Update
 from local_cloud.sagemaker.hosting.update_request import (
+    COUNT,
     UpdateRequest,
     Wanted,
     added_instances,
@@ -107,9 +108,9 @@ class Endpoints:
 
     def scale(self, endpoint_name: str, variant_name: str, desired: int) -> None:
         """Begin to start or stop instances of one variant."""
-        self.change(endpoint_name, {variant_name: Wanted(count=desired)})
+        self.change(endpoint_name, {variant_name: {COUNT: desired}})
 
-    def change(self, endpoint_name: str, wanted: Mapping[str, Wanted]) -> Endpoint:
+    def change(self, endpoint_name: str, wanted: Wanted) -> Endpoint:
         """Begin to change weights and instance counts of variants."""
         with self._turn:
             endpoint = self._settled_endpoint(endpoint_name)
@@ -201,13 +202,12 @@ def _inspect(fleet: Fleet, pinging: bool) -> None:
         variant.mend()
 
 
-def _growth(endpoint: Endpoint, wanted: Mapping[str, Wanted]) -> Mapping[str, int]:
+def _growth(endpoint: Endpoint, wanted: Wanted) -> Mapping[str, int]:
     """Return how many instances a change of counts adds."""
     added: Counter[str] = Counter()
     for variant in () if endpoint.traffic is None else endpoint.traffic.fleet.variants:
-        count = wanted[variant.name].count if variant.name in wanted else None
-        if count is not None:
-            added[variant_types(variant.spec)] += count - variant.desired
+        count = wanted.get(variant.name, {}).get(COUNT, variant.desired)
+        added[variant_types(variant.spec)] += count - variant.desired
     return added
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,8 @@ from local_cloud.sagemaker.hosting.fleet import Fleet, VariantFleet
 from local_cloud.sagemaker.hosting.rollout import rollout
 
 Record = Mapping[str, Any]
+Wanted = Mapping[str, Record]
+"""Of each variant the wanted weight and instance count, where they change."""
 COUNT, WEIGHT = "DesiredInstanceCount", "DesiredWeight"
 VARIANTS = ("ProductionVariants", "ShadowProductionVariants")
 BETWEEN_POOLS = " or "
@@ -116,25 +118,7 @@ def keep_properties(request: UpdateRequest, old: Fleet, new: Fleet) -> None:
             variant.weight = before[variant.name].weight
 
 
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """A variant's wanted weight and instance count; None leaves it as it is."""
-
-    weight: float | None = None
-    count: int | None = None
-
-
-def wanted_changes(requested: Sequence[Mapping[str, Any]]) -> Mapping[str, Wanted]:
-    """Return the changes of each variant."""
-    return {
-        item["VariantName"]: Wanted(
-            weight=item.get("DesiredWeight"), count=item.get("DesiredInstanceCount")
-        )
-        for item in requested
-    }
-
-
-def check_changes(endpoint: Endpoint, wanted: Mapping[str, Wanted]) -> None:
+def check_changes(endpoint: Endpoint, wanted: Wanted) -> None:
     """Refuse unknown variants, and zero instances behind a real-time endpoint."""
     if endpoint.traffic is None:
         raise validation_error(
@@ -148,21 +132,21 @@ def check_changes(endpoint: Endpoint, wanted: Mapping[str, Wanted]) -> None:
                 f'Could not find variant "{name}" of endpoint "{endpoint.arn}": it has '
                 f"{', '.join(known)}."
             )
-        if change.count == 0 and not endpoint.is_asynchronous:
+        if change.get(COUNT) == 0 and not endpoint.is_asynchronous:
             raise validation_error(
                 f'DesiredInstanceCount of variant "{name}" must be greater than or equal to 1: '
                 "only an asynchronous endpoint scales to zero."
             )
 
 
-def apply_changes(endpoint: Endpoint, wanted: Mapping[str, Wanted]) -> None:
+def apply_changes(endpoint: Endpoint, wanted: Wanted) -> None:
     """Start and stop instances, then set the weights; one failure puts all counts back."""
     assert endpoint.traffic is not None
     variants = _variants(endpoint.traffic.fleet)
     before = {name: variants[name].desired for name in wanted}
     try:
         for name, change in wanted.items():
-            variants[name].desired = before[name] if change.count is None else change.count
+            variants[name].desired = change.get(COUNT, before[name])
             variants[name].fill()
             variants[name].shrink()
     except Exception:
@@ -172,8 +156,7 @@ def apply_changes(endpoint: Endpoint, wanted: Mapping[str, Wanted]) -> None:
             variants[name].shrink()
         raise
     for name, change in wanted.items():
-        if change.weight is not None:
-            variants[name].weight = change.weight
+        variants[name].weight = change.get(WEIGHT, variants[name].weight)
 
 
 def _variants(fleet: Fleet) -> Mapping[str, VariantFleet]:
