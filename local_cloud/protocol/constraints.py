@@ -52,10 +52,17 @@ def header_fields(operation: str) -> Mapping[str, str]:
 
 
 def checked_actions(actions: Actions, service: str = SAGEMAKER) -> Actions:
-    """Return actions that check their requests against the API model first."""
+    """Return actions that check their requests against the API model first.
+
+    A field that the model leaves out and an action needs is refused by its name.
+    """
 
     def call(name: str, request: Request) -> Request:
-        return actions[name](checked_request(name, request, service))
+        typed = checked_request(name, request, service)
+        try:
+            return actions[name](typed)
+        except KeyError as error:
+            raise validation_error(f"The local cloud needs {error}, which is missing.") from error
 
     return {name: functools.partial(call, name) for name in actions}
 

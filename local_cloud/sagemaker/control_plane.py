@@ -90,8 +90,9 @@ class ControlPlane:
         arn = sagemaker_arn("model", name)
         if name in self.endpoints.models:
             raise validation_error(f'Cannot create already existing model "{arn}".')
+        role = request["ExecutionRoleArn"]
         for definition in containers(request):
-            check_model_data(definition, request["ExecutionRoleArn"])
+            check_model_data(definition, role)
         self.tags.begin(arn, request.get("Tags"))
         self.endpoints.models[name] = _record(request, ModelArn=arn)
         return {"ModelArn": arn}

@@ -41,6 +41,6 @@ def instance_types(variant: Request) -> tuple[str, ...]:
 
 
 def containers(request: Request) -> tuple[Request, ...]:
-    """Return a model's container definitions, from either field."""
+    """Return a model's container definitions, from either field. Raises KeyError without any."""
     primary = request.get("PrimaryContainer")
-    return tuple(request.get("Containers") or ()) if primary is None else (primary,)
+    return tuple(request["Containers"]) if primary is None else (primary,)

@@ -54,7 +54,9 @@ def test_container_without_namespaces_answers_warns_and_ends_with_its_control(sp
 
 def test_container_without_namespaces_stops(spec):
     container = start_container(spec, NO_NAMESPACES)
-    assert ready(ServerClient(container.connection))
+    client = ServerClient(container.connection)
+    assert ready(client)
+    client.close()
     container.stop(5)
     assert container.exit_status() is not None
     assert wait_until_gone(spec.folder.name)

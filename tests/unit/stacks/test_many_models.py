@@ -12,9 +12,9 @@ from onboarding.resolve import deployments
 from onboarding.tree import read_tree
 from roundhouse.deploy.verification import lock_fault
 from stacks.endpoint.template import endpoint_faults
-from tests.fixtures.local_deployments import archive, archived_entry
 from tests.fixtures.many_models import many_models
 from tests.fixtures.trees import PYTHON_SERVER
+from tests.fixtures.unbuilt_archives import archive, archived_entry
 
 pytestmark = pytest.mark.unit
 

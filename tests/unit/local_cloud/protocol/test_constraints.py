@@ -2,7 +2,13 @@
 
 import pytest
 
-from local_cloud.protocol.constraints import RUNTIME, SAGEMAKER, SCALING, checked_request
+from local_cloud.protocol.constraints import (
+    RUNTIME,
+    SAGEMAKER,
+    SCALING,
+    checked_actions,
+    checked_request,
+)
 from local_cloud.protocol.errors import AwsError
 
 pytestmark = pytest.mark.unit
@@ -150,3 +156,11 @@ def test_refuses_every_fault_at_once(operation, request_, faults):
     assert error.message.startswith(f"{len(faults)} validation {noun} detected: ")
     for fault in faults:
         assert fault in error.message
+
+
+def test_refuses_a_request_without_what_an_action_needs():
+    actions = checked_actions(
+        {"CreateModel": lambda request: {"Role": request["ExecutionRoleArn"]}}
+    )
+    with pytest.raises(AwsError, match="needs 'ExecutionRoleArn', which is missing"):
+        actions["CreateModel"](model(A="x"))
