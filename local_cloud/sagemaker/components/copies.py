@@ -43,7 +43,7 @@ def machines(variant: VariantFleet) -> tuple[Machine, ...]:
     return tuple(item for item in tuple(variant.instances) if isinstance(item, Machine))
 
 
-def machine_with_room(variant: VariantFleet, needed: Requirements) -> Machine | None:
+def fitting_machine(variant: VariantFleet, needed: Requirements) -> Machine | None:
     """Return the least used instance with room."""
 
     def use(machine: Machine) -> float:
@@ -87,10 +87,10 @@ class Copies:
         variant, needed = fleet.production[component.variant], copy_requirements(specification)
         key = object()
         with self._placing:
-            machine = machine_with_room(variant, needed)
+            machine = fitting_machine(variant, needed)
             if machine is None:
                 add_machine(variant)
-                machine = machine_with_room(variant, needed)
+                machine = fitting_machine(variant, needed)
             if machine is None:
                 raise NotPlaced(
                     "There is not enough room for one more copy of inference component "
