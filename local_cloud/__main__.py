@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import logging
 import os
 import socket
@@ -16,6 +17,8 @@ from local_cloud.settings import (
     configure_emulator,
     seconds_per_minute,
 )
+
+MINISTACK = "1.5.33"
 
 
 def main() -> None:
@@ -58,12 +61,12 @@ def _end_without(starter: socket.socket) -> None:
 
 def _serve(settings: Settings) -> None:
     """Serve, then exit at once: threads that wait for a server or a build have nothing left."""
-    from local_cloud.ministack.hooks import HookError, check_hooks
-
-    try:
-        check_hooks()
-    except HookError as error:
-        sys.exit(str(error))
+    found = importlib.metadata.version("ministack")
+    if found != MINISTACK:
+        sys.exit(
+            f"the local cloud hangs on private names of ministack {MINISTACK}, found {found}: "
+            f"install {MINISTACK}"
+        )
     from local_cloud.emulator import serve
 
     try:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from local_cloud.application_autoscaling.autoscaler import Autoscaler, Registry
+from local_cloud.application_autoscaling.api import Scaling
 from local_cloud.cloudwatch import alarms, metric_store
 from local_cloud.cloudwatch.alarms import Alarms
 from local_cloud.sagemaker.components.components import Components
@@ -31,15 +31,14 @@ class Clock:
         self,
         settings: Settings,
         components: Components,
-        autoscaler: Autoscaler,
-        registry: Registry,
+        scaling: Scaling,
     ) -> None:
         self._minute = settings.seconds_per_minute
-        endpoints = components.endpoints
+        endpoints, registry = components.endpoints, scaling.registry
         self._hosts = Hosts(endpoints.endpoints, registry.variants)
         self._components = ComponentSamples(components.components, registry.scales_component)
-        self._alarms = Alarms(seconds_per_minute=self._minute, act=autoscaler.take_alarm_action)
-        self._autoscaler = autoscaler
+        self._alarms = Alarms(seconds_per_minute=self._minute, act=scaling.take_alarm_action)
+        self._scaling = scaling
         self._ended = threading.Event()
         self._last = (0, 0)
         publisher.seconds_per_minute = self._minute
@@ -76,7 +75,7 @@ class Clock:
         self._last = (minute, sixth)
         publisher.flush(now)
         _run_part(self._alarms.sweep, now)
-        _run_part(self._autoscaler.step, now)
+        _run_part(self._scaling.step, now)
 
 
 def _run_part(work: Callable[..., None], *arguments: object) -> None:

@@ -49,9 +49,9 @@ def _install(emulator: Any, settings: Settings) -> tuple[Any, Callable[[], None]
 
     Returns the application to serve, and the function that stops the services.
     """
-    from local_cloud.application_autoscaling.actor import Actor, ScaledResources
     from local_cloud.application_autoscaling.api import Scaling
-    from local_cloud.application_autoscaling.autoscaler import Autoscaler, Registry
+    from local_cloud.application_autoscaling.autoscaler import Autoscaler
+    from local_cloud.application_autoscaling.registry import Registry
     from local_cloud.clock import Clock
     from local_cloud.cloudformation import resource_types
     from local_cloud.cloudwatch.alarms import alarm_states
@@ -72,14 +72,12 @@ def _install(emulator: Any, settings: Settings) -> tuple[Any, Callable[[], None]
     endpoints, builds, registry = Endpoints(settings, alarm_states), Builds(settings), Registry()
     components = Components(endpoints, alarm_states)
     stretch = settings.seconds_per_minute / 60
-    resources = ScaledResources(endpoints=endpoints, components=components)
-    actor = Actor(resources=resources, alarm_states=alarm_states, stretch=stretch)
-    scaling, runtime = Scaling(registry, actor), Runtime(components)
+    autoscaler = Autoscaler(registry, components, alarm_states, stretch)
+    scaling, runtime = Scaling(registry, autoscaler), Runtime(components)
     control_plane = ControlPlane(endpoints, registry.variants)
     control_plane.add(ComponentActions(components, control_plane.tags).actions)
     control_plane.hosted_components = components.names_of
-    autoscaler = Autoscaler(registry, actor)
-    clock = Clock(settings, components, autoscaler, registry)
+    clock = Clock(settings, components, scaling)
     jobs = TrainingJobs(settings, control_plane.tags)
     control_plane.add(jobs.actions)
     resource_types.install(control_plane, components, scaling)

@@ -3,36 +3,36 @@
 from __future__ import annotations
 
 import logging
+import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from local_cloud.application_autoscaling.actor import Actor
-from local_cloud.application_autoscaling.autoscaler import Registry
+from ministack.core.responses import request_scope
+
+from local_cloud.application_autoscaling.autoscaler import Autoscaler
 from local_cloud.application_autoscaling.policy_alarms import delete_alarms, put_alarms
 from local_cloud.application_autoscaling.records import (
     CONFIGURATIONS,
-    STEP,
+    NAMESPACE,
+    RESOURCES,
     SUSPENSIONS,
-    TRACKING,
     Activity,
+    Description,
     Key,
     Policy,
-    ScheduledAction,
     Target,
 )
-from local_cloud.application_autoscaling.requests import (
-    check_bounds,
-    check_policy,
-    key_of,
-    matching_records,
-    not_found,
-)
+from local_cloud.application_autoscaling.registry import Registry, not_found
+from local_cloud.application_autoscaling.tracking import Breach
+from local_cloud.cloudwatch.evaluation import Verdict
 from local_cloud.ministack.account import account_id, region
 from local_cloud.protocol.constraints import SCALING, checked_actions
 from local_cloud.protocol.errors import Actions, Reply, Request, dispatch, validation_error
-from onboarding.schedule import EXAMPLES, schedule_fault
+from local_cloud.protocol.listing import page
 
 logger = logging.getLogger("roundhouse.scaling")
+PAGE = 50
 SERVICE_ROLE = (
     "aws-service-role/sagemaker.application-autoscaling.amazonaws.com/"
     "AWSServiceRoleForApplicationAutoScaling_SageMaker{}"
@@ -42,8 +42,9 @@ SERVICE_ROLE = (
 class Scaling:
     """Answers the `AnyScaleFrontendService.*` actions; the autoscaler acts on its records."""
 
-    def __init__(self, registry: Registry, actor: Actor) -> None:
-        self.registry, self._actor = registry, actor
+    def __init__(self, registry: Registry, autoscaler: Autoscaler) -> None:
+        self.registry, self._autoscaler = registry, autoscaler
+        self._breaches: list[tuple[tuple[str, str], Breach]] = []
         actions: Actions = {
             "RegisterScalableTarget": self._register,
             "DeregisterScalableTarget": self._deregister,
@@ -70,23 +71,41 @@ class Scaling:
         """Answer one request of the JSON 1.1 protocol."""
         return dispatch("scaling", self.actions, target, body)
 
+    def take_alarm_action(self, action: str, alarm: Mapping[str, Any], verdict: Verdict) -> None:
+        """Collect an alarm's call of a policy until the next step."""
+        if ":scalingPolicy:" in action:
+            breach = Breach(
+                policy_arn=action,
+                alarm=str(alarm["AlarmName"]),
+                values=verdict.values,
+                threshold=float(alarm["Threshold"]),
+                below=str(alarm["ComparisonOperator"]).startswith("Less"),
+            )
+            self._breaches.append(((account_id(), region()), breach))
+
+    def step(self, now: float) -> None:
+        """Scale in every account, from one thread."""
+        breaches, self._breaches = self._breaches, []
+        for scope in self.registry.scopes:
+            called = [breach for owner, breach in breaches if owner == scope]
+            with request_scope(*scope), self.registry.turn:
+                self._autoscaler.step(called, now)
+
     def declare(self, properties: Request) -> Request:
         """Register a target as a template describes it: with exactly its scheduled actions."""
         declared = properties.get("ScheduledActions") or ()
         names = {str(action["ScheduledActionName"]) for action in declared}
         with self.registry.turn:
             reply = self.actions["RegisterScalableTarget"](properties)
-            key = key_of(properties)
-            for action in self.registry.scheduled_of(key):
-                if action.name not in names:
-                    del self.registry.scheduled[(key, action.name)]
+            key = _key_of(properties)
+            self.registry.forget_scheduled(key, but=names)
             for action in declared:
                 self.actions["PutScheduledAction"]({**key.as_description(), **action})
         return reply
 
     def _register(self, request: Request) -> Request:
         """Register a target or change its bounds, and bring its variant within them."""
-        key, suspended = key_of(request), request.get("SuspendedState") or {}
+        key, suspended = _key_of(request), request.get("SuspendedState") or {}
         low, high = request.get("MinCapacity"), request.get("MaxCapacity")
         with self.registry.turn:
             target = self.registry.targets.get(key)
@@ -95,8 +114,11 @@ class Scaling:
                     target.low if low is None else low,
                     target.high if high is None else high,
                 )
-            low, high = check_bounds(low, high)
-            self._actor.resources.capacity(key)
+            if low is None or high is None or not 0 <= low <= high:
+                raise validation_error(
+                    f"MinCapacity {low} and MaxCapacity {high} must be given, and not be crossed."
+                )
+            self._autoscaler.capacity(key)
             if target is None:
                 arn = _arn("application-autoscaling", f"scalable-target/{uuid.uuid4().hex[:28]}")
                 kind = "Endpoint" if key.component is None else "InferenceComponent"
@@ -107,36 +129,32 @@ class Scaling:
                 {name: suspended[name] for name in SUSPENSIONS if suspended.get(name) is not None}
             )
             self.registry.targets[key] = target
-            self._actor.enforce(target, self.registry.activities)
+            self._autoscaler.enforce(target)
         return {"ScalableTargetARN": target.arn}
 
     def _deregister(self, request: Request) -> Request:
         with self.registry.turn:
-            self.registry.forget(self.registry.target(key_of(request)).key)
+            self.registry.forget(self.registry.target(_key_of(request)).key)
         return {}
 
     def _put_policy(self, request: Request) -> Request:
         """Record a scaling policy of a registered target, and create its alarms anew."""
         name = request["PolicyName"]
         with self.registry.turn:
-            key = self.registry.target(key_of(request)).key
-            policy = self.registry.policies.get((key, name))
-            default = STEP if request.get(CONFIGURATIONS[STEP]) is not None else TRACKING
-            kind = request.get("PolicyType") or (default if policy is None else policy.kind)
+            key = self.registry.target(_key_of(request)).key
+            kind, policy = request["PolicyType"], self.registry.policies.get((key, name))
             configuration = request.get(CONFIGURATIONS.get(kind, ""))
-            if configuration is None and policy is not None and policy.kind == kind:
-                configuration = policy.configuration
-            others = [other for other in self.registry.policies_of(key) if other.name != name]
-            check_policy(request, kind, configuration, others)
+            if configuration is None:
+                raise validation_error(f"{CONFIGURATIONS.get(kind, kind)} must be specified")
             if policy is None:
                 policy = Policy(key=key, name=name, arn=_record_arn(key, "scalingPolicy", name))
-            policy.kind, policy.configuration = kind, configuration or {}
+            policy.kind, policy.configuration = kind, configuration
             self.registry.policies[(key, name)] = policy
             put_alarms(policy)
         return {"PolicyARN": policy.arn, "Alarms": policy.as_description()["Alarms"]}
 
     def _delete_policy(self, request: Request) -> Request:
-        key, name = key_of(request), request["PolicyName"]
+        key, name = _key_of(request), request["PolicyName"]
         with self.registry.turn:
             policy = self.registry.policies.pop((key, name), None)
             if policy is None:
@@ -147,34 +165,18 @@ class Scaling:
     def _put_scheduled_action(self, request: Request) -> Request:
         """Record new bounds of a registered target at a time, which no clock here sets."""
         name = request["ScheduledActionName"]
-        bounds = request.get("ScalableTargetAction") or {}
-        low, high = bounds.get("MinCapacity"), bounds.get("MaxCapacity")
-        if low is not None and high is not None:
-            check_bounds(low, high)
         with self.registry.turn:
-            key = self.registry.target(key_of(request)).key
-            known = self.registry.scheduled.get((key, name))
-            expression = request.get("Schedule") or (known.expression if known else "")
-            timezone = request.get("Timezone") or (known.timezone if known else None)
-            if known is not None and not bounds:
-                low, high = known.low, known.high
-            fault = schedule_fault(expression)
-            if fault is not None:
-                raise validation_error(f"{expression} {fault}; examples: {EXAMPLES}")
-            self.registry.scheduled[(key, name)] = ScheduledAction(
-                key=key,
-                name=name,
-                arn=_record_arn(key, "scheduledAction", name),
-                expression=expression,
-                timezone=timezone,
-                low=low,
-                high=high,
-            )
+            key = self.registry.target(_key_of(request)).key
+            self.registry.scheduled[(key, name)] = {
+                **request,
+                "ScheduledActionARN": _record_arn(key, "scheduledAction", name),
+                "CreationTime": time.time(),
+            }
         logger.warning("%s: scheduled action %s is kept and not run", key.resource_id, name)
         return {}
 
     def _delete_scheduled_action(self, request: Request) -> Request:
-        key, name = key_of(request), request["ScheduledActionName"]
+        key, name = _key_of(request), request["ScheduledActionName"]
         with self.registry.turn:
             if self.registry.scheduled.pop((key, name), None) is None:
                 raise not_found(
@@ -184,9 +186,35 @@ class Scaling:
 
 
 def _describe(
-    request: Request, field: str, records: Iterable[Target | Policy | ScheduledAction | Activity]
+    request: Request, field: str, records: Iterable[Target | Policy | Activity | Description]
 ) -> Request:
-    return matching_records(request, field, [record.as_description() for record in records])
+    """A page of the records of a request's namespace, resource, dimension and names."""
+    if request["ServiceNamespace"] != NAMESPACE:
+        return {field: []}
+    descriptions = (
+        record if isinstance(record, dict) else record.as_description() for record in records
+    )
+    matching = [record for record in descriptions if _matches(record, request)]
+    return page(request, field, matching, min(int(request.get("MaxResults") or PAGE), PAGE))
+
+
+def _matches(record: Description, request: Request) -> bool:
+    single = all(
+        request.get(field) in (None, record[field]) for field in ("ResourceId", "ScalableDimension")
+    )
+    return single and all(
+        not request.get(f"{field}s") or record.get(field) in request[f"{field}s"]
+        for field in ("ResourceId", "PolicyName", "ScheduledActionName")
+    )
+
+
+def _key_of(request: Request) -> Key:
+    """Return the scalable target of a request. Raises AwsError for other services."""
+    key = Key(request["ServiceNamespace"], request["ResourceId"], request["ScalableDimension"])
+    form = RESOURCES.get(key.dimension)
+    if key.namespace != NAMESPACE or form is None or form.fullmatch(key.resource_id) is None:
+        raise validation_error("Unsupported service namespace, resource type or scalable dimension")
+    return key
 
 
 def _record_arn(key: Key, kind: str, name: str) -> str:

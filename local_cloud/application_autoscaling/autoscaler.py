@@ -1,124 +1,179 @@
-"""Records of Application Auto Scaling by account and region, and alarms that trigger policies."""
+"""Scaling: open activities are followed, and alarms change capacities within their bounds."""
 
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Mapping, MutableMapping, Sequence
-from typing import Any
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from ministack.core.responses import request_scope
-
-from local_cloud.application_autoscaling.actor import Actor
-from local_cloud.application_autoscaling.policy_alarms import delete_alarms
-from local_cloud.application_autoscaling.records import (
-    Activity,
-    Key,
-    Policy,
-    ScheduledAction,
-    Target,
+from local_cloud.application_autoscaling.records import Activity, Change, Key, Policy, Target
+from local_cloud.application_autoscaling.tracking import (
+    Breach,
+    Proposal,
+    capacity_after_cooldown,
+    policy_proposal,
 )
-from local_cloud.application_autoscaling.requests import not_found
-from local_cloud.application_autoscaling.tracking import Breach
-from local_cloud.cloudwatch.evaluation import Verdict
-from local_cloud.ministack.account import Scoped, account_id, region
-from local_cloud.protocol.errors import AwsError
+from local_cloud.protocol.errors import AwsError, validation_error
+
+if TYPE_CHECKING:
+    from local_cloud.application_autoscaling.registry import Registry
+    from local_cloud.sagemaker.components.component import Component
+    from local_cloud.sagemaker.components.components import Components
+    from local_cloud.sagemaker.hosting.endpoint import Endpoint
 
 logger = logging.getLogger("roundhouse.scaling")
 
 
-class Registry:
-    """Targets, policies, scheduled actions and activities; `turn` is the lock of all of them."""
-
-    def __init__(self) -> None:
-        self.targets: MutableMapping[Key, Target] = Scoped()
-        self.policies: MutableMapping[tuple[Key, str], Policy] = Scoped()
-        self.scheduled: MutableMapping[tuple[Key, str], ScheduledAction] = Scoped()
-        self._activities: MutableMapping[str, list[Activity]] = Scoped()
-        self.turn = threading.RLock()
-
-    @property
-    def activities(self) -> list[Activity]:
-        """The activities of the present account and region, newest first."""
-        return self._activities.setdefault("newest first", [])
-
-    @property
-    def scopes(self) -> list[tuple[str, str]]:
-        """The accounts and regions that have targets."""
-        return sorted({key[:2] for key in list(self.targets._data)})  # type: ignore[attr-defined]
-
-    def target(self, key: Key) -> Target:
-        """Return a target. Raises AwsError where it is not registered."""
-        target = self.targets.get(key)
-        if target is None:
-            raise not_found(f"No scalable target registered for {key.text}")
-        return target
-
-    def variants(self, endpoint: str) -> frozenset[str]:
-        """Return the variants of an endpoint that are scalable targets."""
-        return frozenset(key.variant for key in self.targets if key.endpoint == endpoint)
-
-    def scales_component(self, name: str) -> bool:
-        """Whether an inference component is a scalable target."""
-        return any(key.component == name for key in self.targets)
-
-    def policies_of(self, key: Key) -> list[Policy]:
-        """Return the policies of one target."""
-        return [policy for policy in self.policies.values() if policy.key == key]
-
-    def scheduled_of(self, key: Key) -> list[ScheduledAction]:
-        """Return the scheduled actions of one target."""
-        return [action for action in self.scheduled.values() if action.key == key]
-
-    def forget(self, key: Key) -> None:
-        """Remove a target, its policies with their alarms, and its scheduled actions."""
-        for policy in self.policies_of(key):
-            delete_alarms(policy)
-            del self.policies[(key, policy.name)]
-        for action in self.scheduled_of(key):
-            del self.scheduled[(key, action.name)]
-        self.targets.pop(key, None)
-
-
 class Autoscaler:
-    """Acts on the targets of every account, from one thread."""
+    """Acts on the targets of the present account.
 
-    def __init__(self, registry: Registry, actor: Actor) -> None:
-        self._registry, self._actor = registry, actor
-        self._breaches: list[tuple[tuple[str, str], Breach]] = []
+    `stretch` is real seconds per second of AWS.
+    """
 
-    def take_alarm_action(self, action: str, alarm: Mapping[str, Any], verdict: Verdict) -> None:
-        """Collect an alarm's call of a policy until the next step."""
-        if ":scalingPolicy:" in action:
-            breach = Breach(
-                policy_arn=action,
-                alarm=str(alarm["AlarmName"]),
-                values=verdict.values,
-                threshold=float(alarm["Threshold"]),
-                below=str(alarm["ComparisonOperator"]).startswith("Less"),
+    def __init__(
+        self,
+        registry: Registry,
+        components: Components,
+        alarm_states: Callable[[Sequence[str]], Mapping[str, str]],
+        stretch: float,
+    ) -> None:
+        self._registry, self._alarm_states, self._stretch = registry, alarm_states, stretch
+        self._components, self._endpoints = components, components.endpoints
+
+    def capacity(self, key: Key) -> tuple[int, int]:
+        """Return present and desired capacity. Raises AwsError for what does not exist."""
+        if key.component is not None:
+            component = self._components.component(key.component)
+            return len(component.copies), component.desired
+        counts = self._endpoints.instances(key.endpoint)
+        if key.variant not in counts:
+            config = self._endpoints.endpoint_named(key.endpoint).config_name
+            raise validation_error(
+                f'The variant name(s) "{key.variant}" is/are not present within endpoint '
+                f'configuration "{config}".'
             )
-            self._breaches.append(((account_id(), region()), breach))
+        return counts[key.variant]
 
-    def step(self, now: float) -> None:
-        """Follow open activities, and scale for breached alarms."""
-        breaches, self._breaches = self._breaches, []
-        for scope in self._registry.scopes:
-            called = [breach for owner, breach in breaches if owner == scope]
-            with request_scope(*scope), self._registry.turn:
-                self._actor.follow(self._registry.targets, self._registry.activities)
-                for target in list(self._registry.targets.values()):
-                    self._step_target(target, called, now)
+    def enforce(self, target: Target) -> None:
+        """Bring a target within its bounds, as registering it does."""
+        desired = self.capacity(target.key)[1]
+        bounded = target.clamp(desired)
+        if bounded != desired:
+            bound = "minimum" if bounded > desired else "maximum"
+            self._set_capacity(target, bounded, f"{bound} capacity was set to {bounded}")
+
+    def step(self, breaches: Sequence[Breach], now: float) -> None:
+        """Follow the present account's open activities, and scale for breached alarms."""
+        for activity in self._registry.activities:
+            if activity.status == "InProgress":
+                self._follow(activity)
+        for target in list(self._registry.targets.values()):
+            self._step_target(target, breaches, now)
 
     def _step_target(self, target: Target, breaches: Sequence[Breach], now: float) -> None:
         """A target whose resource is gone is removed."""
-        registry = self._registry
         try:
-            self._actor.resources.state(target.key)
+            self._state(target.key)
         except AwsError:
-            registry.forget(target.key)
+            self._registry.forget(target.key)
             return
-        policies = registry.policies_of(target.key)
         try:
-            self._actor.act(target, policies, breaches, registry.activities, now)
+            self.act(target, breaches, now)
         except AwsError as error:
             logger.warning("%s: %s", target.key.resource_id, error.message)
+
+    def act(self, target: Target, breaches: Iterable[Breach], now: float) -> None:
+        """Scale one target to the largest capacity that the policies of breached alarms ask for."""
+        current = self.capacity(target.key)[0]
+        policies = self._registry.policies_of(target.key)
+        known = {policy.arn: policy for policy in policies}
+        proposals = [
+            replace(item, desired=self._allowed_capacity(item, target, policies, current, now))
+            for breach in breaches
+            if breach.policy_arn in known
+            and (item := policy_proposal(known[breach.policy_arn], breach, current, self._stretch))
+            is not None
+        ]
+        chosen = max(proposals, key=lambda proposal: proposal.desired, default=None)
+        if chosen is None or chosen.desired == current:
+            return
+        capped, is_out = target.clamp(chosen.desired), chosen.desired > current
+        direction = f"DynamicScaling{'Out' if is_out else 'In'}Suspended"
+        if (
+            capped != current
+            and (capped > current) == is_out
+            and self._state(target.key).status == "InService"
+            and not target.suspended[direction]
+        ):
+            self._set_capacity(target, capped, chosen.cause)
+
+    def _allowed_capacity(
+        self,
+        proposal: Proposal,
+        target: Target,
+        policies: Sequence[Policy],
+        current: int,
+        now: float,
+    ) -> int:
+        """Nothing less than now while another tracking policy is not ready to scale in too."""
+        desired = capacity_after_cooldown(proposal, current, target.last, now)
+        policy = proposal.policy
+        if desired >= current:
+            return desired
+        others = [
+            item
+            for item in policies
+            if item.is_tracking and item.scales_in and item.arn != policy.arn
+        ]
+        is_held = policy.is_tracking and not all(map(self._is_ready, others))
+        return current if is_held or not policy.scales_in else desired
+
+    def _is_ready(self, policy: Policy) -> bool:
+        """Whether a tracking policy allows fewer instances: its low alarm is in ALARM."""
+        names = [name for name in policy.alarms if "-AlarmLow-" in name]
+        return "ALARM" in self._alarm_states(names).values()
+
+    def _state(self, key: Key) -> Endpoint | Component:
+        """What has a status and a failure reason. Raises AwsError where it is gone."""
+        if key.component is not None:
+            return self._components.component(key.component)
+        return self._endpoints.endpoint_named(key.endpoint)
+
+    def _set_capacity(self, target: Target, desired: int, cause: str) -> None:
+        """Request a capacity; the activity has failed where that is refused."""
+        key = target.key
+        activity = Activity(key=key, cause=cause, desired=desired, before=self.capacity(key)[0])
+        logger.info("%s: %s (%s)", key.resource_id, activity.description, cause)
+        try:
+            if key.component is not None:
+                self._components.scale(key.component, desired)
+            else:
+                self._endpoints.scale(key.endpoint, key.variant, desired)
+        except AwsError as error:
+            activity.fail(
+                f"{error.message} (Service: AmazonSageMaker; Status Code: {error.status}; Error "
+                f"Code: {error.code})"
+            )
+        self._registry.activities.insert(0, activity)
+
+    def _follow(self, activity: Activity) -> None:
+        """End an open activity once its endpoint has settled, and begin the target's cool-down."""
+        try:
+            state = self._state(activity.key)
+            # Status before counts: the counts read before it would be those of a change under way.
+            if state.status in ("Updating", "SystemUpdating", "RollingBack"):
+                return
+            running = self.capacity(activity.key)[0]
+        except AwsError as error:
+            activity.fail(error.message)
+            return
+        if running != activity.desired:
+            status = f"{activity.key.resource_id} is {state.status} with a capacity of {running}"
+            activity.fail(state.failure_reason or status)
+            return
+        activity.succeed()
+        target = self._registry.targets.get(activity.key)
+        if target is not None:
+            target.last = Change(before=activity.before, after=running, at=time.time())

@@ -12,8 +12,7 @@ from typing import Any
 
 from ministack.services import cloudwatch
 
-from local_cloud.application_autoscaling.records import Key, Policy
-from local_cloud.application_autoscaling.requests import PREDEFINED
+from local_cloud.application_autoscaling.records import PREDEFINED, Key, Policy
 from local_cloud.application_autoscaling.tracking import SCALE_IN_SHARE
 from local_cloud.ministack.account import account_id, region
 from local_cloud.protocol.errors import present_fields

@@ -1,7 +1,8 @@
-"""Scalable targets, policies, scheduled actions and activities, each with its description."""
+"""Scalable targets, policies, scheduled actions and activities, and the registry of them all."""
 
 from __future__ import annotations
 
+import re
 import time
 import uuid
 from collections.abc import Mapping
@@ -18,6 +19,34 @@ SUSPENSIONS = (
 )
 TRACKING, STEP = "TargetTrackingScaling", "StepScaling"
 CONFIGURATIONS = {kind: f"{kind}PolicyConfiguration" for kind in (TRACKING, STEP)}
+
+
+NAMESPACE = "sagemaker"
+DIMENSION = "sagemaker:variant:DesiredInstanceCount"
+COMPONENT_DIMENSION = "sagemaker:inference-component:DesiredCopyCount"
+RESOURCES = {
+    DIMENSION: re.compile(r"endpoint/[^/]+/variant/[^/]+"),
+    COMPONENT_DIMENSION: re.compile(r"inference-component/[^/]+"),
+}
+"""The form of a resource id, by scalable dimension."""
+VARIANT_METRICS = {
+    "SageMakerVariantInvocationsPerInstance": ("InvocationsPerInstance", "Sum", 60),
+    "SageMakerVariantConcurrentRequestsPerModelHighResolution": (
+        "ConcurrentRequestsPerModel",
+        "Average",
+        10,
+    ),
+}
+COMPONENT_METRICS = {
+    "SageMakerInferenceComponentInvocationsPerCopy": ("InvocationsPerCopy", "Sum", 60),
+    "SageMakerInferenceComponentConcurrentRequestsPerCopyHighResolution": (
+        "ConcurrentRequestsPerCopy",
+        "Average",
+        10,
+    ),
+}
+PREDEFINED = {DIMENSION: VARIANT_METRICS, COMPONENT_DIMENSION: COMPONENT_METRICS}
+"""The metric, statistic and period that a predefined metric tracks, by scalable dimension."""
 
 
 class Key(NamedTuple):
@@ -97,6 +126,10 @@ class Target:
     suspended: dict[str, bool] = field(default_factory=lambda: dict.fromkeys(SUSPENSIONS, False))
     last: Change | None = None
 
+    def clamp(self, desired: int) -> int:
+        """Return a capacity within its bounds."""
+        return min(max(desired, self.low), self.high)
+
     def as_description(self) -> Description:
         """As DescribeScalableTargets shows it."""
         return {
@@ -146,53 +179,45 @@ class Policy:
 
 
 @dataclass(kw_only=True)
-class ScheduledAction:
-    """New bounds at a time, which are kept and never set."""
-
-    key: Key
-    name: str
-    arn: str
-    expression: str
-    timezone: str | None
-    low: int | None
-    high: int | None
-    created: float = field(default_factory=time.time)
-
-    def as_description(self) -> Description:
-        """As DescribeScheduledActions shows it."""
-        return {
-            **self.key.as_description(),
-            "ScheduledActionName": self.name,
-            "ScheduledActionARN": self.arn,
-            "Schedule": self.expression,
-            "ScalableTargetAction": present_fields(MinCapacity=self.low, MaxCapacity=self.high),
-            "CreationTime": self.created,
-            **present_fields(Timezone=self.timezone),
-        }
-
-
-@dataclass(kw_only=True)
 class Activity:
-    """A scaling activity; `desired` is the capacity it requests, None where it changes none."""
+    """A scaling activity; `desired` is the capacity that it requests."""
 
     key: Key
-    description: str
     cause: str
+    desired: int
+    before: int
     status: str = "InProgress"
     message: str = ""
-    desired: int | None = None
-    before: int = 0
     started: float = field(default_factory=time.time)
     ended: float | None = None
     id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
-    def end(self, status: str, message: str) -> Activity:
-        """Set its final status and return it."""
-        self.status, self.message, self.ended = status, message, time.time()
-        return self
+    @property
+    def description(self) -> str:
+        """What it does."""
+        return f"Setting desired {self.key.noun} count to {self.desired}."
+
+    def succeed(self) -> None:
+        """End it: the capacity is there."""
+        self.message = (
+            f"Successfully set desired {self.key.noun} count to {self.desired}. Change "
+            "successfully fulfilled by sagemaker."
+        )
+        self.status, self.ended = "Successful", time.time()
+
+    def fail(self, reason: str) -> None:
+        """End it: the capacity is another one."""
+        self.message = (
+            f"Failed to set desired {self.key.noun} count to {self.desired}. Reason: {reason}"
+        )
+        self.status, self.ended = "Failed", time.time()
 
     def as_description(self) -> Description:
         """As DescribeScalingActivities shows it."""
+        waiting = (
+            f"Successfully set desired {self.key.noun} count to {self.desired}. Waiting for "
+            "change to be fulfilled by sagemaker."
+        )
         return {
             "ActivityId": self.id,
             **self.key.as_description(),
@@ -200,6 +225,6 @@ class Activity:
             "Cause": self.cause,
             "StartTime": self.started,
             "StatusCode": self.status,
-            "StatusMessage": self.message,
+            "StatusMessage": self.message or waiting,
             **present_fields(EndTime=self.ended),
         }

@@ -1,4 +1,4 @@
-"""The arithmetic of Application Auto Scaling: proposals, the winner, cool-downs, bounds; pure."""
+"""The arithmetic of Application Auto Scaling: proposals and cool-downs; pure."""
 
 from __future__ import annotations
 
@@ -97,12 +97,6 @@ def _covers(step: Mapping[str, Any], difference: float) -> bool:
     return low <= difference < high if difference >= 0 else low < difference <= high
 
 
-def winner(proposals: Sequence[Proposal], current: int) -> Proposal | None:
-    """Return the proposal of the largest capacity; None where that changes nothing."""
-    most = max(proposals, key=lambda proposal: proposal.desired, default=None)
-    return None if most is None or most.desired == current else most
-
-
 def capacity_after_cooldown(
     proposal: Proposal, current: int, last: Change | None, now: float
 ) -> int:
@@ -119,8 +113,3 @@ def capacity_after_cooldown(
         return max(current, proposal.desired - added)
     cooling = last.after < last.before and now < last.at + proposal.in_seconds
     return current if cooling else proposal.desired
-
-
-def clamp(desired: int, low: int, high: int) -> int:
-    """Return a capacity within its bounds."""
-    return min(max(desired, low), high)

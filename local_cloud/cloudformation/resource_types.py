@@ -9,16 +9,19 @@ from typing import Any
 from ministack.services.cloudformation import provisioners, stacks
 
 from local_cloud.application_autoscaling.api import Scaling
-from local_cloud.cloudformation.calls import (
+from local_cloud.cloudformation.slow_types import (
+    COMPONENT,
     Action,
     Created,
     Properties,
+    SlowType,
     call,
     call_delete,
+    component_changes,
+    endpoint_changes,
     last,
     physical_name,
 )
-from local_cloud.cloudformation.slow_types import ComponentType, EndpointType
 from local_cloud.cloudwatch.alarms import without_metric
 from local_cloud.iam.web_identity import delete_provider, put_provider
 from local_cloud.ministack.account import sagemaker_arn
@@ -63,8 +66,18 @@ CUSTOM_NAMES = {
 
 def install(control_plane: ControlPlane, components: Components, scaling: Scaling) -> None:
     """Add the types to MiniStack's CloudFormation."""
-    endpoints = EndpointType(control_plane)
-    hosted = ComponentType(control_plane, components)
+    endpoints = SlowType(
+        kind="Endpoint",
+        control_plane=control_plane,
+        resources=control_plane.endpoints.endpoints,
+        changes=endpoint_changes,
+    )
+    hosted = SlowType(
+        kind=COMPONENT,
+        control_plane=control_plane,
+        resources=components.components,
+        changes=component_changes,
+    )
     provisioners._RESOURCE_HANDLERS.update(
         {
             MODEL_TYPE: _named_handlers(control_plane, "Model", "model"),

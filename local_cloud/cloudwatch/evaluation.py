@@ -76,31 +76,12 @@ def _state(
 
 def _reason(rule: Rule, counted: Sequence[float], state: str) -> str:
     if not counted:
-        treated = {"breaching": " [Breaching]", "notBreaching": " [NonBreaching]"}.get(
-            rule.missing, ""
-        )
-        if state == INSUFFICIENT_DATA or not treated:
-            return "Insufficient Data: no datapoints were received."
-        periods = f"{rule.evaluation_periods} period{'' if rule.evaluation_periods == 1 else 's'}"
-        return (
-            f"Threshold Crossed: no datapoints were received for {periods} and missing "
-            f"datapoints were treated as{treated}."
-        )
+        treated = "" if state == INSUFFICIENT_DATA else f", and were treated as {rule.missing}"
+        return f"Insufficient Data: no datapoints were received{treated}."
     breaching = sum(map(rule.breaches, counted))
     shown = ", ".join(f"{value:g}" for value in counted)
-    relation = COMPARISONS[rule.comparison][1]
-    if state == ALARM:
-        return (
-            f"Threshold Crossed: {breaching} out of the last {_datapoints(len(counted))} [{shown}] "
-            f"were {relation} the threshold ({rule.threshold:g}) (minimum "
-            f"{_datapoints(rule.datapoints_to_alarm)} for OK -> ALARM transition)."
-        )
-    calm = f"{len(counted) - breaching} out of the last {_datapoints(len(counted))}"
     return (
-        f"Threshold Crossed: {calm} [{shown}] were not {relation} the threshold "
-        f"({rule.threshold:g})."
+        f"Threshold Crossed: {breaching} out of the last {len(counted)} datapoints [{shown}] were "
+        f"{COMPARISONS[rule.comparison][1]} the threshold ({rule.threshold:g}) (minimum "
+        f"{rule.datapoints_to_alarm} for ALARM)."
     )
-
-
-def _datapoints(count: int) -> str:
-    return f"{count} datapoint{'' if count == 1 else 's'}"

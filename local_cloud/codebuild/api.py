@@ -18,19 +18,6 @@ from local_cloud.protocol.errors import AwsError, Reply, error_reply, json_reply
 from local_cloud.settings import Settings
 
 Request = Mapping[str, Any]
-OVERRIDES = {
-    "source": {
-        "type": "sourceTypeOverride",
-        "location": "sourceLocationOverride",
-        "buildspec": "buildspecOverride",
-    },
-    "environment": {
-        "type": "environmentTypeOverride",
-        "image": "imageOverride",
-        "computeType": "computeTypeOverride",
-    },
-}
-"""Fields of StartBuild that override a project's settings."""
 
 
 class Builds:
@@ -103,10 +90,9 @@ def build_record(project: Request, request: Request) -> dict[str, Any]:
     )
     source = {"type": "NO_SOURCE", **record["source"]}
     environment = {**record["environment"]}
-    for part, settings in (("source", source), ("environment", environment)):
-        for field, name in OVERRIDES[part].items():
-            if request.get(name) is not None:
-                settings[field] = request[name]
+    for field, name in (("type", "Type"), ("location", "Location"), ("buildspec", "")):
+        given = request.get(f"source{name}Override" if name else "buildspecOverride")
+        source |= {} if given is None else {field: given}
     variables = (
         *(environment.get("environmentVariables") or ()),
         *(request.get("environmentVariablesOverride") or ()),
@@ -123,7 +109,7 @@ def build_record(project: Request, request: Request) -> dict[str, Any]:
         phases=[],
         source=source,
         environment=environment,
-        timeoutInMinutes=int(request.get("timeoutInMinutesOverride", record["timeoutInMinutes"])),
+        timeoutInMinutes=int(record["timeoutInMinutes"]),
     )
     return record
 

@@ -124,13 +124,6 @@ class BuildRun(Job):
                 f"the project asks for {environment['type']}, and this machine has no GPU: build "
                 "for a cpu target, or on AWS",
             )
-        for variable in environment.get("environmentVariables") or ():
-            if variable.get("type", "PLAINTEXT") != "PLAINTEXT":
-                raise PhaseError(
-                    "CLIENT_ERROR",
-                    f"the local cloud resolves no {variable['type']} variable, found "
-                    f"{variable['name']}",
-                )
         try:
             local_image(str(environment.get("image")), self.settings)
         except ImageError as error:

@@ -21,11 +21,10 @@ class BuildspecError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Phase:
-    """One phase's commands; those of `finally` run even when one of the others fails."""
+    """One phase's commands."""
 
     name: str
     commands: tuple[str, ...]
-    finally_commands: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,11 +58,7 @@ def read_buildspec(text: str) -> Buildspec:
     variables = (content.get("env") or {}).get("variables") or {}
     return Buildspec(
         phases=tuple(
-            Phase(
-                name=name,
-                commands=_commands(phases[name] or {}, "commands"),
-                finally_commands=_commands(phases[name] or {}, "finally"),
-            )
+            Phase(name=name, commands=_commands(phases[name] or {}))
             for name in PHASES
             if name in phases
         ),
@@ -80,12 +75,12 @@ def exported_variables(names: tuple[str, ...], exports: str) -> dict[str, str]:
     return {name: re.sub(r"\\([$`])", r"\1", value) for name, value in found.items()}
 
 
-def _commands(content: Mapping[str, Any], field: str) -> tuple[str, ...]:
-    commands = content.get(field) or []
+def _commands(content: Mapping[str, Any]) -> tuple[str, ...]:
+    commands = content.get("commands") or []
     listed = [commands] if isinstance(commands, str) else commands
     if not isinstance(listed, list) or not all(isinstance(command, str) for command in listed):
         raise BuildspecError(
-            f"YAML_FILE_ERROR: {field} must be a list of strings, found {commands!r}"
+            f"YAML_FILE_ERROR: commands must be a list of strings, found {commands!r}"
         )
     return tuple(listed)
 
@@ -99,10 +94,7 @@ def phase_script(phase: Phase, shell_folder: Path, succeeding: bool) -> str:
         f"if [ -f {exports} ]; then . {exports}; fi",
         f'if [ -f {folder} ]; then cd "$(cat {folder})"; fi',
         f"export CODEBUILD_BUILD_SUCCEEDING={int(succeeding)}",
-        "at_end() {",
-        f"export -p > {exports}; pwd > {folder}",
-        *phase.finally_commands,
-        "}",
+        f"at_end() {{ export -p > {exports}; pwd > {folder}; }}",
         "trap at_end EXIT",
     ]
     for number, command in enumerate(phase.commands):

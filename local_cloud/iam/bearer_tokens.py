@@ -61,16 +61,13 @@ def read_token(authorization: str, now: float) -> BearerToken:
 def _check_time(values: Mapping[str, str], now: float) -> None:
     try:
         moment = datetime.strptime(values["X-Amz-Date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
-        seconds = int(values["X-Amz-Expires"])
+        begun, seconds = moment.timestamp(), int(values["X-Amz-Expires"])
     except (KeyError, ValueError) as error:
         raise _refusal("The bearer token names no time and no expiry.") from error
     if not 0 < seconds <= LONGEST_SECONDS:
         raise _refusal(f"The bearer token lasts {seconds} s; the most is {LONGEST_SECONDS} s.")
-    begun = moment.timestamp()
-    if begun > now + CLOCK_SKEW_SECONDS:
-        raise _refusal("The bearer token is not valid yet.")
-    if now > begun + seconds:
-        raise _refusal("The bearer token has expired.")
+    if not begun - CLOCK_SKEW_SECONDS <= now <= begun + seconds:
+        raise _refusal("The bearer token has expired, or is not valid yet.")
 
 
 def enter_account(token: BearerToken) -> None:

@@ -52,10 +52,17 @@ def header_fields(operation: str) -> Mapping[str, str]:
 
 
 def checked_actions(actions: Actions, service: str = SAGEMAKER) -> Actions:
-    """Return actions that check their requests against the API model first."""
+    """Return actions that check their requests against the API model first.
+
+    A field that the model leaves out and an action needs is refused by its name.
+    """
 
     def call(name: str, request: Request) -> Request:
-        return actions[name](checked_request(name, request, service))
+        typed = checked_request(name, request, service)
+        try:
+            return actions[name](typed)
+        except KeyError as error:
+            raise validation_error(f"The local cloud needs {error}, which is missing.") from error
 
     return {name: functools.partial(call, name) for name in actions}
 
@@ -68,14 +75,10 @@ def checked_request(operation: str, request: Request, service: str = SAGEMAKER) 
     faults: list[str] = []
     typed: Request = _convert(input_shape(operation, service), request, "", faults)
     if faults:
-        raise constraint_error(*faults)
+        noun = "error" if len(faults) == 1 else "errors"
+        message = f"{len(faults)} validation {noun} detected: {'; '.join(faults)}"
+        raise validation_error(message)
     return typed
-
-
-def constraint_error(*faults: str) -> AwsError:
-    """Return the refusal of a request with these faults."""
-    noun = "error" if len(faults) == 1 else "errors"
-    return validation_error(f"{len(faults)} validation {noun} detected: {'; '.join(faults)}")
 
 
 def fault(value: object, path: str, rule: str) -> str:
@@ -84,25 +87,25 @@ def fault(value: object, path: str, rule: str) -> str:
     return f"Value {shown} at '{path}' failed to satisfy constraint: {rule}"
 
 
-def null_fault(path: str) -> str:
-    """Return the fault of a required value that is missing."""
-    return fault(None, path, "Member must not be null")
-
-
 def _convert(shape: Shape, value: Any, path: str, faults: list[str]) -> Any:
     if isinstance(shape, StructureShape) and isinstance(value, Mapping):
         return _convert_structure(shape, value, path, faults)
-    if isinstance(shape, MapShape) and isinstance(value, Mapping):
-        return _convert_map(shape, value, path, faults)
-    if isinstance(shape, ListShape) and isinstance(value, list | tuple):
-        faults.extend(fault(value, path, rule) for rule in broken_rules(shape, value))
+    if not isinstance(shape, MapShape | ListShape) or not isinstance(value, Mapping | list | tuple):
+        value = _scalar(shape.type_name, value)
+    faults.extend(fault(value, path, rule) for rule in _broken_rules(shape, value))
+    if isinstance(shape, ListShape):
         return [
             _convert(shape.member, item, f"{path}.{number}.member", faults)
             for number, item in enumerate(value, start=1)
         ]
-    scalar = _scalar(shape.type_name, value)
-    faults.extend(fault(scalar, path, rule) for rule in broken_rules(shape, scalar))
-    return scalar
+    if isinstance(shape, MapShape):
+        return {
+            _convert(shape.key, key, f"{path}.key", faults): _convert(
+                shape.value, item, f"{path}.{key}", faults
+            )
+            for key, item in value.items()
+        }
+    return value
 
 
 def _convert_structure(
@@ -112,7 +115,9 @@ def _convert_structure(
         name: f"{path}.{name[:1].lower()}{name[1:]}".removeprefix(".") for name in shape.members
     }
     faults.extend(
-        null_fault(paths[name]) for name in shape.required_members if value.get(name) is None
+        fault(None, paths[name], "Member must not be null")
+        for name in shape.required_members
+        if value.get(name) is None
     )
     return {
         name: _convert(shape.members[name], item, paths[name], faults)
@@ -120,19 +125,6 @@ def _convert_structure(
         else item
         for name, item in value.items()
     }
-
-
-def _convert_map(shape: MapShape, value: Request, path: str, faults: list[str]) -> Request:
-    faults.extend(fault(value, path, rule) for rule in broken_rules(shape, value))
-    typed = {str(key): _scalar(shape.value.type_name, item) for key, item in value.items()}
-    for noun, part, items in (
-        ("keys", shape.key, typed.keys()),
-        ("value", shape.value, typed.values()),
-    ):
-        if any(broken_rules(part, item) for item in items):
-            rules = ", ".join(_sentence(part, name) for name in RULES if name in part.metadata)
-            faults.append(fault(value, path, f"Map {noun} must satisfy constraint: [{rules}]"))
-    return typed
 
 
 def _size(value: Any) -> float:
@@ -159,20 +151,15 @@ RULES: Mapping[str, tuple[str, Callable[[Any, Any], bool]]] = {
 }
 
 
-def broken_rules(shape: Shape, value: Any) -> list[str]:
-    """Return the sentences of the rules of a shape that a value breaks."""
-    return [
-        _sentence(shape, name)
-        for name, (_, holds) in RULES.items()
-        if name in shape.metadata and not holds(value, shape.metadata[name])
-    ]
-
-
-def _sentence(shape: Shape, name: str) -> str:
-    limit = shape.metadata[name]
+def _broken_rules(shape: Shape, value: Any) -> list[str]:
+    """The sentences of the rules of a shape that a value breaks."""
     noun = "value" if shape.type_name in NUMBERS else "length"
-    shown = ", ".join(limit) if name == "enum" else limit
-    return f"Member must {RULES[name][0].format(noun, shown)}"
+    limits = {name: shape.metadata[name] for name in RULES if name in shape.metadata}
+    return [
+        f"Member must {RULES[name][0].format(noun, ', '.join(limit) if name == 'enum' else limit)}"
+        for name, limit in limits.items()
+        if not RULES[name][1](value, limit)
+    ]
 
 
 def _scalar(kind: str, value: Any) -> Any:

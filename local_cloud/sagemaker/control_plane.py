@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Any
 
-from local_cloud.ministack.account import region, sagemaker_arn
+from local_cloud.ministack.account import sagemaker_arn
 from local_cloud.protocol.constraints import checked_actions
 from local_cloud.protocol.errors import Actions, Reply, Request, dispatch, validation_error
 from local_cloud.protocol.listing import list_page
-from local_cloud.sagemaker.checks import (
-    check_endpoint_config,
-    check_model,
-    containers,
-)
+from local_cloud.sagemaker.definitions import all_variants, containers, model_names
 from local_cloud.sagemaker.describe import description, summary
 from local_cloud.sagemaker.hosting.endpoints import Endpoints
 from local_cloud.sagemaker.hosting.model_data import check_model_data
-from local_cloud.sagemaker.hosting.rollout import check_deployment
 from local_cloud.sagemaker.hosting.update_request import (
     check_update,
     update_request,
-    wanted_changes,
 )
-from local_cloud.sagemaker.tags import Tags, check_tags
+from local_cloud.sagemaker.tags import Tags
 
-logger = logging.getLogger("roundhouse.sagemaker")
 DEFAULT_METRICS = {"EnableDetailedObservability": True}
 """Of endpoint configs since 2026-06-17. Source: SageMaker developer guide,
 monitoring-detailed-observability-getting-started.
@@ -55,19 +47,10 @@ class ControlPlane:
             {
                 "CreateModel": self._create_model,
                 "DescribeModel": lambda request: endpoints.model(request["ModelName"]),
-                "ListModels": lambda request: list_page(
-                    request, "Models", "Model", _summaries("Model", endpoints.models)
-                ),
                 "DeleteModel": self._delete_model,
                 "CreateEndpointConfig": self._create_endpoint_config,
                 "DescribeEndpointConfig": lambda request: endpoints.config(
                     request["EndpointConfigName"]
-                ),
-                "ListEndpointConfigs": lambda request: list_page(
-                    request,
-                    "EndpointConfigs",
-                    "EndpointConfig",
-                    _summaries("EndpointConfig", endpoints.configs),
                 ),
                 "DeleteEndpointConfig": self._delete_endpoint_config,
                 "CreateEndpoint": self._create_endpoint,
@@ -81,7 +64,10 @@ class ControlPlane:
                 "UpdateEndpointWeightsAndCapacities": lambda request: {
                     "EndpointArn": endpoints.change(
                         request["EndpointName"],
-                        wanted_changes(request["DesiredWeightsAndCapacities"]),
+                        {
+                            item["VariantName"]: item
+                            for item in request["DesiredWeightsAndCapacities"]
+                        },
                     ).arn
                 },
                 "DeleteEndpoint": self._delete_endpoint,
@@ -104,10 +90,9 @@ class ControlPlane:
         arn = sagemaker_arn("model", name)
         if name in self.endpoints.models:
             raise validation_error(f'Cannot create already existing model "{arn}".')
-        check_model(request)
-        check_tags(request.get("Tags"))
+        role = request["ExecutionRoleArn"]
         for definition in containers(request):
-            check_model_data(definition, request["ExecutionRoleArn"])
+            check_model_data(definition, role)
         self.tags.begin(arn, request.get("Tags"))
         self.endpoints.models[name] = _record(request, ModelArn=arn)
         return {"ModelArn": arn}
@@ -125,8 +110,9 @@ class ControlPlane:
             raise validation_error(
                 f'Cannot create already existing endpoint configuration "{arn}".'
             )
-        check_endpoint_config(request, self.endpoints.model, region())
-        check_tags(request.get("Tags"))
+        for variant in all_variants(request):
+            for model in model_names(variant):
+                self.endpoints.model(model)
         self.tags.begin(arn, request.get("Tags"))
         metrics = {**DEFAULT_METRICS, **(request.get("MetricsConfig") or {})}
         self.endpoints.configs[name] = _record(
@@ -135,23 +121,13 @@ class ControlPlane:
         return {"EndpointConfigArn": arn}
 
     def _delete_endpoint_config(self, request: Request) -> Request:
-        """Forget an endpoint config, even one in use, as AWS does; the log then says so."""
-        name = request["EndpointConfigName"]
-        self.endpoints.config(name)
-        users = self.endpoints.users(name)
-        if users:
-            logger.warning("endpoint config %s is deleted while %s uses it", name, ", ".join(users))
-        del self.endpoints.configs[name]
+        """Forget an endpoint config, even one in use, as AWS does."""
+        self.endpoints.config(request["EndpointConfigName"])
+        del self.endpoints.configs[request["EndpointConfigName"]]
         return {}
 
     def _create_endpoint(self, request: Request) -> Request:
-        config = self.endpoints.config(request["EndpointConfigName"])
-        deployment, variants = request.get("DeploymentConfig"), config["ProductionVariants"]
-        check_deployment(
-            deployment, {item["VariantName"]: item["InitialInstanceCount"] for item in variants}
-        )
-        check_tags(request.get("Tags"))
-        name = request["EndpointName"]
+        name, deployment = request["EndpointName"], request.get("DeploymentConfig")
         arn = self.endpoints.create(name, request["EndpointConfigName"], deployment).arn
         self.tags.begin(arn, request.get("Tags"))
         return {"EndpointArn": arn}
@@ -192,8 +168,3 @@ def _record(request: Request, **added: Any) -> Request:
     fields = {name: value for name, value in request.items() if name != "Tags"}
     isolated = fields.get("EnableNetworkIsolation") or False
     return {**fields, "EnableNetworkIsolation": isolated, **added, "CreationTime": time.time()}
-
-
-def _summaries(kind: str, records: Mapping[str, Request]) -> list[Request]:
-    names = (f"{kind}Name", f"{kind}Arn", "CreationTime")
-    return [{name: record[name] for name in names} for record in records.values()]

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from local_cloud.protocol.errors import present_fields
-from local_cloud.sagemaker.checks import containers, hosts_components
-from local_cloud.sagemaker.hosting.endpoint import Endpoint, Pending
+from local_cloud.sagemaker.definitions import containers, hosts_components
+from local_cloud.sagemaker.hosting.endpoint import Endpoint
 from local_cloud.sagemaker.hosting.fleet import VariantFleet
 
 Record = Mapping[str, Any]
@@ -30,7 +30,6 @@ def description(endpoint: Endpoint, find_model: FindModel) -> Record:
     """Return an endpoint in full; fields without a value are left out."""
     traffic = endpoint.traffic
     fleet = None if traffic is None else traffic.fleet
-    config: Record = {} if fleet is None else fleet.config
     variants = () if fleet is None else fleet.production.values()
     shadows = () if fleet is None else fleet.shadow.values()
     optional = {
@@ -38,10 +37,6 @@ def description(endpoint: Endpoint, find_model: FindModel) -> Record:
         "LastDeploymentConfig": endpoint.deployment_config,
         "ProductionVariants": [_running(variant, find_model) for variant in variants],
         "ShadowProductionVariants": [_running(variant, find_model) for variant in shadows],
-        "DataCaptureConfig": _capture(config.get("DataCaptureConfig")),
-        "AsyncInferenceConfig": config.get("AsyncInferenceConfig"),
-        "MetricsConfig": config.get("MetricsConfig"),
-        "PendingDeploymentSummary": _pending(endpoint.pending, find_model),
     }
     present = {field: value for field, value in optional.items() if value}
     return {**summary(endpoint), "EndpointConfigName": endpoint.config_name, **present}
@@ -69,26 +64,6 @@ def _running(variant: VariantFleet, find_model: FindModel) -> Record:
     }
 
 
-def _pending(pending: Pending | None, find_model: FindModel) -> Record | None:
-    if pending is None:
-        return None
-
-    def describe_variant(variant: VariantFleet) -> Record:
-        return {
-            **_running(variant, find_model),
-            **present_fields(InstanceType=variant.spec.get("InstanceType")),
-            "VariantStatus": [{"Status": pending.status, "StartTime": pending.since}],
-        }
-
-    shadows = [describe_variant(variant) for variant in pending.fleet.shadow.values()]
-    return {
-        "EndpointConfigName": pending.fleet.config_name,
-        "StartTime": pending.begun,
-        "ProductionVariants": list(map(describe_variant, pending.fleet.production.values())),
-        **({"ShadowProductionVariants": shadows} if shadows else {}),
-    }
-
-
 def _images(variant: VariantFleet, find_model: FindModel) -> list[Record]:
     """The images of the variant's models, resolved where the model names a digest."""
     if hosts_components(variant.spec):
@@ -102,16 +77,3 @@ def _images(variant: VariantFleet, find_model: FindModel) -> list[Record]:
         {"SpecifiedImage": image, **({"ResolvedImage": image} if "@sha256:" in image else {})}
         for image in images
     ]
-
-
-def _capture(config: Record | None) -> Record | None:
-    if config is None:
-        return None
-    enabled = bool(config.get("EnableCapture", True))
-    return {
-        "EnableCapture": enabled,
-        "CaptureStatus": "Started" if enabled else "Stopped",
-        "CurrentSamplingPercentage": config["InitialSamplingPercentage"],
-        "DestinationS3Uri": config["DestinationS3Uri"],
-        "KmsKeyId": config.get("KmsKeyId", ""),
-    }

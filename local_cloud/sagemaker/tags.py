@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Container, Mapping, MutableMapping, Sequence
 
 from local_cloud.ministack.account import Scoped, sagemaker_arn
 from local_cloud.protocol.errors import Actions, Request, validation_error
 from local_cloud.protocol.listing import page
 
-MOST = 50
-"""How many tags a resource may have. Source: TagList."""
 PAGE = 50
 TagList = Sequence[Mapping[str, str]]
 
@@ -34,10 +31,6 @@ class Tags:
     def _add(self, request: Request) -> Request:
         arn = self._known_arn(request)
         tags = self._tags.get(arn, {}) | {tag["Key"]: tag["Value"] for tag in request["Tags"]}
-        if len(tags) > MOST:
-            raise validation_error(
-                f"A resource can have at most {MOST} tags: {arn} would have {len(tags)}."
-            )
         self._tags[arn] = tags
         return {"Tags": self._tag_list(arn)}
 
@@ -60,13 +53,3 @@ class Tags:
         if arn != sagemaker_arn(kind, name) or name not in self.resources.get(kind, ()):
             raise validation_error(f'Could not find resource "{arn}".')
         return arn
-
-
-def check_tags(tags: TagList | None) -> None:
-    """Refuse tags of which two have one key."""
-    counts = Counter(tag["Key"] for tag in tags or ())
-    repeated = ", ".join(sorted(key for key, count in counts.items() if count > 1))
-    if repeated:
-        raise validation_error(
-            f"Duplicate tag keys found. Please note that tag keys must be unique: {repeated}."
-        )

@@ -111,7 +111,8 @@ class Run:
         own, refused = write_tree(
             self.paths, self.folder / "tree", self.subject, cells, self.options.slo_ms
         )
-        self.session = open_session(own, self.report, self.subject.environment)
+        environment, run = self.subject.environment, self.session.run
+        self.session = open_session(own, self.report, environment, run)
         for cell in cells:
             if cell.name in refused:
                 self.fail(cell, State.refused, refused[cell.name])

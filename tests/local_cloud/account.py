@@ -137,18 +137,6 @@ class Account:
 
         return until(described)
 
-    def set_counts(self, endpoint, *changes):
-        """Changes weights and counts of variants; a number is AllTraffic's count."""
-        changes = [
-            {"VariantName": "AllTraffic", "DesiredInstanceCount": change}
-            if isinstance(change, int)
-            else change
-            for change in changes
-        ]
-        self.client("sagemaker").update_endpoint_weights_and_capacities(
-            EndpointName=endpoint, DesiredWeightsAndCapacities=changes
-        )
-
     def invoke(self, endpoint, body=b"hello", **options):
         answer = self.client("sagemaker-runtime").invoke_endpoint(
             EndpointName=endpoint, Body=body, **options

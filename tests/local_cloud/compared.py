@@ -20,7 +20,8 @@ from roundhouse.compare.tree import subject
 from roundhouse.load_test.knee import Knee
 from roundhouse.paths import find_paths
 from roundhouse.report import open_report
-from roundhouse.session import LOCAL, Session, valid_tree
+from roundhouse.session import LOCAL, Session, open_session, valid_tree
+from tests.local_cloud.synthesis import run_synthesis_here
 
 MODEL, SLO_MS, REQUESTS = "tiny", 1000.0, 5
 
@@ -51,6 +52,7 @@ def main(axes: str) -> int:
     paths = find_paths(Path.cwd())
     model = subject(valid_tree(paths), LOCAL, MODEL)
     run = open_run(paths, open_report(), model, CompareOptions(slo_ms=SLO_MS), measure=measure)
+    run.session = open_session(paths, run.report, LOCAL, run_synthesis_here)
     done = run_comparison(run, cells(json.loads(axes), model.candidate))
     print("results:", json.dumps({row.name: [row.state, row.reason] for row in done}))
     return 0

@@ -35,7 +35,6 @@ def write_images(state):
     """Adds a test server and a build image to the local cloud's image table."""
     rows = {
         "test-server": {"command": [PYTHON, "-I", SERVER]},
-        "slow-server": {"command": [PYTHON, "-I", SERVER], "startup_seconds": 8},
         "tight-server": {"command": TIGHT, "environment_folder": str(SERVER_FOLDER)},
         "streaming-server": {"command": [PYTHON, "-I", STREAMING]},
         "test-builder": {},

@@ -97,103 +97,109 @@ def of_refusal(state, error, cause):
     )
 
 
-def test_the_builds_own_words_come_before_everything_a_service_says():
-    error_text = "the worst cosine is 0.91, and the budget asks for 0.95."
-    assert of_build(
-        "FAILED", "Error while executing command: python. Reason: exit status 3", own=error_text
-    ) == (error_text, False)
-    assert of_job(f"AlgorithmError: {error_text}, exit code: 3") == (error_text, False)
+OWN = "the worst cosine is 0.91, and the budget asks for 0.95."
+FAILED = "Error while executing command: python -m engine_build. Reason: exit status {}"
+KILLED = "the build was killed (exit code 137), as when the machine has no memory left"
+TOO_LONG = (
+    "the build took longer than the 240 minutes of builds.timeout_minutes; raise it in "
+    "environments/dev.yaml"
+)
+UNPULLED = (
+    "BUILD_CONTAINER_UNABLE_TO_PULL_IMAGE: Unable to pull customer's container image. "
+    "CannotPullContainerError: not found"
+)
+NO_BUILDS = "Cannot have more than 0 builds in queue for the account"
+QUEUED = ("SUBMITTED", "QUEUED")
 
 
-def test_a_build_that_memory_killed_says_so_by_both_routes():
-    reason, again = of_build(
-        "FAILED", "Error while executing command: python -m engine_build. Reason: exit status 137"
-    )
-    assert (
-        (reason, again)
-        == of_job("AlgorithmError: , exit code: 137")
-        == of_job("AlgorithmError: Exit Code: 137")
-    )
-    assert not again
-    assert reason.startswith(
-        "the build was killed (exit code 137), as when the machine has no memory left"
-    )
+@pytest.mark.parametrize(
+    ("given", "more", "reason"),
+    [
+        (("FAILED", FAILED.format(3)), {"own": OWN}, OWN),
+        (("FAILED", FAILED.format(137)), {}, KILLED),
+        (("FAILED", FAILED.format(2)), {}, FAILED.format(2)),
+        (("TIMED_OUT", "Build has timed out. "), {}, TOO_LONG),
+        (
+            ("TIMED_OUT", ""),
+            {"phases": QUEUED},
+            "the build never began: CodeBuild had no machine for it",
+        ),
+        (
+            ("FAILED", UNPULLED),
+            {"phases": (*QUEUED, "PROVISIONING")},
+            f"{UNPULLED}; `roundhouse deploy --env dev` builds and pushes images",
+        ),
+    ],
+)
+def test_a_failed_build_says_why_in_one_sentence(given, more, reason):
+    found, again = of_build(*given, **more)
+    assert found.startswith(reason) and not again
 
 
-def test_a_program_that_left_no_word_is_known_by_its_exit_code():
-    actual = of_job("AlgorithmError: , exit code: 1")
-    assert actual == ("the program left no word but exit code: 1", False)
-    actual = of_job("AlgorithmError: Exit Code: 139")
-    assert actual == ("the program left no word but Exit Code: 139", False)
+@pytest.mark.parametrize(
+    ("job", "reason", "retriable"),
+    [
+        ((f"AlgorithmError: {OWN}, exit code: 3",), OWN, False),
+        (("AlgorithmError: , exit code: 137",), KILLED, False),
+        (("AlgorithmError: Exit Code: 137",), KILLED, False),
+        (
+            ("AlgorithmError: , exit code: 1",),
+            "the program left no word but exit code: 1",
+            False,
+        ),
+        (
+            ("AlgorithmError: Exit Code: 139",),
+            "the program left no word but Exit Code: 139",
+            False,
+        ),
+        ((None, "Stopped", "MaxRuntimeExceeded"), TOO_LONG, False),
+        ((None, "Stopped", "Stopped"), "the training job ended as Stopped (Stopped)", False),
+        (
+            (CAPACITY,),
+            f"{CAPACITY[:-1]}; AWS had no such machine in 7 tries: run `roundhouse deploy --env "
+            "dev` later, or name another instance type",
+            True,
+        ),
+    ],
+)
+def test_a_failed_training_job_says_why_in_one_sentence(job, reason, retriable):
+    found, again = of_job(*job)
+    assert found.startswith(reason) and again is retriable
 
 
-def test_a_command_that_failed_without_a_reason_keeps_codebuilds_words_for_the_reader():
-    error_text = "Error while executing command: python -m engine_build. Reason: exit status 2"
-    assert of_build("FAILED", error_text) == (error_text, False)
+@pytest.mark.parametrize(
+    ("state", "error", "cause", "sentence", "retriable"),
+    [
+        (
+            "StartTrainingJob",
+            "SageMaker.ResourceLimitExceededException",
+            IN_USE,
+            "; the quota stayed in use for 7 tries",
+            True,
+        ),
+        (
+            "StartTrainingJob",
+            "SageMaker.ResourceLimitExceededException",
+            NOTHING,
+            "; the account has no quota for this machine: ask for one in AWS Service Quotas",
+            False,
+        ),
+        (
+            "StartBuild",
+            "CodeBuild.AccountLimitExceededException",
+            f"{NO_BUILDS} (Service: CodeBuild, Status Code: 400, Request ID: 1)",
+            f"{NO_BUILDS}; the account has no quota",
+            False,
+        ),
+    ],
+)
+def test_a_quota_in_use_is_tried_again_and_a_quota_of_nothing_is_not(
+    state, error, cause, sentence, retriable
+):
+    reason, again = of_refusal(state, error, cause)
+    assert sentence in reason and "Request ID" not in reason and again is retriable
 
 
-def test_a_build_that_took_too_long_names_the_setting():
-    reason, again = of_build("TIMED_OUT", "Build has timed out. ")
-    assert (reason, again) == of_job(status="Stopped", secondary="MaxRuntimeExceeded")
-    limit = (
-        "the build took longer than the 240 minutes of builds.timeout_minutes; raise it in "
-        "environments/dev.yaml"
-    )
-    assert (reason, again) == (limit, False)
-
-
-def test_a_build_that_never_left_the_queue_says_so():
-    reason, _ = of_build("TIMED_OUT", "", phases=("SUBMITTED", "QUEUED"))
-    assert reason.startswith("the build never began: CodeBuild had no machine for it")
-
-
-def test_an_image_that_cannot_be_pulled_names_the_command_that_pushes_it():
-    error_text = (
-        "BUILD_CONTAINER_UNABLE_TO_PULL_IMAGE: Unable to pull customer's container image. "
-        "CannotPullContainerError: not found"
-    )
-    reason, _ = of_build("FAILED", error_text, phases=("SUBMITTED", "QUEUED", "PROVISIONING"))
-    assert reason.startswith(
-        f"{error_text}; `roundhouse deploy --env dev` builds and pushes images"
-    )
-
-
-def test_want_of_capacity_is_tried_again_and_says_how_often():
-    reason, again = of_job(CAPACITY)
-    assert again
-    assert (
-        reason
-        == CAPACITY[:-1]
-        + "; AWS had no such machine in 7 tries: run `roundhouse deploy --env dev` later, or name "
-        + ("another instance type")
-    )
-
-
-def test_a_quota_in_use_is_tried_again_and_a_quota_of_nothing_is_not():
-    reason, again = of_refusal(
-        "StartTrainingJob", "SageMaker.ResourceLimitExceededException", IN_USE
-    )
-    assert (
-        again and "Request ID" not in reason and "; the quota stayed in use for 7 tries" in reason
-    )
-    reason, again = of_refusal(
-        "StartTrainingJob", "SageMaker.ResourceLimitExceededException", NOTHING
-    )
-    assert not again and reason.endswith(
-        "; the account has no quota for this machine: ask for one in AWS Service Quotas"
-    )
-    cause = (
-        "Cannot have more than 0 builds in queue for the account (Service: CodeBuild, Status "
-        "Code: 400, Request ID: 1)"
-    )
-    reason, again = of_refusal("StartBuild", "CodeBuild.AccountLimitExceededException", cause)
-    assert not again and reason.startswith(
-        "Cannot have more than 0 builds in queue for the account; the account has no quota"
-    )
-
-
-def test_a_job_that_somebody_stopped_and_a_build_that_is_gone_say_so():
-    actual = of_job(status="Stopped", secondary="Stopped")
-    assert actual == ("the training job ended as Stopped (Stopped)", False)
+def test_a_build_that_is_gone_says_so():
     actual = evaluated(states()["LookAtBuild"]["Output"], result={"Builds": []})
     assert actual == ("the build ended as GONE", False)

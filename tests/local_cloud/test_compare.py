@@ -18,7 +18,7 @@ import pytest
 from roundhouse.compare.tree import MARK
 from roundhouse.session import Session
 from tests.local_cloud.repository_copy import copy_repository, roundhouse
-from tests.local_cloud.tiny_session import session_at, weighted_network
+from tests.local_cloud.tiny_session import REPOSITORY, session_at, weighted_network
 
 pytestmark = pytest.mark.local_cloud
 
@@ -63,7 +63,7 @@ class Compared:
             process = subprocess.Popen(
                 (str(python), str(DRIVER), json.dumps(axes)),
                 cwd=self.place,
-                env={**os.environ, "PYTHONPATH": str(self.place)},
+                env={**os.environ, "PYTHONPATH": f"{self.place}:{REPOSITORY}"},
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,

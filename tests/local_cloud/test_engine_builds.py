@@ -1,9 +1,9 @@
-"""Five engines, one of which cannot be built.
+"""Four engines, one of which cannot be built.
 
 The others land, by CodeBuild and a training job, and its old endpoint answers on.
 
 Everything is real but for the GPU: the training job builds for a CPU, to which the execution's
-input sends it. Afterwards the four are asked in the multi-model endpoint that they share.
+input sends it. Afterwards the three are asked in the multi-model endpoint that they share.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from roundhouse.errors import NotReadyError
 from tests.local_cloud.tiny_session import deploy_all, session_at, sound_network, vector
 
 pytestmark = pytest.mark.local_cloud
-FOUR = ("one", "two", "three", "four")
+THREE = ("one", "two", "three")
 
 
 @pytest.fixture(scope="module")
@@ -80,29 +80,29 @@ def digest(content):
     return hashlib.sha256(content).hexdigest()
 
 
-def test_four_of_five_engines_land_and_the_fifths_old_endpoint_answers(tiny):
+def test_three_of_four_engines_land_and_the_fourths_old_endpoint_answers(tiny):
     session = tiny.start()
     deploy_all(session)
     answer, lock = vector(session), tiny.lock.read_bytes()
-    tiny.write_sharing_models(*FOUR)
+    tiny.write_sharing_models(*THREE)
     move_source_to_a_bucket(tiny, session, "one")
     session = tiny.start()
-    (entry,) = build_by_training_job(session, "four")
-    assert (entry.manifest.model, entry.manifest.compute_capability) == ("four", "cpu")
+    (entry,) = build_by_training_job(session, "three")
+    assert (entry.manifest.model, entry.manifest.compute_capability) == ("three", "cpu")
     assert entry.manifest.builder.source_commit == "c0ffee"
     tiny.write_model(sound_network()[:-40])
     with pytest.raises(
         EnginesNotBuiltError,
-        match=r"tiny: .*no valid ONNX file.* 3 engines beside it are built.* Log: .*build\.log",
+        match=r"tiny: .*no valid ONNX file.* 2 engines beside it are built.* Log: .*build\.log",
     ) as error:
         deploy_all(session)
-    assert sorted(item.manifest.model for item in error.value.built) == ["one", "three", "two"]
+    assert sorted(item.manifest.model for item in error.value.built) == ["one", "two"]
     copied = source_copy_path(digest(DOCUMENTED), "model.onnx")
     own = artifact_bucket(session.environment)
     assert object_bytes(session.clients("s3"), own, copied) == DOCUMENTED
     assert tiny.lock.read_bytes() == lock
     assert vector(session) == answer
-    for model in FOUR:
+    for model in THREE:
         (key,) = read_lock(tiny.lock.parent, model).engines
         to = invocation.Address(endpoint="local-shared", target_model=target_model(key))
         assert invocation.invoke_texts(session.clients("sagemaker-runtime"), to, ["a red train"])[

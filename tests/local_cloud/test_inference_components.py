@@ -11,11 +11,9 @@ from tests.local_cloud.account import (
     archive,
     refusal,
     until,
-    wait_until_gone,
 )
 from tests.local_cloud.hosted_component import (
     MANAGED,
-    NEEDED,
     ROLLING,
     Hosted,
     Streams,
@@ -30,24 +28,6 @@ def hosted(cloud, request):
     made = Hosted(cloud, request.node.name.replace("_", "-").removeprefix("test-")[:40].strip("-"))
     yield made
     cloud.destroy(made.name)
-
-
-def test_a_component_answers_by_its_name_alone(cloud, hosted):
-    hosted.deploy()
-    assert hosted.invoke()["greeting"] == "hi"
-    described = hosted.describe()
-    assert described["RuntimeConfig"] == {"DesiredCopyCount": 1, "CurrentCopyCount": 1}
-    assert described["Specification"]["ComputeResourceRequirements"] == NEEDED
-    listed = hosted.client.list_inference_components(EndpointNameEquals=hosted.name)
-    assert [row["InferenceComponentName"] for row in listed["InferenceComponents"]] == [hosted.name]
-    with refusal("Inference Component Name header is required", "ValidationError"):
-        hosted.runtime.invoke_endpoint(EndpointName=hosted.name, Body=b"{}")
-    with refusal(f"Inference component other of endpoint {hosted.name}", "ValidationError"):
-        hosted.invoke(component="other")
-    with refusal("delete its inference components first"):
-        hosted.client.delete_endpoint(EndpointName=hosted.name)
-    cloud.destroy(hosted.name)
-    wait_until_gone(hosted.name)
 
 
 def test_an_update_in_place_cuts_no_stream(hosted):
@@ -67,19 +47,6 @@ def test_an_update_in_place_cuts_no_stream(hosted):
     assert hosted.copies() == 2
 
 
-def test_a_scale_in_cuts_no_stream_and_an_unused_instance_goes(cloud, hosted):
-    hosted.deploy(copies=3, instances=3, managed=MANAGED)
-    streams = Streams(hosted, 8, events=6, seconds=0.25)
-    hosted.client.update_inference_component_runtime_config(
-        InferenceComponentName=hosted.name, DesiredRuntimeConfig={"CopyCount": 1}
-    )
-    hosted.comes_to(1)
-    assert not streams.join().faults
-    assert all(text.endswith("data: [DONE]\n\n") for text in streams.texts)
-    variant = cloud.wait_for(hosted.name)["ProductionVariants"][0]
-    assert variant["CurrentInstanceCount"] == 1
-
-
 def test_a_failed_update_leaves_the_old_copies(hosted):
     hosted.deploy(instances=2, managed=MANAGED, deployment=ROLLING)
     failing = {"SERVER_MODE": "exits"}
@@ -91,27 +58,6 @@ def test_a_failed_update_leaves_the_old_copies(hosted):
     assert "did not pass the ping health check" in reason
     assert hosted.invoke()["greeting"] == "hi"
     assert hosted.settle()["Specification"]["ModelName"] == f"{hosted.name}-1"
-
-
-def test_refuses_a_component_that_fits_nowhere(hosted):
-    hosted.deploy()
-    hosted.client.update_inference_component_runtime_config(
-        InferenceComponentName=hosted.name, DesiredRuntimeConfig={"CopyCount": 2}
-    )
-    failed = hosted.settle()
-    assert "There is not enough room for one more copy" in failed["FailureReason"]
-    assert failed["RuntimeConfig"] == {"DesiredCopyCount": 1, "CurrentCopyCount": 1}
-    with refusal("One copy needs 2 accelerators"):
-        hosted.client.create_inference_component(
-            InferenceComponentName="large",
-            EndpointName=hosted.name,
-            VariantName="AllTraffic",
-            Specification={
-                "ModelName": f"{hosted.name}-1",
-                "ComputeResourceRequirements": NEEDED | {"NumberOfAcceleratorDevicesRequired": 2},
-            },
-            RuntimeConfig={"CopyCount": 1},
-        )
 
 
 def test_an_adapter_is_served_by_the_copies_of_its_base(cloud, hosted):

@@ -25,7 +25,6 @@ pytestmark = pytest.mark.local_cloud
 SHORT = (
     "Unable to provision requested ML compute capacity due to InsufficientInstanceCapacity error."
 )
-PATIENT = {"ContainerStartupHealthCheckTimeoutInSeconds": 600}
 BY_LOAD = {"RoutingStrategy": "LEAST_OUTSTANDING_REQUESTS"}
 
 
@@ -75,55 +74,9 @@ def test_a_killed_instance_is_passed_by_and_replaced(cloud, sagemaker):
     assert wait_until_gone("kill")
 
 
-def test_an_endpoint_deleted_while_an_instance_is_replaced_leaves_no_process(
-    cloud, sagemaker, tmp_path
-):
-    url = cloud.put_archive("leaving/model.tar.gz", "hi")
-    environment = {"SERVER_MODE": "starts_once", "STARTED": str(tmp_path / "started")}
-    cloud.deploy("leaving", endpoint_resources("leaving", url, environment=environment, **PATIENT))
-    before = set(marked_processes("leaving"))
-    os.kill(max(before), signal.SIGKILL)
-    until(lambda: set(marked_processes("leaving")) - before)
-    cloud.destroy("leaving")
-    assert wait_until_gone("leaving")
-    assert sagemaker.list_endpoints(NameContains="leaving")["Endpoints"] == []
-    assert [path for path in cloud.state.glob("endpoints/*-leaving-*") if path.is_dir()] == []
-
-
 def latest(load):
     """Which instances gave the newest answers."""
     return {answer["instance"] for answer in load.answers[-60:]}
-
-
-def test_an_update_keeps_the_counts_and_weights_that_its_request_retains(cloud, sagemaker):
-    put_model(cloud, "kept-1", "first")
-    for version in "123":
-        config = endpoint_config("kept", "1", variant={"InitialInstanceCount": 1})
-        sagemaker.create_endpoint_config(**config | {"EndpointConfigName": f"kept-{version}"})
-    sagemaker.create_endpoint(EndpointName="kept", EndpointConfigName="kept-1")
-    cloud.wait_for("kept")
-    cloud.set_counts(
-        "kept", {"VariantName": "AllTraffic", "DesiredInstanceCount": 2, "DesiredWeight": 7}
-    )
-    cloud.wait_for("kept")
-    sagemaker.update_endpoint(
-        EndpointName="kept", EndpointConfigName="kept-2", RetainAllVariantProperties=True
-    )
-    shown = cloud.wait_for("kept")["ProductionVariants"][0]
-    assert (shown["CurrentInstanceCount"], shown["CurrentWeight"]) == (2, 7)
-    sagemaker.update_endpoint(
-        EndpointName="kept",
-        EndpointConfigName="kept-3",
-        RetainAllVariantProperties=True,
-        ExcludeRetainedVariantProperties=[{"VariantPropertyType": "DesiredInstanceCount"}],
-    )
-    shown = cloud.wait_for("kept")["ProductionVariants"][0]
-    assert (shown["CurrentInstanceCount"], shown["CurrentWeight"]) == (1, 7)
-    sagemaker.update_endpoint(EndpointName="kept", EndpointConfigName="kept-1")
-    shown = cloud.wait_for("kept")["ProductionVariants"][0]
-    assert (shown["CurrentInstanceCount"], shown["CurrentWeight"]) == (1, 1)
-    sagemaker.delete_endpoint(EndpointName="kept")
-    assert wait_until_gone("kept")
 
 
 def test_old_endpoint_answers_when_there_is_no_capacity_for_an_update(cloud, sagemaker, capacity):

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.local_cloud.account import CREATED, UPDATED, until
+from tests.local_cloud.account import until
 
 pytestmark = pytest.mark.local_cloud
 RATE, TARGET = 10, 240
@@ -197,37 +197,6 @@ def test_a_step_policy_follows_an_alarm_of_one_s_own(endpoint):
     endpoint.comes_to(3)
     cause = endpoint.activities()[0]["Cause"]
     assert cause == "monitor alarm steps in state ALARM triggered policy steps"
-
-
-def test_bounds_hold_from_the_moment_they_are_registered(endpoint):
-    endpoint.register(low=2)
-    endpoint.comes_to(2)
-    assert endpoint.last_activity()["Cause"] == "minimum capacity was set to 2"
-    endpoint.client.register_scalable_target(**endpoint.of, MinCapacity=1, MaxCapacity=1)
-    endpoint.comes_to(1)
-    assert endpoint.last_activity()["Cause"] == "maximum capacity was set to 1"
-
-
-def test_a_template_s_schedule_comes_and_goes_with_it(endpoint):
-    def target(**more):
-        properties = {**endpoint.of, "MinCapacity": "1", "MaxCapacity": "3", **more}
-        kind = "AWS::ApplicationAutoScaling::ScalableTarget"
-        return {"Target": {"Type": kind, "Properties": properties}}
-
-    floor = {
-        "ScheduledActionName": "floor-1",
-        "Schedule": "cron(0 6 ? * MON-FRI *)",
-        "Timezone": "Europe/Berlin",
-    }
-    actions = [{**floor, "ScalableTargetAction": {"MinCapacity": "2"}}]
-    stack = f"{endpoint.name}-target"
-    assert endpoint.cloud.deploy(stack, target(ScheduledActions=actions)) == CREATED
-    (found,) = endpoint.client.describe_scheduled_actions(**endpoint.of)["ScheduledActions"]
-    actual = (found["Timezone"], found["ScalableTargetAction"])
-    assert actual == ("Europe/Berlin", {"MinCapacity": 2})
-    assert endpoint.cloud.deploy(stack, target()) == UPDATED
-    assert endpoint.client.describe_scheduled_actions(**endpoint.of)["ScheduledActions"] == []
-    endpoint.cloud.destroy(stack)
 
 
 def test_a_target_goes_with_its_endpoint(cloud):

@@ -6,7 +6,6 @@ import time
 
 import pytest
 
-from tests.local_cloud.account import refusal
 from tests.local_cloud.hosted_component import Hosted, bearer_token, openai_request
 
 pytestmark = pytest.mark.local_cloud
@@ -32,20 +31,6 @@ def test_parts_split_lines_and_characters_and_together_are_whole(hosted):
     with pytest.raises(UnicodeDecodeError):
         parts[0].decode()
     assert any(not part.endswith(b"\n") for part in parts)
-
-
-def test_parts_come_while_the_answer_is_written(hosted):
-    begin, times = time.monotonic(), []
-    with contextlib.closing(hosted.open_stream(events=4, seconds=0.3)["Body"]) as body:
-        for _ in body:
-            times.append(time.monotonic() - begin)
-    assert times[-1] - times[0] > 0.5
-
-
-def test_refuses_before_the_stream_begins_as_without_one(hosted):
-    with refusal("Received client error", "ModelError") as error:
-        hosted.open_stream(refuse=True)
-    assert error.value.response["OriginalStatusCode"] == 400
 
 
 def test_a_client_that_leaves_frees_its_copy(hosted):

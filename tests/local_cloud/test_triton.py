@@ -5,6 +5,7 @@
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tests.local_cloud.account import (
     ACCOUNT,
     BUCKET,
     CREATED,
+    ROOT,
     archive,
     endpoint_resources,
     wait_until_gone,
@@ -97,20 +99,6 @@ def test_backends_are_linked_though_another_first_process_is_at_it(tmp_path):
     assert actual == [stub, library]
 
 
-def test_refuses_a_model_that_the_archive_does_not_hold(cloud):
-    url = put_adder(cloud, "unnamed/model.tar.gz", 2)
-    environment = {"SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": "multiplier"}
-    status, reason = cloud.deploy(
-        "unnamed", endpoint_resources("unnamed", url, image=IMAGE, environment=environment)
-    )
-    assert status == "ROLLBACK_COMPLETE"
-    assert (
-        "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME=multiplier is not in the archive, which holds adder"
-        in reason
-    )
-    cloud.destroy("unnamed")
-
-
 def test_command_follows_the_variables_of_serve(tmp_path):
     variables = {
         "SM_MODEL_DIR": str(tmp_path),
@@ -118,7 +106,6 @@ def test_command_follows_the_variables_of_serve(tmp_path):
         "ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1",
         "SAGEMAKER_TRITON_ALLOW_METRICS": "true",
         "SAGEMAKER_TRITON_LOG_VERBOSE": "false",
-        "SAGEMAKER_TRITON_SHM_DEFAULT_BYTE_SIZE": "1048576",
         "SAGEMAKER_TRITON_ADDITIONAL_ARGS": "--cache-config=local,size=8388608",
     }
     (tmp_path / "adder").mkdir()
@@ -140,7 +127,7 @@ def test_command_follows_the_variables_of_serve(tmp_path):
         "--metrics-address=127.0.0.1",
         "--metrics-port=8002",
         "--log-verbose=false",
-        "--backend-config=python,shm-default-byte-size=1048576",
+        "--backend-config=python,shm-default-byte-size=16777216",
         "--backend-config=python,shm-growth-byte-size=1048576",
         "--load-model=adder",
         "--cache-config=local,size=8388608",
@@ -148,14 +135,37 @@ def test_command_follows_the_variables_of_serve(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("folders", "message"),
+    ("folders", "named", "message"),
     [
-        ((), "the archive holds 0 models"),
-        (("a", "b"), r"holds 2 models \(a, b\): .* names the one to load"),
+        ((), None, "the archive holds 0 models"),
+        (("a", "b"), None, r"holds 2 models \(a, b\): .* names the one to load"),
+        (("a", "b"), "c", "=c is not in the archive, which holds a, b"),
+        (("config.pbtxt",), None, "lies at the root of .*: a single-model archive keeps it in"),
     ],
 )
-def test_refuses_an_archive_without_one_clear_model(tmp_path, folders, message):
+def test_refuses_an_archive_without_one_clear_model(tmp_path, folders, named, message):
     for name in folders:
         (tmp_path / name).mkdir()
     with pytest.raises(triton_serve.ServeError, match=message):
-        triton_serve.single_model(None, tmp_path)
+        triton_serve.single_model(named, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("variables", "mode"),
+    [
+        ({}, None),
+        ({"SAGEMAKER_TRITON_OVERRIDE_PING_MODE": "live"}, None),
+        (triton_serve.IMAGE, "live"),
+        (triton_serve.IMAGE | {"SAGEMAKER_TRITON_OVERRIDE_PING_MODE": "ready"}, "ready"),
+    ],
+)
+def test_ping_mode_reaches_the_server_only_where_it_was_set_before(variables, mode):
+    multi_model = {"SAGEMAKER_MULTI_MODEL": "true", **variables}
+    assert triton_serve.served_variables(multi_model).get(triton_serve.PING_MODE) == mode
+
+
+def test_image_variables_are_those_of_the_image():
+    text = (ROOT / "container" / "triton" / "Dockerfile").read_text()
+    assert dict(re.findall(r"(SAGEMAKER_TRITON_\w+)=(\S+)", text)) == triton_serve.IMAGE
+    empty = triton_serve.set_variables({"SAGEMAKER_TRITON_PING_MODE": "", "HOME": ""})
+    assert empty == {"HOME": ""}

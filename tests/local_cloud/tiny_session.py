@@ -54,6 +54,8 @@ endpoint: {endpoint}
 """
 ALONE = "{instance_type: ml.c7i.large}"
 PAUSE_SECONDS = 0.15
+PACE = "0.3"
+"""Seconds of a minute: an update waits for ten minutes, which nobody watches here."""
 QUESTION = text_request(["a red train"])[0]
 SHARED = (
     "name: shared\nserver: python\ninstance_type: ml.c7i.large\nlatency_slo_ms: "
@@ -170,15 +172,14 @@ def new_tiny_session(place: Path, run: Run = run_synthesis_here) -> TinySession:
 
 @contextlib.contextmanager
 def session_at(
-    place: Path, *, seconds_per_minute: str | None = None, run: Run = run_synthesis_here
+    place: Path, *, seconds_per_minute: str = PACE, run: Run = run_synthesis_here
 ) -> Iterator[TinySession]:
     """A tiny session at some pace.
 
     Afterwards no process of it is left, and the environment is as it was.
     """
     kept, tiny = dict(os.environ), new_tiny_session(place, run)
-    if seconds_per_minute is not None:
-        os.environ[SECONDS_PER_MINUTE] = seconds_per_minute
+    os.environ[SECONDS_PER_MINUTE] = seconds_per_minute
     try:
         yield tiny
     finally:

@@ -40,22 +40,11 @@ class Client:
         except urllib.error.HTTPError as error:
             return error.code, json.loads(error.read() or b"null"), error.headers
 
-    def identity(self, audience="sts.amazonaws.com"):
-        """The claims of the job's token, or the refusal's status and message."""
-        path = f"/oidc/token?audience={audience}"
-        status, document, _ = self.send("GET", path, url=self.forge.url)
-        return claims(document["value"]) if status == 200 else (status, document["message"])
-
-
-def claims(token):
-    body = token.split(".")[1]
-    return json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
-
 
 @contextlib.contextmanager
-def running_forge(folder, **options):
+def running_forge(folder):
     """alice owns acme/models (she is `acme`), mallory a fork of it."""
-    forge = Forge(folder, validate=Operations().faults, **options)
+    forge = Forge(folder, validate=Operations().faults)
     forge.start()
     try:
         owner, stranger = (Client(forge, forge.add_user(name)) for name in ("acme", "mallory"))

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from local_cloud.ministack.account import sagemaker_arn
 from local_cloud.protocol.errors import Actions, Request, validation_error
 from local_cloud.protocol.listing import list_page
-from local_cloud.sagemaker.components.checks import (
-    check_adapter,
-    check_creation,
-    check_rolling,
-    check_specification,
-    component_variant,
-    the_specification,
-)
-from local_cloud.sagemaker.components.component import Component, Spec, description, summary
+from local_cloud.sagemaker.components.component import Component, description, summary
 from local_cloud.sagemaker.components.components import Components
 from local_cloud.sagemaker.hosting.endpoint import Endpoint
-from local_cloud.sagemaker.tags import Tags, check_tags
+from local_cloud.sagemaker.tags import Tags
 
 KIND = "inference-component"
 
@@ -41,23 +31,20 @@ class ComponentActions:
     def _create(self, request: Request) -> Request:
         name = request["InferenceComponentName"]
         endpoint = self._endpoint(request["EndpointName"])
-        variants = _variants(endpoint)
-        specification = the_specification(request)
-        check_tags(request.get("Tags"))
+        specification = request["Specification"]
         base = specification.get("BaseInferenceComponentName")
-        if base is None:
-            variant = component_variant(request, variants, endpoint.name)
-            check_creation(request, variant, self.components.endpoints.model)
-            variant_name = str(variant["VariantName"])
+        if base is not None:
+            variant = self._base(base, endpoint.name).variant
         else:
-            check_adapter(request)
-            variant_name = self._base(base, endpoint.name).variant
+            variant = _variant(request, endpoint)
+            if specification.get("ModelName") is not None:
+                self.components.endpoints.model(specification["ModelName"])
         component = Component(
             name=name,
             arn=sagemaker_arn(KIND, name),
             endpoint=endpoint.name,
             endpoint_arn=endpoint.arn,
-            variant=variant_name,
+            variant=variant,
             specification=specification,
             desired=(request.get("RuntimeConfig") or {"CopyCount": 0})["CopyCount"],
         )
@@ -104,39 +91,21 @@ class ComponentActions:
     def _update(self, request: Request) -> Request:
         """Change a component in place; what a request leaves out stays."""
         component = self.components.component(request["InferenceComponentName"])
-        specification = self._changed_specification(request, component)
-        copies = request.get("RuntimeConfig")
-        count = None if copies is None else copies["CopyCount"]
-        if component.base is not None and copies is not None:
-            raise validation_error(
-                f"RuntimeConfig of adapter {component.name} is that of its base."
-            )
-        deployment = request.get("DeploymentConfig")
-        check_rolling(deployment, component.desired if count is None else count)
-        changed = self.components.update(component.name, specification, count, deployment)
-        return {"InferenceComponentArn": changed.arn}
-
-    def _changed_specification(self, request: Request, component: Component) -> Spec | None:
-        if request.get("Specification") is None and request.get("Specifications") is None:
-            return None
-        specification = the_specification(request)
-        if specification.get("BaseInferenceComponentName") != component.base:
+        specification = request.get("Specification")
+        if (
+            specification is not None
+            and specification.get("BaseInferenceComponentName") != component.base
+        ):
             raise validation_error(
                 f"BaseInferenceComponentName of {component.name} cannot be changed."
             )
-        if component.base is not None:
-            check_adapter({**request, "RuntimeConfig": None})
-            return specification
-        endpoint = self.components.endpoints.endpoint_named(component.endpoint)
-        named = {"VariantName": component.variant}
-        variant = component_variant(named, _variants(endpoint), endpoint.name)
-        check_specification(specification, variant, self.components.endpoints.model)
-        return specification
+        count = (request.get("RuntimeConfig") or {}).get("CopyCount")
+        deployment = request.get("DeploymentConfig")
+        changed = self.components.update(component.name, specification, count, deployment)
+        return {"InferenceComponentArn": changed.arn}
 
     def _scale(self, request: Request) -> Request:
         component = self.components.component(request["InferenceComponentName"])
-        if component.base is not None:
-            raise validation_error(f"Adapter {component.name} has no copies of its own.")
         self.components.scale(component.name, request["DesiredRuntimeConfig"]["CopyCount"])
         return {"InferenceComponentArn": component.arn}
 
@@ -145,7 +114,13 @@ class ComponentActions:
         return {}
 
 
-def _variants(endpoint: Endpoint) -> Sequence[Request]:
-    """The variants of the endpoint config that answers, even one that is deleted."""
-    traffic = endpoint.traffic
-    return () if traffic is None else traffic.fleet.config["ProductionVariants"]
+def _variant(request: Request, endpoint: Endpoint) -> str:
+    """The variant that a component names, or the endpoint's only one."""
+    known = [] if endpoint.traffic is None else list(endpoint.traffic.fleet.production)
+    name = request.get("VariantName") or known[0]
+    if name not in known or not endpoint.fleets[0].hosts_components:
+        raise validation_error(
+            f"VariantName must name a variant without a model of endpoint {endpoint.name}, which "
+            f"has {', '.join(known)}; found {name}."
+        )
+    return str(name)

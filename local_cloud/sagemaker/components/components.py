@@ -15,18 +15,13 @@ from local_cloud.protocol.errors import validation_error
 from local_cloud.sagemaker.components.component import Component, Spec
 from local_cloud.sagemaker.components.copies import Copies, load_adapter, unload_adapter
 from local_cloud.sagemaker.components.update import CopyUpdate
+from local_cloud.sagemaker.hosting.changes import FAILURES, AlarmStates, Monitor
 from local_cloud.sagemaker.hosting.endpoint import Endpoint
-from local_cloud.sagemaker.hosting.endpoints import WAIT_SECONDS, Endpoints, InProgress
-from local_cloud.sagemaker.hosting.fleet import (
-    LOOK_SECONDS,
-    PING_EVERY_SECONDS,
-    RETRY_SECONDS,
-    Fleet,
-)
+from local_cloud.sagemaker.hosting.endpoints import Endpoints
+from local_cloud.sagemaker.hosting.fleet import RETRY_SECONDS, Fleet
 from local_cloud.sagemaker.hosting.instance import Instance, ServerError
 from local_cloud.sagemaker.hosting.machine import Machine
 from local_cloud.sagemaker.hosting.rollout import rollout
-from local_cloud.sagemaker.hosting.update import FAILURES, AlarmStates, RolledBack
 
 logger = logging.getLogger("roundhouse.components")
 
@@ -42,9 +37,8 @@ class Components:
         self._turn = threading.Lock()
         self._all: dict[int, tuple[Component, Callable[[], None]]] = {}
         self._retry_at: dict[int, float] = {}
-        self._ended = threading.Event()
         endpoints.move_components = self.move
-        threading.Thread(target=self._monitor, name="component-monitor", daemon=True).start()
+        self._monitor = Monitor(self._monitored, self._inspect)
 
     def component(self, name: str) -> Component:
         """Return the component of a name. Raises AwsError where there is none."""
@@ -89,7 +83,7 @@ class Components:
                 context.run(in_background, self._mend, component)
 
             self._all[id(component)] = (component, mend)
-        self._begin(component, self._create, "Failed")
+        component.begin(partial(self._change, component, self._create), "Failed")
 
     def update(
         self,
@@ -108,7 +102,7 @@ class Components:
             else:
                 change = partial(self._scale, desired=desired)
             component.become("Updating")
-        self._begin(component, change, "InService")
+        component.begin(partial(self._change, component, change), "InService")
         return component
 
     def scale(self, name: str, desired: int) -> None:
@@ -127,10 +121,6 @@ class Components:
         component.given_up.set()
         component.become("Deleting")
         in_background(self._remove, component)
-
-    def wait(self, component: Component) -> None:
-        """Block until no change of a component is under way."""
-        component.settled.wait(WAIT_SECONDS)
 
     def move(self, endpoint: Endpoint, fleet: Fleet) -> None:
         """Start the copies of an endpoint's components on another fleet, then end the present ones.
@@ -152,7 +142,7 @@ class Components:
 
     def stop_all(self) -> None:
         """End every copy of every account, when the cloud itself ends."""
-        self._ended.set()
+        self._monitor.stop()
         with self._turn:
             components = [component for component, _ in self._all.values()]
         for component in components:
@@ -162,11 +152,7 @@ class Components:
 
     def _settled_component(self, name: str) -> Component:
         component = self.component(name)
-        if component.is_in_progress:
-            raise InProgress(
-                "ValidationException",
-                f'Cannot update in-progress inference component "{component.arn}".',
-            )
+        component.require_settled("inference component")
         return component
 
     def fleet(self, component: Component) -> Fleet:
@@ -177,31 +163,10 @@ class Components:
             raise ServerError(f"endpoint {component.endpoint} has no instances.")
         return traffic.fleet
 
-    def _begin(
-        self, component: Component, change: Callable[[Component], None], status_on_failure: str
-    ) -> None:
-        """Run a change in the background; an error becomes the component's FailureReason."""
-
-        def run() -> None:
-            try:
-                with component.changing:
-                    change(component)
-            except (*FAILURES, RolledBack) as error:
-                logger.warning("inference component %s: %s", component.name, error)
-                self._end_change(component, status_on_failure, str(error))
-            except Exception as error:
-                logger.exception("inference component %s", component.name)
-                reason = f"the local cloud failed: {error}"
-                self._end_change(component, status_on_failure, reason)
-            else:
-                self._end_change(component, "InService", None)
-
-        in_background(run)
-
-    def _end_change(self, component: Component, status: str, reason: str | None) -> None:
-        """Set the status that a change ends with, unless the component is being deleted."""
-        if not component.given_up.is_set():
-            component.become(status, reason)
+    @staticmethod
+    def _change(component: Component, change: Callable[[Component], None]) -> None:
+        with component.changing:
+            change(component)
 
     def _create(self, component: Component) -> None:
         if component.base is not None:
@@ -226,7 +191,7 @@ class Components:
         surplus = component.copies[desired:]
         component.remove(surplus)
         self.copies.end(surplus, fleet)
-        self.copies.placement.release_unused(fleet)
+        self.copies.release_unused(fleet)
 
     def _replace(self, component: Component, specification: Spec, desired: int) -> None:
         """Replace the copies of a component, or the files of an adapter."""
@@ -250,7 +215,7 @@ class Components:
             ).run()
             component.desired = desired
         finally:
-            self.copies.placement.release_unused(fleet)
+            self.copies.release_unused(fleet)
 
     def _remove(self, component: Component) -> None:
         try:
@@ -262,8 +227,7 @@ class Components:
             self.components.pop(component.name, None)
             with self._turn:
                 self._all.pop(id(component), None)
-            component.status = "Deleted"
-            component.settled.set()
+            component.become("Deleted")
 
     def _end_copies(self, component: Component) -> None:
         if component.base is not None:
@@ -275,24 +239,15 @@ class Components:
         component.remove(copies)
         fleet = self.fleet(component)
         self.copies.end(copies, fleet)
-        self.copies.placement.release_unused(fleet)
+        self.copies.release_unused(fleet)
 
-    def _monitor(self) -> None:
-        """Take lost copies out of service at once, and have them replaced."""
-        pinged = time.monotonic()
-        while not self._ended.wait(LOOK_SECONDS):
-            pinging = time.monotonic() - pinged >= PING_EVERY_SECONDS
-            pinged = time.monotonic() if pinging else pinged
-            with self._turn:
-                known = list(self._all.values())
-            for component, mend in known:
-                try:
-                    self._inspect(component, mend, pinging=pinging)
-                except Exception:
-                    logger.exception("inference component %s", component.name)
+    def _monitored(self) -> list[tuple[Component, Callable[[], None]]]:
+        with self._turn:
+            return list(self._all.values())
 
-    def _inspect(self, component: Component, mend: Callable[[], None], *, pinging: bool) -> None:
+    def _inspect(self, monitored: tuple[Component, Callable[[], None]], pinging: bool) -> None:
         """Remove lost copies of one component; have them replaced, and again later on failure."""
+        component, mend = monitored
         copies = tuple(component.copies)
         lost = [copy for copy in copies if copy.has_ended() or (pinging and copy.is_sick())]
         component.remove(lost)

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import contextvars
 import http.client
 import json
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from local_cloud.containers.archive import ArchiveError
 from local_cloud.protocol.errors import AwsError
 from local_cloud.sagemaker.components.component import Component, Spec
-from local_cloud.sagemaker.hosting.fleet import STARTED_AT_ONCE, Fleet, VariantFleet
-from local_cloud.sagemaker.hosting.instance import Instance, Launch, ServerError, start_instance
-from local_cloud.sagemaker.hosting.machine import Machine
+from local_cloud.sagemaker.hosting.fleet import Fleet, VariantFleet
+from local_cloud.sagemaker.hosting.instance import (
+    Instance,
+    Launch,
+    ServerError,
+    end_together,
+    start_instance,
+    start_together,
+)
+from local_cloud.sagemaker.hosting.machine import Machine, Requirements, copy_requirements
 from local_cloud.sagemaker.hosting.model_data import fetch_model_data
-from local_cloud.sagemaker.platform_data import Requirements, copy_requirements
 from local_cloud.settings import Settings
 
 GRACE_SECONDS = 30.0
@@ -33,85 +38,28 @@ class NotPlaced(ServerError):
     """No instance holds one more copy, and none may be added."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Reservation:
-    """Reservation for one copy on an instance, reserved until the copy takes it."""
-
-    machine: Machine
-    turn: threading.Lock
-
-    def take(self, copy: Instance) -> None:
-        """Place a copy where its room was reserved."""
-        with self.turn:
-            self.machine.placed[copy] = self.machine.placed.pop(self)
-
-    def free(self) -> None:
-        """Give the room back, unless a copy took it."""
-        with self.turn:
-            self.machine.placed.pop(self, None)
-
-
-@dataclass(kw_only=True)
-class Placement:
-    """Reserves room on instances, one copy after another."""
-
-    _turn: threading.Lock = field(default_factory=threading.Lock)
-
-    @contextmanager
-    def reserve(
-        self, component: Component, specification: Spec, fleet: Fleet
-    ) -> Iterator[Reservation]:
-        """Yield room for one copy, which is free again where no copy takes it.
-
-        Raises NotPlaced, and what the start of a further instance raises.
-        """
-        variant, needed = fleet.production[component.variant], copy_requirements(specification)
-        with self._turn:
-            machine = choose_machine(machines(variant), needed)
-            if machine is None:
-                add_machine(variant, component.name, needed)
-                machine = choose_machine(machines(variant), needed)
-            if machine is None:
-                raise placement_failure(component.name, variant, needed)
-            reservation = Reservation(machine=machine, turn=self._turn)
-            machine.placed[reservation] = needed
-        try:
-            yield reservation
-        finally:
-            reservation.free()
-
-    def release_unused(self, fleet: Fleet) -> None:
-        """Stop the instances without a copy, down to the fewest that their variant keeps."""
-        with self._turn:
-            for variant in fleet.production.values():
-                scaling = variant.spec.get("ManagedInstanceScaling") or {}
-                used = [machine for machine in machines(variant) if not machine.is_unused]
-                if scaling.get("Status") == "ENABLED":
-                    variant.desired = max(len(used), scaling.get("MinInstanceCount", 1))
-                    variant.desired = min(variant.desired, len(variant.instances))
-                    variant.shrink()
-
-
 def machines(variant: VariantFleet) -> tuple[Machine, ...]:
     """Return the instances of a variant that take copies."""
     return tuple(item for item in tuple(variant.instances) if isinstance(item, Machine))
 
 
-def choose_machine(among: Sequence[Machine], needed: Requirements) -> Machine | None:
+def fitting_machine(variant: VariantFleet, needed: Requirements) -> Machine | None:
     """Return the least used instance with room."""
 
     def use(machine: Machine) -> float:
         return machine.taken_capacity.accelerators or len(machine.placed)
 
-    return min((machine for machine in among if machine.holds(needed)), key=use, default=None)
+    return min(
+        (machine for machine in machines(variant) if machine.holds(needed)), key=use, default=None
+    )
 
 
-def add_machine(variant: VariantFleet, component: str, needed: Requirements) -> None:
-    """Start one more instance where managed instance scaling allows it. Raises NotPlaced."""
+def add_machine(variant: VariantFleet) -> None:
+    """Start one more instance where managed instance scaling allows it."""
     scaling = variant.spec.get("ManagedInstanceScaling") or {}
     most = scaling.get("MaxInstanceCount", 0) if scaling.get("Status") == "ENABLED" else 0
     if len(variant.instances) >= most:
-        raise placement_failure(component, variant, needed)
+        return
     variant.desired = len(variant.instances) + 1
     try:
         variant.fill()
@@ -120,23 +68,54 @@ def add_machine(variant: VariantFleet, component: str, needed: Requirements) -> 
         raise
 
 
-def placement_failure(component: str, variant: VariantFleet, needed: Requirements) -> NotPlaced:
-    """Return the failure reason of a copy that finds no room."""
-    return NotPlaced(
-        f"There is not enough room for one more copy of inference component {component}: it needs "
-        f"{needed.accelerators:g} accelerators, {needed.cpu_cores:g} CPU cores and "
-        f"{needed.memory_mb:g} MB on one of the {len(variant.instances)} instances of variant "
-        f"{variant.name}, and ManagedInstanceScaling allows no further instance."
-    )
-
-
 @dataclass(frozen=True, kw_only=True)
 class Copies:
     """Starts and ends copies; `find_model` raises AwsError."""
 
     settings: Settings
     find_model: Callable[[str], Mapping[str, Any]]
-    placement: Placement = field(default_factory=Placement)
+    _placing: threading.Lock = field(default_factory=threading.Lock)
+
+    @contextmanager
+    def reserve(
+        self, component: Component, specification: Spec, fleet: Fleet
+    ) -> Iterator[tuple[Machine, object]]:
+        """Yield an instance with room for one copy, and the key of its place until it has started.
+
+        Raises NotPlaced, and what the start of a further instance raises.
+        """
+        variant, needed = fleet.production[component.variant], copy_requirements(specification)
+        key = object()
+        with self._placing:
+            machine = fitting_machine(variant, needed)
+            if machine is None:
+                add_machine(variant)
+                machine = fitting_machine(variant, needed)
+            if machine is None:
+                raise NotPlaced(
+                    "There is not enough room for one more copy of inference component "
+                    f"{component.name}: it needs {needed.accelerators:g} accelerators, "
+                    f"{needed.cpu_cores:g} CPU cores and {needed.memory_mb:g} MB on one of the "
+                    f"{len(variant.instances)} instances of variant {variant.name}, and "
+                    "ManagedInstanceScaling allows no further instance."
+                )
+            machine.placed[key] = needed
+        try:
+            yield machine, key
+        finally:
+            with self._placing:
+                machine.placed.pop(key, None)
+
+    def release_unused(self, fleet: Fleet) -> None:
+        """Stop the instances without a copy, down to the fewest that their variant keeps."""
+        with self._placing:
+            for variant in fleet.production.values():
+                scaling = variant.spec.get("ManagedInstanceScaling") or {}
+                used = [machine for machine in machines(variant) if not machine.is_unused]
+                if scaling.get("Status") == "ENABLED":
+                    variant.desired = max(len(used), scaling.get("MinInstanceCount", 1))
+                    variant.desired = min(variant.desired, len(variant.instances))
+                    variant.shrink()
 
     def start(
         self,
@@ -151,17 +130,7 @@ class Copies:
         def run() -> Instance:
             return self._start(component, specification, fleet, adapters)
 
-        if count <= 0:
-            return []
-        with ThreadPoolExecutor(min(count, STARTED_AT_ONCE), thread_name_prefix="copy") as starters:
-            futures = [starters.submit(contextvars.copy_context().run, run) for _ in range(count)]
-        started = [future.result() for future in futures if future.exception() is None]
-        for future in futures:
-            error = future.exception()
-            if error is not None:
-                self.end(started, fleet, 0.0)
-                raise error
-        return started
+        return start_together(run, count, partial(self.end, fleet=fleet, grace_seconds=0.0))
 
     def _start(
         self,
@@ -170,15 +139,15 @@ class Copies:
         fleet: Fleet,
         adapters: Sequence[Component],
     ) -> Instance:
-        with self.placement.reserve(component, specification, fleet) as reservation:
+        with self.reserve(component, specification, fleet) as (machine, key):
             launch = Launch(
                 variant={
                     "VariantName": component.variant,
                     **(specification.get("StartupParameters") or {}),
                 },
-                instance_type=reservation.machine.instance_type,
+                instance_type=machine.instance_type,
                 model=self._model(specification),
-                folder=reservation.machine.folder / f"{component.name}-{next(component.numbers)}",
+                folder=machine.folder / f"{component.name}-{next(component.numbers)}",
                 given_up=component.given_up,
             )
             copy = start_instance(launch, self.settings)
@@ -188,7 +157,8 @@ class Copies:
             except BaseException:
                 copy.terminate(0.0)
                 raise
-            reservation.take(copy)
+            with self._placing:
+                machine.placed[copy] = machine.placed.pop(key)
             return copy
 
     def _model(self, specification: Spec) -> Mapping[str, Any]:
@@ -208,14 +178,7 @@ class Copies:
         self, copies: Collection[Instance], fleet: Fleet, grace_seconds: float = GRACE_SECONDS
     ) -> None:
         """Send SIGTERM to copies, end what is left of them later, and free their room."""
-        threads = [
-            threading.Thread(target=copy.terminate, args=(grace_seconds,), daemon=True)
-            for copy in copies
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        end_together([partial(copy.terminate, grace_seconds) for copy in copies])
         for variant in fleet.production.values():
             for machine in machines(variant):
                 for copy in copies:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from local_cloud.sagemaker.components.component import Component, Spec
 from local_cloud.sagemaker.components.copies import Copies
+from local_cloud.sagemaker.hosting.changes import (
+    FAILURES,
+    AlarmStates,
+    RolledBack,
+    Watch,
+    failure_reason,
+)
 from local_cloud.sagemaker.hosting.fleet import Fleet
 from local_cloud.sagemaker.hosting.instance import Instance
 from local_cloud.sagemaker.hosting.rollout import Rollout
-from local_cloud.sagemaker.hosting.update import FAILURES, POLL_SECONDS, AlarmStates, RolledBack
 
 
 @dataclass(kw_only=True)
@@ -26,8 +31,16 @@ class CopyUpdate:
     starter: Copies
     adapters: Sequence[Component]
     alarm_states: AlarmStates
-    begun: float = field(default_factory=time.monotonic)
     new: list[Instance] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Begin to watch."""
+        self._watch = Watch(
+            plan=self.plan,
+            settings=self.starter.settings,
+            alarm_states=self.alarm_states,
+            trouble=self._trouble,
+        )
 
     def run(self) -> None:
         """End with new copies alone. Raises RolledBack, with the old ones as before."""
@@ -35,15 +48,13 @@ class CopyUpdate:
         before, had = component.specification, len(old)
         try:
             for batch in self.plan.batches or (self.copies,):
-                self._check()
+                self._watch.check()
                 self._add(self.specification, batch)
-                self._bake()
+                self._watch.bake()
                 self._remove(old, len(old) if not self.plan.batches else batch)
             self._remove(old, len(old))
         except Exception as error:
-            reason = str(error)
-            if not isinstance(error, (*FAILURES, RolledBack)):
-                reason = f"the local cloud failed: {error!r}."
+            reason = failure_reason(error)
             self._roll_back(before, had - len(old), reason)
             raise RolledBack(reason) from error
         component.specification = self.specification
@@ -73,28 +84,6 @@ class CopyUpdate:
         self.component.add(started)
         self._remove(self.new, len(self.new))
 
-    def _bake(self) -> None:
-        """Watch alarms and copies for the plan's wait, at least once."""
-        until = time.monotonic() + self.starter.settings.scaled_wait(self.plan.wait_seconds)
-        self._check()
-        while time.monotonic() < until:
-            time.sleep(POLL_SECONDS)
-            self._check()
-
-    def _check(self) -> None:
-        alarms = self.alarm_states(self.plan.alarms).items()
-        tripped = [name for name, state in alarms if state == "ALARM"]
-        ended = [copy for copy in self.new if copy.has_ended()]
-        limit = self.plan.limit_seconds
-        if tripped:
-            raise RolledBack(
-                "The update was rolled back: the following alarms of AutoRollbackConfiguration are "
-                f"in ALARM state: {', '.join(tripped)}."
-            )
-        if ended:
-            raise RolledBack("The update was rolled back: new copies did not stay healthy.")
-        if limit is not None and time.monotonic() - self.begun > limit:
-            raise RolledBack(
-                "The update was rolled back: it took longer than MaximumExecutionTimeoutInSeconds "
-                f"({limit:g})."
-            )
+    def _trouble(self) -> str | None:
+        ended = any(copy.has_ended() for copy in self.new)
+        return "new copies did not stay healthy." if ended else None

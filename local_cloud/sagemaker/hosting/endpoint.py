@@ -3,53 +3,26 @@
 from __future__ import annotations
 
 import random
-import threading
-import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
-from local_cloud.sagemaker.hosting.fleet import Fleet, NoInstance, VariantFleet
-from local_cloud.sagemaker.hosting.instance import Instance
-
-IN_PROGRESS = ("Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting")
-REASON_CHARACTERS = 1024
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pending:
-    """A deployment under way: its fleet, and the status of its variants since when."""
-
-    fleet: Fleet
-    status: str
-    begun: float
-    since: float
+from local_cloud.sagemaker.hosting.changes import IN_PROGRESS, Changing
+from local_cloud.sagemaker.hosting.fleet import Fleet, VariantFleet
+from local_cloud.sagemaker.hosting.instance import Instance, NoInstance
 
 
 @dataclass(kw_only=True, eq=False)
-class Endpoint:
+class Endpoint(Changing):
     """An endpoint's state.
 
     `traffic` is None until it first answers and once it is deleted, at any moment: read it once.
+    `pending` is the fleet of a deployment under way.
     """
 
-    name: str
-    arn: str
     config_name: str
-    status: str
-    created: float
-    modified: float
-    failure_reason: str | None = None
-    deployment_config: Mapping[str, Any] | None = None
     traffic: Traffic | None = None
-    pending: Pending | None = None
-    settled: threading.Event = field(default_factory=threading.Event)
-
-    @property
-    def is_in_progress(self) -> bool:
-        """Whether a change is under way."""
-        return self.status in IN_PROGRESS
+    pending: Fleet | None = None
 
     @property
     def fleets(self) -> tuple[Fleet, ...]:
@@ -66,25 +39,14 @@ class Endpoint:
 
     def become(self, status: str, failure_reason: str | None = None) -> None:
         """Set the status; a final one wakes those who wait."""
-        self.failure_reason = None if failure_reason is None else failure_reason[:REASON_CHARACTERS]
-        if status in IN_PROGRESS:
-            self.settled.clear()
-        else:
-            self.pending = None
-        self.status, self.modified = status, time.time()
         if status not in IN_PROGRESS:
-            self.settled.set()
+            self.pending = None
+        super().become(status, failure_reason)
 
     def route(self, traffic: Traffic) -> None:
         """Set the traffic for the next request."""
         self.traffic = traffic
         self.config_name = traffic.fleet.config_name
-
-    def set_variant_status(self, fleet: Fleet, status: str) -> None:
-        """Set the status of the variants of a deployment."""
-        now = time.time()
-        begun = now if self.pending is None else self.pending.begun
-        self.pending = Pending(fleet=fleet, status=status, begun=begun, since=now)
 
 
 @dataclass(frozen=True, kw_only=True)

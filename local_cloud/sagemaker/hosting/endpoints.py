@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import logging
 import threading
-import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from functools import partial
 from typing import Any, TypeVar
 
 from local_cloud.containers.quotas import Capacity, check_endpoint_quotas
 from local_cloud.ministack.account import Scoped, account_id, in_background, region, sagemaker_arn
-from local_cloud.protocol.errors import AwsError, validation_error
+from local_cloud.protocol.errors import validation_error
+from local_cloud.sagemaker.hosting.changes import AlarmStates, Monitor, RolledBack
 from local_cloud.sagemaker.hosting.endpoint import Endpoint, Traffic
-from local_cloud.sagemaker.hosting.fleet import Fleet, HealthMonitor, Host, new_fleet
+from local_cloud.sagemaker.hosting.fleet import Fleet, Host, inspect, new_fleet
 from local_cloud.sagemaker.hosting.rollout import rollout
-from local_cloud.sagemaker.hosting.update import (
-    FAILURES,
-    AlarmStates,
-    RollbackFailed,
-    RolledBack,
-    Update,
-)
+from local_cloud.sagemaker.hosting.update import Update
 from local_cloud.sagemaker.hosting.update_request import (
+    COUNT,
     UpdateRequest,
     Wanted,
     added_instances,
@@ -37,14 +31,8 @@ from local_cloud.sagemaker.hosting.update_request import (
 )
 from local_cloud.settings import Settings
 
-WAIT_SECONDS = 4200.0
 Record = Mapping[str, Any]
 R = TypeVar("R")
-logger = logging.getLogger("roundhouse.endpoints")
-
-
-class InProgress(AwsError):
-    """The endpoint takes no change while another one is under way."""
 
 
 class Endpoints:
@@ -62,8 +50,7 @@ class Endpoints:
         self.move_components: Callable[[Endpoint, Fleet], None] = lambda endpoint, fleet: None
         self._all: dict[int, Endpoint] = {}
         self._turn = threading.Lock()
-        self._health_monitor = HealthMonitor(self._monitored_fleets)
-        self._health_monitor.start()
+        self._monitor = Monitor(self._monitored_fleets, _inspect)
 
     def model(self, name: str) -> Record:
         """Return the model of a name. Raises AwsError where there is none."""
@@ -77,15 +64,6 @@ class Endpoints:
         """Return the endpoint of a name. Raises AwsError where there is none."""
         return _record(self.endpoints, "endpoint", "endpoint", name)
 
-    def users(self, config_name: str) -> tuple[str, ...]:
-        """Return the names of the endpoints that use an endpoint config, or are about to."""
-        return tuple(
-            endpoint.name
-            for endpoint in self.endpoints.values()
-            if endpoint.config_name == config_name
-            or ((pending := endpoint.pending) and pending.fleet.config_name == config_name)
-        )
-
     def instances(self, endpoint_name: str) -> Mapping[str, tuple[int, int]]:
         """Return present and desired instance counts of each production variant."""
         traffic = self.endpoint_named(endpoint_name).traffic
@@ -97,7 +75,7 @@ class Endpoints:
     ) -> Endpoint:
         """Record a new endpoint and start its fleet in the background."""
         with self._turn:
-            arn, now = sagemaker_arn("endpoint", name), time.time()
+            arn = sagemaker_arn("endpoint", name)
             if name.lower() in {endpoint.name.lower() for endpoint in self.endpoints.values()}:
                 raise validation_error(f'Cannot create already existing endpoint "{arn}".')
             config = self.config(config_name)
@@ -106,13 +84,10 @@ class Endpoints:
                 name=name,
                 arn=arn,
                 config_name=config_name,
-                status="Creating",
-                created=now,
-                modified=now,
                 deployment_config=deployment_config,
             )
             self.endpoints[name] = self._all[id(endpoint)] = endpoint
-        self._begin(endpoint, partial(self._create, config=config), "Failed")
+        endpoint.begin(partial(self._create, endpoint, config), "Failed")
         return endpoint
 
     def update(self, request: UpdateRequest) -> Endpoint:
@@ -128,21 +103,21 @@ class Endpoints:
             self._check_quotas(added_instances(request, endpoint.traffic.fleet, config))
             endpoint.deployment_config = request.deployment_config
             endpoint.become("Updating")
-        self._begin(endpoint, partial(self._update, request=request, config=config), "InService")
+        endpoint.begin(partial(self._update, endpoint, request, config), "InService")
         return endpoint
 
     def scale(self, endpoint_name: str, variant_name: str, desired: int) -> None:
         """Begin to start or stop instances of one variant."""
-        self.change(endpoint_name, {variant_name: Wanted(count=desired)})
+        self.change(endpoint_name, {variant_name: {COUNT: desired}})
 
-    def change(self, endpoint_name: str, wanted: Mapping[str, Wanted]) -> Endpoint:
+    def change(self, endpoint_name: str, wanted: Wanted) -> Endpoint:
         """Begin to change weights and instance counts of variants."""
         with self._turn:
             endpoint = self._settled_endpoint(endpoint_name)
             check_changes(endpoint, wanted)
             self._check_quotas(_growth(endpoint, wanted))
             endpoint.become("Updating")
-        self._begin(endpoint, partial(apply_changes, wanted=wanted), "InService")
+        endpoint.begin(partial(apply_changes, endpoint, wanted), "InService")
         return endpoint
 
     def delete(self, name: str) -> None:
@@ -152,13 +127,9 @@ class Endpoints:
             endpoint.become("Deleting")
         in_background(self._remove, endpoint)
 
-    def wait(self, endpoint: Endpoint) -> None:
-        """Block until no change of an endpoint is under way."""
-        endpoint.settled.wait(WAIT_SECONDS)
-
     def stop_all(self) -> None:
         """Stop every instance of every account, when the cloud itself ends."""
-        self._health_monitor.stop()
+        self._monitor.stop()
         with self._turn:
             fleets = [fleet for endpoint in self._all.values() for fleet in endpoint.fleets]
         threads = [in_background(fleet.stop, 0.0) for fleet in fleets]
@@ -171,14 +142,11 @@ class Endpoints:
 
     def _settled_endpoint(self, name: str) -> Endpoint:
         endpoint = self.endpoint_named(name)
-        if endpoint.is_in_progress:
-            raise InProgress(
-                "ValidationException", f'Cannot update in-progress endpoint "{endpoint.arn}".'
-            )
+        endpoint.require_settled("endpoint")
         return endpoint
 
-    def _monitored_fleets(self) -> Iterable[Fleet]:
-        """The fleets that answer; an update monitors its new fleet itself."""
+    def _monitored_fleets(self) -> list[Fleet]:
+        """The fleets that answer; an update watches its new fleet itself."""
         with self._turn:
             endpoints = list(self._all.values())
         return [
@@ -187,29 +155,9 @@ class Endpoints:
             for fleet in endpoint.fleets[: 1 if endpoint.is_in_progress else None]
         ]
 
-    def _begin(
-        self, endpoint: Endpoint, change: Callable[[Endpoint], None], status_on_failure: str
-    ) -> None:
-        """Run a change in the background; an error becomes the endpoint's FailureReason."""
-
-        def run() -> None:
-            try:
-                change(endpoint)
-            except (*FAILURES, RolledBack, RollbackFailed) as error:
-                logger.warning("endpoint %s: %s", endpoint.name, error)
-                failed = isinstance(error, RollbackFailed)
-                endpoint.become("UpdateRollbackFailed" if failed else status_on_failure, str(error))
-            except Exception as error:
-                logger.exception("endpoint %s", endpoint.name)
-                endpoint.become(status_on_failure, f"the local cloud failed: {error}")
-            else:
-                endpoint.become("InService")
-
-        in_background(run)
-
     def _create(self, endpoint: Endpoint, config: Record) -> None:
         fleet = self._fleet(endpoint, config)
-        endpoint.set_variant_status(fleet, "Creating")
+        endpoint.pending = fleet
         fleet.start()
         endpoint.route(Traffic(fleet=fleet))
 
@@ -219,6 +167,7 @@ class Endpoints:
             raise RolledBack(f"endpoint {endpoint.name} has no fleet")
         fleet = self._fleet(endpoint, config)
         keep_properties(request, before.fleet, fleet)
+        endpoint.pending = fleet
         counts = {name: variant.desired for name, variant in fleet.production.items()}
         Update(
             before=before,
@@ -227,7 +176,6 @@ class Endpoints:
             settings=self.settings,
             alarm_states=self._alarm_states,
             route=endpoint.route,
-            say=partial(endpoint.set_variant_status, fleet),
             place=partial(self.move_components, endpoint),
         ).run()
 
@@ -247,13 +195,19 @@ class Endpoints:
             endpoint.become("Deleted")
 
 
-def _growth(endpoint: Endpoint, wanted: Mapping[str, Wanted]) -> Mapping[str, int]:
+def _inspect(fleet: Fleet, pinging: bool) -> None:
+    """Drop lost instances, and start others in their place."""
+    inspect(fleet, pinging=pinging)
+    for variant in fleet.variants:
+        variant.mend()
+
+
+def _growth(endpoint: Endpoint, wanted: Wanted) -> Mapping[str, int]:
     """Return how many instances a change of counts adds."""
     added: Counter[str] = Counter()
     for variant in () if endpoint.traffic is None else endpoint.traffic.fleet.variants:
-        count = wanted[variant.name].count if variant.name in wanted else None
-        if count is not None:
-            added[variant_types(variant.spec)] += count - variant.desired
+        count = wanted.get(variant.name, {}).get(COUNT, variant.desired)
+        added[variant_types(variant.spec)] += count - variant.desired
     return added
 
 

@@ -8,32 +8,35 @@ import random
 import shutil
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from local_cloud.containers.quotas import Capacity, InsufficientCapacity
 from local_cloud.protocol.errors import AwsError
-from local_cloud.sagemaker.checks import hosts_components, instance_types, ordered_pools
-from local_cloud.sagemaker.hosting.instance import Instance, Launch, ServerError, start_instance
+from local_cloud.sagemaker.definitions import hosts_components, instance_types, ordered_pools
+from local_cloud.sagemaker.hosting.instance import (
+    Instance,
+    Launch,
+    NoInstance,
+    ServerError,
+    end_together,
+    in_use,
+    start_instance,
+    start_together,
+)
 from local_cloud.sagemaker.hosting.machine import start_machine
 from local_cloud.settings import Settings
 
 DRAIN_SECONDS = 10.0
-STARTED_AT_ONCE = 4
 RETRY_SECONDS = 5.0
 Spec = Mapping[str, Any]
 logger = logging.getLogger("roundhouse.fleet")
-LOOK_SECONDS = 0.2
-PING_EVERY_SECONDS = 5.0
-
-
-class NoInstance(Exception):
-    """A variant has no instance that takes the request."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,21 +74,9 @@ class VariantFleet:
     @contextmanager
     def serving(self, avoided: Collection[Instance] = ()) -> Iterator[Instance]:
         """Pick an instance by the routing strategy; it is not stopped while it is in use."""
-        with self._turn:
-            candidates = [instance for instance in self.instances if instance not in avoided]
-            if not candidates:
-                raise NoInstance(f"variant {self.name} has no instance")
-            routing = self.spec.get("RoutingConfig") or {}
-            if routing.get("RoutingStrategy", "RANDOM") != "RANDOM":
-                least = min(instance.in_flight for instance in candidates)
-                candidates = [item for item in candidates if item.in_flight == least]
-            chosen = random.choice(candidates)
-            chosen.in_flight += 1
-        try:
-            yield chosen
-        finally:
-            with self._turn:
-                chosen.in_flight -= 1
+        routing = self.spec.get("RoutingConfig") or {}
+        with in_use(lambda: self.instances, avoided, routing, self._turn) as instance:
+            yield instance
 
     def fill(self) -> None:
         """Start all missing instances or none. Raises ServerError or InsufficientCapacity."""
@@ -93,17 +84,8 @@ class VariantFleet:
             missing = self.desired - len(self.instances)
             if self._given_up.is_set() or missing <= 0:
                 return
-            workers = min(missing, STARTED_AT_ONCE)
-            with ThreadPoolExecutor(workers, thread_name_prefix="start") as starters:
-                futures = [
-                    starters.submit(self._context.copy().run, self._launch) for _ in range(missing)
-                ]
-            started = [future.result() for future in futures if future.exception() is None]
-            for future in futures:
-                error = future.exception()
-                if error is not None:
-                    self._end(started, 0.0)
-                    raise error
+            end = partial(self._end, drain_seconds=0.0)
+            started = self._context.copy().run(start_together, self._launch, missing, end)
             with self._turn:
                 self.instances.extend(started)
 
@@ -183,15 +165,11 @@ class VariantFleet:
             raise ServerError(error.message) from error
 
     def _end(self, instances: list[Instance], drain_seconds: float) -> None:
-        threads = [
-            threading.Thread(target=instance.stop, args=(drain_seconds,), daemon=True)
-            for instance in instances
-        ]
-        for thread in threads:
-            thread.start()
-        for thread, instance in zip(threads, instances, strict=True):
-            thread.join()
+        def end(instance: Instance) -> None:
+            instance.stop(drain_seconds)
             self.host.capacity.give_back(instance.instance_type)
+
+        end_together([partial(end, instance) for instance in instances])
 
     def _in_background(self, function: Callable[..., None], *arguments: Any) -> None:
         run = self._context.copy().run
@@ -284,32 +262,3 @@ def inspect(fleet: Fleet, *, pinging: bool) -> None:
         for instance in tuple(variant.instances):
             if instance.has_ended() or (pinging and instance.is_sick()):
                 variant.drop(instance)
-
-
-class HealthMonitor:
-    """Inspects and mends fleets from a thread of its own."""
-
-    def __init__(self, fleets: Callable[[], Iterable[Fleet]]) -> None:
-        self._fleets = fleets
-        self._ended = threading.Event()
-
-    def start(self) -> None:
-        """Begin to monitor."""
-        threading.Thread(target=self._run, name="health-monitor", daemon=True).start()
-
-    def stop(self) -> None:
-        """Stop monitoring; replacements under way go on."""
-        self._ended.set()
-
-    def _run(self) -> None:
-        pinged = time.monotonic()
-        while not self._ended.wait(LOOK_SECONDS):
-            pinging = time.monotonic() - pinged >= PING_EVERY_SECONDS
-            pinged = time.monotonic() if pinging else pinged
-            for fleet in self._fleets():
-                try:
-                    inspect(fleet, pinging=pinging)
-                    for variant in fleet.variants:
-                        variant.mend()
-                except Exception:
-                    logger.exception("endpoint config %s", fleet.config_name)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextvars
 import hashlib
 import http.client
+import random
 import re
 import shutil
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +21,8 @@ from local_cloud.containers.archive import ArchiveError
 from local_cloud.containers.container import SERVER_PORT, Container, ContainerSpec, start_container
 from local_cloud.containers.images import ImageError, LocalImage, local_image
 from local_cloud.containers.server_client import ServerClient
-from local_cloud.sagemaker.checks import containers
+from local_cloud.ministack.account import read_object
+from local_cloud.sagemaker.definitions import containers
 from local_cloud.sagemaker.hosting.model_data import fetch_model_data, model_data_url
 from local_cloud.sagemaker.hosting.multi_model import TargetModels
 from local_cloud.settings import Settings
@@ -27,7 +32,12 @@ STOP_SECONDS = 5.0
 POLL_SECONDS = 0.03
 PING_SECONDS = 2.0
 PINGS_MISSED = 3
+STARTED_AT_ONCE = 4
 COMPLAINT = re.compile(r"error|refus|fail|cannot|exception", re.IGNORECASE)
+
+
+class NoInstance(Exception):
+    """There is no instance that takes the request."""
 
 
 class ServerError(Exception):
@@ -97,6 +107,57 @@ class Instance:
         self.terminate(STOP_SECONDS if drain_seconds else 0.0)
 
 
+@contextmanager
+def in_use(
+    instances: Callable[[], Collection[Instance]],
+    avoided: Collection[Instance],
+    routing: Mapping[str, Any],
+    turn: threading.Lock,
+) -> Iterator[Instance]:
+    """Pick an instance by the routing strategy: any, or a least busy one. Raises NoInstance.
+
+    It is not stopped while it is in use. `turn` guards the instances.
+    """
+    with turn:
+        candidates = [instance for instance in instances() if instance not in avoided]
+        if not candidates:
+            raise NoInstance
+        if routing.get("RoutingStrategy", "RANDOM") != "RANDOM":
+            least = min(instance.in_flight for instance in candidates)
+            candidates = [item for item in candidates if item.in_flight == least]
+        chosen = random.choice(candidates)
+        chosen.in_flight += 1
+    try:
+        yield chosen
+    finally:
+        with turn:
+            chosen.in_flight -= 1
+
+
+def start_together(
+    start: Callable[[], Instance], count: int, end: Callable[[list[Instance]], None]
+) -> list[Instance]:
+    """Start instances; where one fails, end the others and raise its error."""
+    if count <= 0:
+        return []
+    with ThreadPoolExecutor(min(count, STARTED_AT_ONCE), thread_name_prefix="start") as starters:
+        futures = [starters.submit(contextvars.copy_context().run, start) for _ in range(count)]
+    started = [future.result() for future in futures if future.exception() is None]
+    for error in filter(None, (future.exception() for future in futures)):
+        end(started)
+        raise error
+    return started
+
+
+def end_together(ends: Sequence[Callable[[], None]]) -> None:
+    """Call what ends instances, all at once, and wait for it."""
+    threads = [threading.Thread(target=end, daemon=True) for end in ends]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Launch:
     """What one instance is started from; `given_up` is set when its fleet is stopped."""
@@ -137,7 +198,7 @@ def start_instance(launch: Launch, settings: Settings) -> Instance:
         raise ServerError(str(error)) from error
     client = ServerClient(container.connection)
     try:
-        _wait_until_healthy(launch, container, client, image.startup_seconds)
+        _wait_until_healthy(launch, container, client)
     except ServerError as error:
         container.stop(0)
         raise ServerError(
@@ -146,7 +207,9 @@ def start_instance(launch: Launch, settings: Settings) -> Instance:
     except BaseException:
         container.stop(0)
         raise
-    target_models = TargetModels(client=client, prefix=str(url), folder=launch.folder / "models")
+    target_models = TargetModels(
+        client=client, prefix=str(url), folder=launch.folder / "models", read=read_object
+    )
     return Instance(
         variant=launch.name,
         instance_type=launch.instance_type,
@@ -177,14 +240,9 @@ def _container_spec(
     )
 
 
-def _wait_until_healthy(
-    launch: Launch, container: Container, client: ServerClient, startup_seconds: float | None
-) -> None:
+def _wait_until_healthy(launch: Launch, container: Container, client: ServerClient) -> None:
     """Wait until the server answers `/ping` with 200; its last log line explains a failure."""
-    seconds = startup_seconds
-    if seconds is None:
-        field = "ContainerStartupHealthCheckTimeoutInSeconds"
-        seconds = launch.variant.get(field, STARTUP_SECONDS)
+    seconds = launch.variant.get("ContainerStartupHealthCheckTimeoutInSeconds", STARTUP_SECONDS)
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if launch.given_up.is_set():

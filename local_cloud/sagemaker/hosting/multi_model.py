@@ -7,15 +7,14 @@ import shutil
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from local_cloud.containers.archive import s3_location, unpack_model
 from local_cloud.containers.server_client import Response, ServerClient
-from local_cloud.ministack.account import read_object
 
-LOAD_SECONDS = 300.0
+LOAD_SECONDS, POLL_SECONDS = 300.0, 0.2
 # Sent with load and unload too: Triton prefers it to the name in the path.
 TARGET_MODEL = "X-Amzn-SageMaker-Target-Model"
 
@@ -44,11 +43,15 @@ class Loading:
 
 @dataclass(kw_only=True)
 class TargetModels:
-    """Loads, invokes and unloads target models by SageMaker's multi-model contract."""
+    """Loads, invokes and unloads target models by SageMaker's multi-model contract.
+
+    `read` returns an object of S3.
+    """
 
     client: ServerClient
     prefix: str
     folder: Path
+    read: Callable[[str, str], bytes | None]
     _loaded: OrderedDict[str, str] = field(default_factory=OrderedDict)
     _in_use: dict[str, int] = field(default_factory=dict)
     _turn: threading.Lock = field(default_factory=threading.Lock)
@@ -112,7 +115,7 @@ class TargetModels:
         if (self.folder / name).exists():
             return
         bucket, key = s3_location(self.prefix + target_model)
-        content = read_object(bucket, key)
+        content = self.read(bucket, key)
         if content is None:
             raise TargetModelError(
                 f"Failed to download model data(bucket: {bucket}, key: {key}). Please ensure that "
@@ -129,14 +132,25 @@ class TargetModels:
         unloading: list[float] = []
         body = f'{{"model_name": "{name}", "url": "{self.folder / name / "model"}"}}'.encode()
         headers = {"Content-Type": "application/json", TARGET_MODEL: target_model}
+        deadline = time.monotonic() + LOAD_SECONDS
         while True:
             response = self.client.request("POST", "/models", body, headers, LOAD_SECONDS)
-            if response.status in (200, 409):
+            is_loaded = response.status == 409 and self._has(name, headers)
+            if response.status == 200 or is_loaded:
                 return tuple(unloading)
+            if response.status == 409 and time.monotonic() < deadline:
+                # A load that nobody waits for any more, or an unload, has not ended yet.
+                time.sleep(POLL_SECONDS)
+                continue
             begun = time.monotonic()
             if response.status != 507 or not self._unload_one():
                 raise LoadError(response)
             unloading.append(time.monotonic() - begun)
+
+    def _has(self, name: str, headers: Mapping[str, str]) -> bool:
+        """Whether the server has loaded a target model."""
+        reply = self.client.request("GET", f"/models/{name}", b"", headers, LOAD_SECONDS)
+        return reply.status == 200
 
     def _unload_one(self) -> bool:
         """Unload the least recently used idle target model; False when there is none."""

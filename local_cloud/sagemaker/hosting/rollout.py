@@ -7,16 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from local_cloud.protocol.errors import validation_error
-from onboarding.aws_limits import STEP_PERCENT
-
 DeploymentConfig = Mapping[str, Any]
-SIZES = {
-    "CanarySize": STEP_PERCENT["canary"],
-    "LinearStepSize": STEP_PERCENT["linear"],
-    "MaximumBatchSize": STEP_PERCENT["rolling"],
-}
-"""Bounds of a step, in percent of a variant's instances."""
 STEP_OF = {"CANARY": "CanarySize", "LINEAR": "LinearStepSize"}
 
 
@@ -52,72 +43,6 @@ def rollout(deployment: DeploymentConfig | None, counts: Mapping[str, int]) -> R
     if deployment.get("BlueGreenUpdatePolicy") is not None:
         return _blue_green(plan, deployment["BlueGreenUpdatePolicy"], counts)
     return plan
-
-
-def check_deployment(deployment: DeploymentConfig | None, counts: Mapping[str, int]) -> None:
-    """Refuses a deployment config whose policies, steps or waits SageMaker would refuse."""
-    if not deployment:
-        return
-    blue_green, rolling = (
-        deployment.get(f"{kind}UpdatePolicy") for kind in ("BlueGreen", "Rolling")
-    )
-    if blue_green is not None and rolling is not None:
-        raise validation_error(
-            "Only one update policy should be used in DeploymentConfig, found "
-            "BlueGreenUpdatePolicy and RollingUpdatePolicy."
-        )
-    if rolling is not None:
-        _check_rolling(rolling, counts)
-    if blue_green is not None:
-        _check_routing(blue_green["TrafficRoutingConfiguration"], counts)
-    plan = rollout(deployment, counts)
-    waits = plan.wait_seconds * len(plan.batches or plan.shares) + plan.termination_wait_seconds
-    if plan.limit_seconds is not None and plan.limit_seconds <= waits:
-        raise validation_error(
-            "MaximumExecutionTimeoutInSeconds must be larger than the total waiting time of the "
-            f"deployment: {plan.limit_seconds:g} is not larger than {waits:g}."
-        )
-
-
-def _check_rolling(policy: Mapping[str, Any], counts: Mapping[str, int]) -> None:
-    if len(counts) > 1:
-        raise validation_error(
-            "RollingUpdatePolicy is not supported for endpoints with several variants, found "
-            f"{', '.join(counts)}."
-        )
-    _check_size(policy, "MaximumBatchSize", counts)
-    back = policy.get("RollbackMaximumBatchSize")
-    if back is not None and back["Type"] == "CAPACITY_PERCENT" and back["Value"] > 100:
-        raise validation_error(
-            f"RollbackMaximumBatchSize must be at most 100 percent, found {back['Value']}."
-        )
-
-
-def _check_routing(routing: Mapping[str, Any], counts: Mapping[str, int]) -> None:
-    needed = STEP_OF.get(routing["Type"])
-    for name in STEP_OF.values():
-        if name == needed and routing.get(name) is None:
-            raise validation_error(
-                f"TrafficRoutingConfiguration of type {routing['Type']} requires {name}."
-            )
-        if name != needed and routing.get(name) is not None:
-            raise validation_error(
-                f"{name} is not allowed in a TrafficRoutingConfiguration of type {routing['Type']}."
-            )
-    if needed is not None:
-        _check_size(routing, needed, counts)
-
-
-def _check_size(policy: Mapping[str, Any], name: str, counts: Mapping[str, int]) -> None:
-    size, (low, high) = policy[name], SIZES[name]
-    for variant, count in counts.items():
-        percent = 100 * _fraction(size, {variant: count})
-        if not low <= percent <= high:
-            allowed = f"less than or equal to {high:g}%" if low == 0 else f"{low:g}-{high:g}%"
-            raise validation_error(
-                f"{name} must be {allowed} of the variant's total instance count: {size['Type']} "
-                f"{size['Value']} is {percent:g}% of the {count} instances of variant {variant}."
-            )
 
 
 def _blue_green(plan: Rollout, policy: Mapping[str, Any], counts: Mapping[str, int]) -> Rollout:

@@ -4,36 +4,26 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from local_cloud.containers.quotas import InsufficientCapacity
+from local_cloud.sagemaker.hosting.changes import (
+    FAILURES,
+    AlarmStates,
+    RollbackFailed,
+    RolledBack,
+    Watch,
+    failure_reason,
+)
 from local_cloud.sagemaker.hosting.endpoint import Traffic
 from local_cloud.sagemaker.hosting.fleet import Fleet, VariantFleet, inspect
-from local_cloud.sagemaker.hosting.instance import ServerError
 from local_cloud.sagemaker.hosting.rollout import Rollout
 from local_cloud.settings import Settings
-
-POLL_SECONDS = 0.05
-FAILURES = (ServerError, InsufficientCapacity)
-AlarmStates = Callable[[Sequence[str]], Mapping[str, str]]
-"""Returns the state of each known alarm: OK, ALARM or INSUFFICIENT_DATA."""
-
-
-class RolledBack(Exception):
-    """The old fleet answers alone, as before; the message is the endpoint's failure reason."""
-
-
-class RollbackFailed(Exception):
-    """Both fleets answer a part; the message is the endpoint's failure reason."""
 
 
 @dataclass(kw_only=True)
 class Update:
-    """`route` shifts traffic; `say` sets the variants' status that DescribeEndpoint shows.
-
-    `place` moves the endpoint's inference components to a fleet.
-    """
+    """`route` shifts traffic; `place` moves the endpoint's inference components to a fleet."""
 
     before: Traffic
     new: Fleet
@@ -41,9 +31,16 @@ class Update:
     settings: Settings
     alarm_states: AlarmStates
     route: Callable[[Traffic], None]
-    say: Callable[[str], None]
     place: Callable[[Fleet], None] = lambda fleet: None
-    begun: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        """Begin to watch."""
+        self._watch = Watch(
+            plan=self.plan,
+            settings=self.settings,
+            alarm_states=self.alarm_states,
+            trouble=self._trouble,
+        )
 
     def run(self) -> None:
         """Ends with the new fleet alone; raises RolledBack or RollbackFailed otherwise."""
@@ -54,7 +51,6 @@ class Update:
 
     def _shift(self) -> None:
         """Blue/green: the whole new fleet starts, then takes the traffic share by share."""
-        self.say("Creating")
         try:
             self.new.start()
             self.place(self.new)
@@ -63,13 +59,10 @@ class Update:
             raise RolledBack(str(error)) from error
         try:
             for share in self.plan.shares:
-                self._check()
-                self.say("ActivatingTraffic")
+                self._watch.check()
                 self.route(Traffic(fleet=self.before.fleet, new=self.new, new_share=share))
-                self.say("Baking")
-                self._bake()
+                self._watch.bake()
         except BaseException:
-            self.say("Deleting")
             self.place(self.before.fleet)
             self.route(self.before)
             self.new.stop()
@@ -80,7 +73,6 @@ class Update:
         """The new fleet answers alone; the old one ends after the termination wait."""
         self.route(Traffic(fleet=self.new))
         time.sleep(self.settings.scaled_wait(self.plan.termination_wait_seconds))
-        self.say("Deleting")
         self.before.fleet.stop()
         if self.before.new is not None:
             self.before.new.stop()
@@ -95,11 +87,7 @@ class Update:
         try:
             self._roll_forward(young, old, wanted, had)
         except Exception as error:
-            reason = (
-                str(error)
-                if isinstance(error, (*FAILURES, RolledBack))
-                else f"the local cloud failed: {error!r}."
-            )
+            reason = failure_reason(error)
             self._roll_back(young, old, had, reason)
             raise RolledBack(reason) from error
         self._finish()
@@ -109,16 +97,12 @@ class Update:
         for shadow in self.new.shadow.values():
             shadow.fill()
         for batch in self.plan.batches:
-            self.say("Creating")
-            self._check()
+            self._watch.check()
             young.desired += batch
             young.fill()
-            self.say("ActivatingTraffic")
             self._share(young, old)
-            self.say("Baking")
-            self._bake()
+            self._watch.bake()
             old.desired = min(old.desired, math.floor(had * (1 - young.desired / wanted)))
-            self.say("Updating")
             old.shrink()
             self._share(young, old)
 
@@ -143,32 +127,8 @@ class Update:
         share = len(young.instances) / together if together else 0.0
         self.route(Traffic(fleet=self.before.fleet, new=self.new, new_share=share))
 
-    def _bake(self) -> None:
-        """Watches alarms and health for the plan's wait, at least once."""
-        until = time.monotonic() + self.settings.scaled_wait(self.plan.wait_seconds)
-        self._check()
-        while time.monotonic() < until:
-            time.sleep(POLL_SECONDS)
-            self._check()
-
-    def _check(self) -> None:
-        trouble = self._trouble()
-        if trouble is not None:
-            raise RolledBack(f"The update was rolled back: {trouble}")
-
     def _trouble(self) -> str | None:
-        tripped = [
-            name for name, state in self.alarm_states(self.plan.alarms).items() if state == "ALARM"
-        ]
-        if tripped:
-            return (
-                "the following alarms of AutoRollbackConfiguration are in ALARM state: "
-                f"{', '.join(tripped)}."
-            )
         inspect(self.new, pinging=False)
         if any(variant.lost for variant in self.new.variants):
             return f"instances of endpoint config {self.new.config_name} did not stay healthy."
-        limit = self.plan.limit_seconds
-        if limit is not None and time.monotonic() - self.begun > limit:
-            return f"it took longer than MaximumExecutionTimeoutInSeconds ({limit:g})."
         return None

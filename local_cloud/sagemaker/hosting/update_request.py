@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from local_cloud.protocol.errors import validation_error
-from local_cloud.sagemaker.checks import instance_types
+from local_cloud.sagemaker.definitions import instance_types
 from local_cloud.sagemaker.hosting.endpoint import Endpoint
 from local_cloud.sagemaker.hosting.fleet import Fleet, VariantFleet
-from local_cloud.sagemaker.hosting.rollout import check_deployment, rollout
+from local_cloud.sagemaker.hosting.rollout import rollout
 
 Record = Mapping[str, Any]
+Wanted = Mapping[str, Record]
+"""Of each variant the wanted weight and instance count, where they change."""
 COUNT, WEIGHT = "DesiredInstanceCount", "DesiredWeight"
 VARIANTS = ("ProductionVariants", "ShadowProductionVariants")
 BETWEEN_POOLS = " or "
@@ -24,7 +26,7 @@ def running_instances(endpoints: Iterable[Endpoint], configs: Mapping[str, Recor
     """Return the instances that endpoints have or are starting."""
     counts: Counter[str] = Counter()
     for endpoint in endpoints:
-        pending = () if endpoint.pending is None else (endpoint.pending.fleet,)
+        pending = () if endpoint.pending is None else (endpoint.pending,)
         fleets = dict.fromkeys((*endpoint.fleets, *pending))
         for fleet in fleets:
             for variant in fleet.variants:
@@ -67,11 +69,6 @@ def update_request(request: Mapping[str, Any], endpoint: Endpoint) -> UpdateRequ
     retains = bool(request.get("RetainAllVariantProperties"))
     properties = request.get("ExcludeRetainedVariantProperties") or ()
     excluded = {item["VariantPropertyType"] for item in properties}
-    if excluded and not retains:
-        raise validation_error(
-            "ExcludeRetainedVariantProperties can only be used when RetainAllVariantProperties "
-            "is set to true."
-        )
     return UpdateRequest(
         endpoint_name=endpoint.name,
         config_name=str(request["EndpointConfigName"]),
@@ -85,12 +82,6 @@ def check_update(
 ) -> None:
     """Refuse an update that SageMaker would refuse; `scaled_variants` are scalable targets."""
     new = {variant["VariantName"]: variant for variant in config["ProductionVariants"]}
-    kept = old.production if COUNT in request.retained else {}
-    counts = {
-        name: kept[name].desired if name in kept else variant["InitialInstanceCount"]
-        for name, variant in new.items()
-    }
-    check_deployment(request.deployment_config, counts)
     if request.deployment_config and set(new) != set(old.production):
         raise validation_error(
             "When doing a blue/green or rolling deployment, the new endpoint configuration must "
@@ -127,30 +118,7 @@ def keep_properties(request: UpdateRequest, old: Fleet, new: Fleet) -> None:
             variant.weight = before[variant.name].weight
 
 
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """A variant's wanted weight and instance count; None leaves it as it is."""
-
-    weight: float | None = None
-    count: int | None = None
-
-
-def wanted_changes(requested: Sequence[Mapping[str, Any]]) -> Mapping[str, Wanted]:
-    """Return the changes of each variant; refuse one that is named twice."""
-    names = [item["VariantName"] for item in requested]
-    if len(set(names)) != len(names):
-        raise validation_error(
-            f"DesiredWeightsAndCapacities must name each variant once, found {', '.join(names)}."
-        )
-    return {
-        item["VariantName"]: Wanted(
-            weight=item.get("DesiredWeight"), count=item.get("DesiredInstanceCount")
-        )
-        for item in requested
-    }
-
-
-def check_changes(endpoint: Endpoint, wanted: Mapping[str, Wanted]) -> None:
+def check_changes(endpoint: Endpoint, wanted: Wanted) -> None:
     """Refuse unknown variants, and zero instances behind a real-time endpoint."""
     if endpoint.traffic is None:
         raise validation_error(
@@ -164,21 +132,21 @@ def check_changes(endpoint: Endpoint, wanted: Mapping[str, Wanted]) -> None:
                 f'Could not find variant "{name}" of endpoint "{endpoint.arn}": it has '
                 f"{', '.join(known)}."
             )
-        if change.count == 0 and not endpoint.is_asynchronous:
+        if change.get(COUNT) == 0 and not endpoint.is_asynchronous:
             raise validation_error(
                 f'DesiredInstanceCount of variant "{name}" must be greater than or equal to 1: '
                 "only an asynchronous endpoint scales to zero."
             )
 
 
-def apply_changes(endpoint: Endpoint, *, wanted: Mapping[str, Wanted]) -> None:
+def apply_changes(endpoint: Endpoint, wanted: Wanted) -> None:
     """Start and stop instances, then set the weights; one failure puts all counts back."""
     assert endpoint.traffic is not None
     variants = _variants(endpoint.traffic.fleet)
     before = {name: variants[name].desired for name in wanted}
     try:
         for name, change in wanted.items():
-            variants[name].desired = before[name] if change.count is None else change.count
+            variants[name].desired = change.get(COUNT, before[name])
             variants[name].fill()
             variants[name].shrink()
     except Exception:
@@ -188,8 +156,7 @@ def apply_changes(endpoint: Endpoint, *, wanted: Mapping[str, Wanted]) -> None:
             variants[name].shrink()
         raise
     for name, change in wanted.items():
-        if change.weight is not None:
-            variants[name].weight = change.weight
+        variants[name].weight = change.get(WEIGHT, variants[name].weight)
 
 
 def _variants(fleet: Fleet) -> Mapping[str, VariantFleet]:

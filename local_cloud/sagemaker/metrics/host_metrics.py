@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,7 +111,9 @@ class Hosts:
         for variant in due:
             with request_scope(*variant.key[:2]):
                 for instance in variant.instances:
-                    usage = _sum([usages[pid] for pid in instance.processes if pid in usages])
+                    usage = sum(
+                        (usages[pid] for pid in instance.processes if pid in usages), Usage()
+                    )
                     self._record(variant.metrics, instance, usage, ended)
                     self._before[instance.id] = (ended, usage)
                 if not variant.queued and self._is_tracked(variant):
@@ -147,6 +150,13 @@ class Usage:
     cpu_seconds: float = 0.0
     memory_bytes: int = 0
 
+    def __add__(self, other: Usage) -> Usage:
+        """Return both together."""
+        return Usage(
+            cpu_seconds=self.cpu_seconds + other.cpu_seconds,
+            memory_bytes=self.memory_bytes + other.memory_bytes,
+        )
+
 
 def usage_of_trees(roots: Collection[int]) -> Mapping[int, Usage]:
     """Return what each root process and its descendants use; a root that is gone uses nothing."""
@@ -164,21 +174,14 @@ def usage_of_trees(roots: Collection[int]) -> Mapping[int, Usage]:
             cpu_seconds=sum(map(int, fields[11:15])) / TICKS_A_SECOND,
             memory_bytes=int(fields[21]) * PAGE_BYTES,
         )
-    return {root: _total(root, usages, children) for root in roots}
-
-
-def _total(root: int, usages: Mapping[int, Usage], children: Mapping[int, list[int]]) -> Usage:
-    tree = [root]
-    for pid in tree:
-        tree.extend(children.get(pid, ()))
-    return _sum([usages[pid] for pid in tree if pid in usages])
-
-
-def _sum(members: Sequence[Usage]) -> Usage:
-    return Usage(
-        cpu_seconds=sum(member.cpu_seconds for member in members),
-        memory_bytes=sum(member.memory_bytes for member in members),
-    )
+    trees = {root: [root] for root in roots}
+    for tree in trees.values():
+        for pid in tree:
+            tree.extend(children.get(pid, ()))
+    return {
+        root: sum((usages[pid] for pid in tree if pid in usages), Usage())
+        for root, tree in trees.items()
+    }
 
 
 def _disk_percent(folder: Path) -> float:
@@ -188,8 +191,6 @@ def _disk_percent(folder: Path) -> float:
     total = 0
     for parent, _, names in os.walk(folder):
         for name in names:
-            try:
+            with suppress(FileNotFoundError):
                 total += Path(parent, name).lstat().st_blocks * 512
-            except FileNotFoundError:
-                continue
     return 100 * total / shutil.disk_usage(folder).total

@@ -1,23 +1,27 @@
-"""SageMaker Runtime: InvokeEndpoint, InvokeEndpointAsync and InvokeEndpointWithResponseStream."""
+"""SageMaker Runtime: InvokeEndpoint, InvokeEndpointAsync and InvokeEndpointWithResponseStream.
+
+Source of the refusals of inference components: its own sentences, as its users quote them.
+"""
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
 
 from local_cloud.containers.container import NotListening
 from local_cloud.ministack.account import account_id
 from local_cloud.protocol.constraints import RUNTIME, checked_request, header_fields
 from local_cloud.protocol.errors import AwsError, Reply, error_reply
+from local_cloud.sagemaker.components.component import Component
 from local_cloud.sagemaker.components.components import Components
-from local_cloud.sagemaker.hosting.endpoint import Endpoint
-from local_cloud.sagemaker.hosting.fleet import NoInstance
-from local_cloud.sagemaker.hosting.instance import Instance
+from local_cloud.sagemaker.hosting.endpoint import Endpoint, Served
+from local_cloud.sagemaker.hosting.instance import Instance, NoInstance
+from local_cloud.sagemaker.metrics.invocation_metrics import ComponentMetrics
 from local_cloud.sagemaker.runtime.asynchronous import Asynchronous
 from local_cloud.sagemaker.runtime.capture import Captures
-from local_cloud.sagemaker.runtime.component_invocation import invoke_component
 from local_cloud.sagemaker.runtime.invocation import TARGET_VARIANT, Invocation, refusal
 from local_cloud.sagemaker.runtime.shadow import Shadows
 from local_cloud.sagemaker.runtime.streaming import StreamedInvocation
@@ -32,10 +36,10 @@ OPERATIONS = {
 PATH = re.compile(rf"/endpoints/(?P<name>[^/]+)/(?P<kind>{'|'.join(OPERATIONS)})")
 COMPONENT = "x-amzn-sagemaker-inference-component"
 BODY_BYTES = 6_291_456
-NOT_HERE = {
-    "TargetContainerHostname": "a model of several containers that are invoked directly",
-}
-"""Fields that only what the local cloud does not run can answer."""
+ANSWERING = ("InService", "Updating")
+"""Statuses of inference components whose copies answer."""
+Avoided = dict[Instance, NotListening]
+Pick = Callable[[Avoided], AbstractContextManager[Instance]]
 
 
 class Runtime:
@@ -105,7 +109,7 @@ class Runtime:
                 f"components, and endpoint {endpoint.name} has none."
             )
         if hosts_components:
-            return invoke_component(self.components, endpoint, invocation, component)
+            return self._invoke_component(endpoint, invocation, component)
         return self._invoke(endpoint, invocation)
 
     def _invoke_whole(self, endpoint: Endpoint, invocation: Invocation) -> Reply:
@@ -114,34 +118,103 @@ class Runtime:
         return reply
 
     def _invoke(self, endpoint: Endpoint, invocation: Invocation) -> Reply | StreamedReply:
-        """Try instances until one takes the request; one without a listening server only once."""
-        avoided: dict[Instance, NotListening] = {}
-        variant = invocation.headers.get(TARGET_VARIANT)
-        while (traffic := endpoint.traffic) is not None:
-            if variant is not None and not traffic.knows(variant):
-                raise refusal(f"Could not find variant {variant} in endpoint {endpoint.name}.")
-            with ExitStack() as stack:
+        """Invoke an endpoint's model; shadows and captures get what was answered whole."""
+        variant, chosen = invocation.headers.get(TARGET_VARIANT), list[Served]()
+
+        @contextmanager
+        def pick(avoided: Avoided) -> Iterator[Instance]:
+            while (traffic := endpoint.traffic) is not None:
+                if variant is not None and not traffic.knows(variant):
+                    raise refusal(f"Could not find variant {variant} in endpoint {endpoint.name}.")
                 try:
-                    served = stack.enter_context(traffic.serving(variant, avoided))
+                    with traffic.serving(variant, avoided) as served:
+                        chosen.append(served)
+                        yield served.instance
+                    return
                 except NoInstance:
-                    if traffic is not endpoint.traffic:
-                        continue
-                    return _reply_without_instance(endpoint, invocation, avoided)
-                try:
-                    reply = invocation.send(served.instance)
-                except NotListening as error:
-                    avoided[served.instance] = error
-                    continue
-                if isinstance(reply, StreamedReply):
-                    reply.held = stack.pop_all()
-                    return reply
-            self._shadows.copy(served, invocation)
-            self._captures.record(served, invocation, reply)
+                    if traffic is endpoint.traffic:
+                        raise
+            raise refusal(
+                f"Endpoint {endpoint.name} of account {account_id()} is {endpoint.status}, not "
+                "InService."
+            )
+
+        try:
+            reply = _answer_of_one(invocation, pick)
+        except NoInstance:
+            message = (
+                f"Endpoint {endpoint.name} of account {account_id()} has no healthy instance to "
+                "answer with."
+            )
+            raise AwsError("ServiceUnavailable", message, 503) from None
+        if chosen and not isinstance(reply, StreamedReply):
+            self._shadows.copy(chosen[-1], invocation)
+            self._captures.record(chosen[-1], invocation, reply)
+        return reply
+
+    def _invoke_component(
+        self, endpoint: Endpoint, invocation: Invocation, name: str | None
+    ) -> Reply | StreamedReply:
+        """Invoke an inference component: one of its copies, or of its base's, answers."""
+        component = self._component(endpoint, name)
+        serving = self.components.serving_component(component)
+        traffic = endpoint.traffic
+        variant = None if traffic is None else traffic.fleet.production.get(component.variant)
+        routing = {} if variant is None else variant.spec.get("RoutingConfig") or {}
+        adapter = None if component.base is None else component.name
+        invocation = replace(invocation, component=serving.name, adapter=adapter)
+        try:
+            return _answer_of_one(invocation, lambda avoided: serving.serving(routing, avoided))
+        except NoInstance:
+            ComponentMetrics(component=component.name).record_no_capacity()
+            raise refusal(
+                "Inference Component has no capacity to process this request. "
+                "ApplicationAutoScaling may be in-progress (if configured) or try to increase "
+                "the capacity by invoking UpdateInferenceComponentRuntimeConfig API."
+            ) from None
+
+    def _component(self, endpoint: Endpoint, name: str | None) -> Component:
+        """The component of a request. Raises AwsError where it is missing or not ready."""
+        if name is None:
+            raise refusal(
+                "Inference Component Name header is required for endpoints to which you plan to "
+                "deploy inference components. Please include Inference Component Name header or "
+                "consider using SageMaker models."
+            )
+        component = self.components.components.get(name)
+        if component is None or component.endpoint != endpoint.name:
+            raise refusal(
+                f"Inference component {name} of endpoint {endpoint.name} of account "
+                f"{account_id()} not found."
+            )
+        if component.status not in ANSWERING:
+            raise refusal(f"Inference component {name} is {component.status}, not InService.")
+        return component
+
+
+def _answer_of_one(invocation: Invocation, pick: Pick) -> Reply | StreamedReply:
+    """Try instances until one takes the request; one without a listening server only once.
+
+    Raises NoInstance where there is none, and no fault of one that was tried.
+    """
+    avoided: Avoided = {}
+    while True:
+        with ExitStack() as stack:
+            try:
+                instance = stack.enter_context(pick(avoided))
+            except NoInstance:
+                if not avoided:
+                    raise
+                instance, error = avoided.popitem()
+                return invocation.unreachable(instance, error, time.monotonic())
+            try:
+                reply = invocation.send(instance)
+            except NotListening as error:
+                avoided[instance] = error
+                continue
+            if isinstance(reply, StreamedReply):
+                reply.held = stack.pop_all()
             return reply
-        raise refusal(
-            f"Endpoint {endpoint.name} of account {account_id()} is {endpoint.status}, not "
-            "InService."
-        )
 
 
 def _check_body(body: bytes) -> None:
@@ -153,29 +226,10 @@ def _check_body(body: bytes) -> None:
 
 
 def _check_fields(operation: str, endpoint_name: str, headers: Mapping[str, str]) -> None:
-    """Refuse fields outside the API model, and those that no local endpoint supports."""
+    """Refuse fields outside the API model."""
     names = header_fields(operation)
     fields = {field: headers[name] for field, name in names.items() if name in headers}
     try:
         checked_request(operation, {"EndpointName": endpoint_name, "Body": b"", **fields}, RUNTIME)
     except AwsError as error:
         raise refusal(error.message) from error
-    for field, needed in NOT_HERE.items():
-        if field in fields:
-            raise refusal(
-                f"{field} {fields[field]} needs {needed}, and endpoint {endpoint_name} has none."
-            )
-
-
-def _reply_without_instance(
-    endpoint: Endpoint, invocation: Invocation, avoided: dict[Instance, NotListening]
-) -> Reply:
-    """The last instance's fault, where there was any."""
-    if avoided:
-        instance, error = avoided.popitem()
-        return invocation.unreachable(instance, error, time.monotonic())
-    message = (
-        f"Endpoint {endpoint.name} of account {account_id()} has no healthy instance to "
-        "answer with."
-    )
-    raise AwsError("ServiceUnavailable", message, 503)

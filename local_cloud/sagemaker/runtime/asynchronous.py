@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import logging
 import threading
@@ -31,31 +30,34 @@ from onboarding.metrics import INVOCATIONS
 
 PREFIX = "x-amzn-sagemaker-"
 INLINE_BYTES = 128_000
-INCLUDED_BYTES = 128 * 1024
 TTL_SECONDS, MODEL_SECONDS = 21_600, 900
-TOPICS = {"Completed": ("SuccessTopic", "SUCCESS_NOTIFICATION_TOPIC")}
-ERROR_TOPIC = ("ErrorTopic", "ERROR_NOTIFICATION_TOPIC")
-logger = logging.getLogger("roundhouse.asynchronous")
 CONCURRENT_PER_INSTANCE = 4
 POLL_SECONDS = 0.05
 METRICS_EVERY_SECONDS = 60.0
 Invoke = Callable[[Endpoint, Invocation], Reply]
+logger = logging.getLogger("roundhouse.asynchronous")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Queued:
-    """A request that waits; times are seconds since the epoch."""
+    """A request that waits; `received` is in seconds since the epoch."""
 
     inference_id: str
-    input_location: str | None
     output_location: str
     failure_location: str | None
     headers: Mapping[str, str]
     body: bytes
     received: float
-    expires: float
-    model_seconds: float
     output_config: Mapping[str, Any]
+
+    @property
+    def input_location(self) -> str | None:
+        """Where its body lies, unless it is in the request itself."""
+        return self.headers.get(f"{PREFIX}inputlocation")
+
+    def seconds(self, field: str, default: float) -> float:
+        """Return how long a field says that something may take."""
+        return float(self.headers.get(PREFIX + field, default))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,16 +66,13 @@ class Answered:
 
     status: str
     reason: str | None = None
-    content_type: str = ""
+    content_type: str = "application/octet-stream"
     body: bytes = b""
 
 
-def read_request(
-    config: Mapping[str, Any], headers: Mapping[str, str], body: bytes, now: float
-) -> Queued:
+def read_request(config: Mapping[str, Any], headers: Mapping[str, str], body: bytes) -> Queued:
     """Read a request, or refuse it as SageMaker Runtime does."""
-    location = headers.get(f"{PREFIX}inputlocation")
-    if (location is None) == (not body):
+    if (headers.get(f"{PREFIX}inputlocation") is None) == (not body):
         raise refusal("Body and InputLocation are mutually exclusive. Provide exactly one of them.")
     if len(body) > INLINE_BYTES:
         raise refusal(
@@ -85,17 +84,14 @@ def read_request(
         if PREFIX + name in passed_on:
             passed_on[name] = passed_on.pop(PREFIX + name)
     output, name = config["OutputConfig"], str(uuid.uuid4())
-    failure_path = output.get("S3FailurePath")
+    failures = output.get("S3FailurePath")
     return Queued(
         inference_id=headers.get(INFERENCE_ID) or str(uuid.uuid4()),
-        input_location=location,
-        output_location=_output_url(output.get("S3OutputPath") or "", headers, f"{name}.out"),
-        failure_location=failure_path and _output_url(failure_path, headers, f"{name}-error.out"),
+        output_location=f"{output['S3OutputPath'].rstrip('/')}/{name}.out",
+        failure_location=failures and f"{failures.rstrip('/')}/{name}-error.out",
         headers=passed_on,
         body=body,
-        received=now,
-        expires=now + float(headers.get(f"{PREFIX}requestttlseconds", TTL_SECONDS)),
-        model_seconds=float(headers.get(f"{PREFIX}invocationtimeoutseconds", MODEL_SECONDS)),
+        received=time.time(),
         output_config=output,
     )
 
@@ -107,24 +103,16 @@ def deliver(endpoint: str, request: Queued, answered: Answered) -> None:
     content = answered.body if completed else str(answered.reason).encode()
     if url is not None:
         content_type = answered.content_type if completed else "text/plain"
-        content_type = content_type or "application/octet-stream"
         kms_key = request.output_config.get("KmsKeyId")
         if not write_object(*s3_location(url), content, content_type, kms_key):
             logger.warning("the answer to %s cannot be written to %s", request.inference_id, url)
     topics = request.output_config.get("NotificationConfig") or {}
-    name, included = TOPICS.get(answered.status, ERROR_TOPIC)
-    if topics.get(name) is None:
-        return
-    includes = included in (topics.get("IncludeInferenceResponseIn") or ())
-    shown = content if includes and len(content) <= INCLUDED_BYTES else None
-    message = json.dumps(_notification(endpoint, request, answered, shown))
-    if not publish(topics[name], message):
-        logger.warning("the topic %s does not exist", topics[name])
+    topic = topics.get("SuccessTopic" if completed else "ErrorTopic")
+    if topic is not None and not publish(topic, _notification(endpoint, request, answered)):
+        logger.warning("the topic %s does not exist", topic)
 
 
-def _notification(
-    endpoint: str, request: Queued, answered: Answered, content: bytes | None
-) -> Mapping[str, Any]:
+def _notification(endpoint: str, request: Queued, answered: Answered) -> str:
     """Source: recorded notifications of asynchronous endpoints."""
     if answered.status == "Completed":
         response = {
@@ -133,32 +121,24 @@ def _notification(
         }
     else:
         response = present_fields(failureLocation=request.failure_location)
-    included = None
-    if content is not None:
-        included = {"content": base64.b64encode(content).decode(), "encoding": "BASE64"}
-    return {
+    content = {
         "awsRegion": region(),
         "eventTime": _timestamp(time.time()),
         "receivedTime": _timestamp(request.received),
         "invocationStatus": answered.status,
-        **present_fields(failureReason=answered.reason),
         "requestParameters": {
-            **present_fields(accept=request.headers.get("accept")),
             "endpointName": endpoint,
-            **present_fields(inputLocation=request.input_location),
+            **present_fields(
+                accept=request.headers.get("accept"), inputLocation=request.input_location
+            ),
         },
-        **present_fields(responseParameters=response or None, responseBody=included),
+        **present_fields(failureReason=answered.reason, responseParameters=response or None),
         "inferenceId": request.inference_id,
         "eventVersion": "1.0",
         "eventSource": "aws:sagemaker",
         "eventName": "InferenceResult",
     }
-
-
-def _output_url(path: str, headers: Mapping[str, str], name: str) -> str:
-    extension = headers.get(f"{PREFIX}s3outputpathextension", "").strip("/")
-    parts = (path.rstrip("/"), extension, headers.get(f"{PREFIX}filename", name))
-    return "/".join(part for part in parts if part)
+    return json.dumps(content)
 
 
 def _timestamp(when: float) -> str:
@@ -171,33 +151,106 @@ class Queue:
     """One endpoint's waiting requests, and how many are being answered."""
 
     endpoint: Endpoint
+    settings: Settings
+    invoke: Invoke
     waiting: deque[Queued] = field(default_factory=deque)
     answering: int = 0
-    turn: threading.Lock = field(default_factory=threading.Lock)
+    _turn: threading.Lock = field(default_factory=threading.Lock)
 
-    def free_capacity(self) -> int:
-        """Return how many more requests the endpoint's instances take now."""
-        traffic = self.endpoint.traffic
-        if traffic is None:
-            return 0
-        config = traffic.fleet.config.get("AsyncInferenceConfig") or {}
-        client = config.get("ClientConfig") or {}
-        most = client.get("MaxConcurrentInvocationsPerInstance", CONCURRENT_PER_INSTANCE)
-        return int(most) * self.instances() - self.answering
+    def work(self) -> None:
+        """Hand waiting requests to instances with room, and publish the backlog."""
+        published = 0.0
+        while self.endpoint.status != "Deleted":
+            while self.waiting and self._free_capacity() > 0:
+                with self._turn:
+                    self.answering += 1
+                in_background(self._answer, self.waiting.popleft())
+            if time.monotonic() - published >= self.settings.scaled_wait(METRICS_EVERY_SECONDS):
+                published = time.monotonic()
+                self._publish_backlog()
+            time.sleep(POLL_SECONDS)
 
-    def instances(self) -> int:
-        """Return how many instances the endpoint has."""
+    def _instances(self) -> int:
         traffic = self.endpoint.traffic
         variants = () if traffic is None else traffic.fleet.production.values()
         return sum(len(variant.instances) for variant in variants)
+
+    def _free_capacity(self) -> int:
+        """How many more requests the endpoint's instances take now."""
+        traffic = self.endpoint.traffic
+        if traffic is None:
+            return 0
+        client = traffic.fleet.config["AsyncInferenceConfig"].get("ClientConfig") or {}
+        most = client.get("MaxConcurrentInvocationsPerInstance", CONCURRENT_PER_INSTANCE)
+        return int(most) * self._instances() - self.answering
+
+    def _answer(self, request: Queued) -> None:
+        begun = time.time()
+        try:
+            answered = self._answer_to(request)
+            self._publish_answer(request, answered, begun)
+            deliver(self.endpoint.name, request, answered)
+        finally:
+            with self._turn:
+                self.answering -= 1
+
+    def _answer_to(self, request: Queued) -> Answered:
+        if time.time() > request.received + request.seconds("requestttlseconds", TTL_SECONDS):
+            return Answered(
+                status="Expired",
+                reason="The request waited in the queue for longer than RequestTTLSeconds.",
+            )
+        location = request.input_location
+        body = request.body if location is None else read_object(*s3_location(location))
+        if body is None:
+            reason = f"ClientError: the input {location} cannot be read."
+            return Answered(status="Failed", reason=reason)
+        invocation = Invocation(
+            endpoint=self.endpoint.name,
+            headers=request.headers,
+            body=body,
+            begun=time.monotonic(),
+            model_seconds=request.seconds("invocationtimeoutseconds", MODEL_SECONDS),
+            queued=True,
+        )
+        try:
+            status, headers, content = self.invoke(self.endpoint, invocation)
+        except AwsError as error:
+            return Answered(status="Failed", reason=f"{error.code}: {error.message}")
+        if status != 200:
+            return Answered(status="Failed", reason=str(json.loads(content)["message"]))
+        kind = headers.get("content-type") or Answered.content_type
+        return Answered(status="Completed", content_type=kind, body=content)
+
+    def _publish_answer(self, request: Queued, answered: Answered, begun: float) -> None:
+        """Metrics of one request, for the endpoint's first variant."""
+        traffic = self.endpoint.traffic
+        if traffic is not None:
+            variant = next(iter(traffic.fleet.production))
+            metrics = InvocationMetrics(endpoint=self.endpoint.name, variant=variant, queued=True)
+            metrics.record_queued(
+                answered.status,
+                waited_seconds=begun - request.received,
+                seconds=time.time() - request.received,
+            )
+
+    def _publish_backlog(self) -> None:
+        """The queue's metrics; they scale an endpoint up from no instances."""
+        backlog, instances = len(self.waiting) + self.answering, self._instances()
+        values = {
+            "ApproximateBacklogSize": backlog,
+            "ApproximateBacklogSizePerInstance": backlog / max(instances, 1),
+            "HasBacklogWithoutCapacity": int(backlog > 0 and instances == 0),
+        }
+        for name, value in values.items():
+            record_metric(INVOCATIONS, name, value, "Count", {"EndpointName": self.endpoint.name})
 
 
 class Asynchronous:
     """Accepts requests, and answers each endpoint's in turn as long as the endpoint exists."""
 
     def __init__(self, settings: Settings, invoke: Invoke) -> None:
-        self._settings = settings
-        self._invoke = invoke
+        self._settings, self._invoke = settings, invoke
         self._queues: dict[int, Queue] = {}
         self._turn = threading.Lock()
 
@@ -209,99 +262,15 @@ class Asynchronous:
                 f"Endpoint {endpoint.name} is not an asynchronous endpoint that is InService: "
                 "use InvokeEndpoint."
             )
-        request = read_request(
-            traffic.fleet.config["AsyncInferenceConfig"], headers, body, time.time()
-        )
-        queue = self._queue(endpoint)
-        with queue.turn:
-            queue.waiting.append(request)
+        request = read_request(traffic.fleet.config["AsyncInferenceConfig"], headers, body)
+        with self._turn:
+            if id(endpoint) not in self._queues:
+                queue = Queue(endpoint=endpoint, settings=self._settings, invoke=self._invoke)
+                self._queues[id(endpoint)] = queue
+                in_background(queue.work)
+            self._queues[id(endpoint)].waiting.append(request)
         status, reply_headers, content = json_reply({"InferenceId": request.inference_id}, 202)
         reply_headers["X-Amzn-SageMaker-OutputLocation"] = request.output_location
         if request.failure_location is not None:
             reply_headers["X-Amzn-SageMaker-FailureLocation"] = request.failure_location
         return status, reply_headers, content
-
-    def _queue(self, endpoint: Endpoint) -> Queue:
-        with self._turn:
-            if id(endpoint) not in self._queues:
-                self._queues[id(endpoint)] = Queue(endpoint=endpoint)
-                in_background(self._work, self._queues[id(endpoint)])
-            return self._queues[id(endpoint)]
-
-    def _work(self, queue: Queue) -> None:
-        """Hands waiting requests to instances with room, and publishes the backlog."""
-        published = 0.0
-        while queue.endpoint.status != "Deleted":
-            while queue.waiting and queue.free_capacity() > 0:
-                with queue.turn:
-                    request = queue.waiting.popleft()
-                    queue.answering += 1
-                in_background(self._answer, queue, request)
-            if time.monotonic() - published >= self._settings.scaled_wait(METRICS_EVERY_SECONDS):
-                published = time.monotonic()
-                _publish_backlog(queue)
-            time.sleep(POLL_SECONDS)
-        with self._turn:
-            self._queues.pop(id(queue.endpoint), None)
-
-    def _answer(self, queue: Queue, request: Queued) -> None:
-        begun = time.time()
-        try:
-            answered = self._answer_to(queue.endpoint, request)
-            _publish_answer(queue.endpoint, request, answered, begun)
-            deliver(queue.endpoint.name, request, answered)
-        finally:
-            with queue.turn:
-                queue.answering -= 1
-
-    def _answer_to(self, endpoint: Endpoint, request: Queued) -> Answered:
-        if request.expires < time.time():
-            return Answered(
-                status="Expired",
-                reason="The request waited in the queue for longer than RequestTTLSeconds.",
-            )
-        location = request.input_location
-        body = request.body if location is None else read_object(*s3_location(location))
-        if body is None:
-            reason = f"ClientError: the input {location} cannot be read."
-            return Answered(status="Failed", reason=reason)
-        invocation = Invocation(
-            endpoint=endpoint.name,
-            headers=request.headers,
-            body=body,
-            begun=time.monotonic(),
-            model_seconds=request.model_seconds,
-            queued=True,
-        )
-        try:
-            status, headers, content = self._invoke(endpoint, invocation)
-        except AwsError as error:
-            return Answered(status="Failed", reason=f"{error.code}: {error.message}")
-        if status != 200:
-            return Answered(status="Failed", reason=str(json.loads(content)["message"]))
-        content_type = headers.get("content-type", "")
-        return Answered(status="Completed", content_type=content_type, body=content)
-
-
-def _publish_answer(endpoint: Endpoint, request: Queued, answered: Answered, begun: float) -> None:
-    """Metrics of one request, for the endpoint's first variant."""
-    traffic = endpoint.traffic
-    if traffic is not None:
-        variant = next(iter(traffic.fleet.production))
-        InvocationMetrics(endpoint=endpoint.name, variant=variant, queued=True).record_queued(
-            answered.status,
-            waited_seconds=begun - request.received,
-            seconds=time.time() - request.received,
-        )
-
-
-def _publish_backlog(queue: Queue) -> None:
-    """The queue's metrics; they scale an endpoint up from no instances."""
-    backlog, instances = len(queue.waiting) + queue.answering, queue.instances()
-    values = {
-        "ApproximateBacklogSize": backlog,
-        "ApproximateBacklogSizePerInstance": backlog / max(instances, 1),
-        "HasBacklogWithoutCapacity": int(backlog > 0 and instances == 0),
-    }
-    for name, value in values.items():
-        record_metric(INVOCATIONS, name, value, "Count", {"EndpointName": queue.endpoint.name})

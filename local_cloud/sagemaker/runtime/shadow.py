@@ -11,7 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from local_cloud.containers.container import NotListening
 from local_cloud.protocol.errors import AwsError
 from local_cloud.sagemaker.hosting.endpoint import Served
-from local_cloud.sagemaker.hosting.fleet import NoInstance, VariantFleet
+from local_cloud.sagemaker.hosting.fleet import VariantFleet
+from local_cloud.sagemaker.hosting.instance import NoInstance
 from local_cloud.sagemaker.runtime.invocation import Invocation
 
 THREADS = 8

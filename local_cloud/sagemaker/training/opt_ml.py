@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,34 +32,17 @@ class OptMl:
         """Write configuration, channels and checkpoints of an earlier job. Raises DownloadError."""
         for name in ("input/config", "input/data", "output/data", "model", "checkpoints"):
             (self.folder / name).mkdir(parents=True)
-        resources = {"current_host": "algo-1", "hosts": ["algo-1"], "network_interface_name": "lo"}
-        channels = self.request.get("InputDataConfig") or ()
-        files = {
-            "hyperparameters": dict(self.request.get("HyperParameters") or {}),
-            "inputdataconfig": {
-                item["ChannelName"]: {"TrainingInputMode": "File"} for item in channels
-            },
-            "resourceconfig": resources,
-        }
-        for name, content in files.items():
-            (self.folder / "input/config" / f"{name}.json").write_text(
-                json.dumps(content), encoding="utf-8"
-            )
-        for channel in channels:
+        values = json.dumps(dict(self.request.get("HyperParameters") or {}))
+        (self.folder / "input/config/hyperparameters.json").write_text(values, encoding="utf-8")
+        for channel in self.request.get("InputDataConfig") or ():
             _download(channel, self.folder / "input/data" / channel["ChannelName"])
         if self._checkpoints is not None:
             _copy_objects(self._checkpoints, self._checkpoint_folder)
 
     def keep(self) -> None:
-        """Uploads results, model and checkpoints, whatever came of the job."""
+        """Upload checkpoints, whatever came of the job; results and model, nobody reads here."""
         if self._checkpoints is not None:
             _upload_folder(self._checkpoint_folder, self._checkpoints)
-        bucket, prefix = s3_location(self.request["OutputDataConfig"]["S3OutputPath"])
-        base = f"{prefix.rstrip('/')}/{self.request['TrainingJobName']}/output".lstrip("/")
-        for folder, name in (("output/data", "output.tar.gz"), ("model", "model.tar.gz")):
-            if any((self.folder / folder).iterdir()):
-                content = _archive(self.folder / folder)
-                write_object(bucket, f"{base}/{name}", content, "application/gzip")
 
     def failure(self) -> str:
         """Return the reason that the job left."""
@@ -114,11 +95,3 @@ def _upload_folder(folder: Path, uri: str) -> None:
     for path in sorted(files):
         key = f"{prefix.rstrip('/')}/{path.relative_to(folder).as_posix()}"
         write_object(bucket, key, path.read_bytes(), "application/octet-stream")
-
-
-def _archive(folder: Path) -> bytes:
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w:gz") as tar:
-        for path in sorted(folder.iterdir()):
-            tar.add(path, path.name)
-    return content.getvalue()

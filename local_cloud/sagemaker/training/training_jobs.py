@@ -9,8 +9,7 @@ from local_cloud.containers.quotas import Capacity, check_training_quota
 from local_cloud.ministack.account import Scoped, account_id, in_background, region, sagemaker_arn
 from local_cloud.protocol.errors import Actions, AwsError, validation_error
 from local_cloud.protocol.listing import list_page
-from local_cloud.sagemaker.checks import check_image, has_local_storage
-from local_cloud.sagemaker.tags import Tags, check_tags
+from local_cloud.sagemaker.tags import Tags
 from local_cloud.sagemaker.training.training_run import TrainingRun, new_record
 from local_cloud.settings import Settings
 
@@ -56,8 +55,6 @@ class TrainingJobs:
                 "Training job names must be unique within an AWS account and region, and a "
                 f"training job with this name already exists ({arn})",
             )
-        check_training_job(request)
-        check_tags(request.get("Tags"))
         resources = request["ResourceConfig"]
         active = sum(
             run.record["ResourceConfig"]["InstanceType"] == resources["InstanceType"]
@@ -103,28 +100,3 @@ class TrainingJobs:
         if run is None:
             raise validation_error("Requested resource not found.")
         return run
-
-
-def check_training_job(request: Request) -> None:
-    """Refuses a job that SageMaker would refuse, beyond its API model."""
-    image = request["AlgorithmSpecification"].get("TrainingImage")
-    if image is None:
-        raise validation_error("You must provide either a training image or an algorithm name.")
-    check_image(image)
-    channels = [channel["ChannelName"] for channel in request.get("InputDataConfig") or ()]
-    if len(set(channels)) != len(channels):
-        raise validation_error(
-            f"The channel names of InputDataConfig must be unique: {', '.join(channels)}."
-        )
-    resources = request["ResourceConfig"]
-    for name in ("InstanceType", "InstanceCount"):
-        if resources.get(name) is None:
-            raise validation_error(f"ResourceConfig must name {name}.")
-    instance_type = resources["InstanceType"]
-    if resources.get("VolumeKmsKeyId") is not None and has_local_storage(instance_type):
-        raise validation_error(
-            f"VolumeKmsKeyId is not supported for instance type {instance_type}, which has local "
-            "storage."
-        )
-    if resources["InstanceCount"] != 1:
-        raise validation_error("The local cloud runs training jobs of one instance.")

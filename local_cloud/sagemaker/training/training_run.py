@@ -28,13 +28,6 @@ NO_CAPACITY = (
     "CapacityError: Unable to provision requested ML compute capacity. Please retry using a "
     "different ML instance type or after some time."
 )
-MESSAGES = {
-    "Starting": "Preparing the instances for training",
-    "Downloading": "Downloading input data",
-    "Training": "Training image download completed. Training in progress.",
-    "Uploading": "Uploading generated training model",
-    "Stopping": "Stopping the training job",
-}
 
 
 class JobFailed(Exception):
@@ -197,11 +190,9 @@ class TrainingRun(Job):
     def _enter(self, status: str, secondary: str, message: str = "") -> None:
         now = time.time()
         with self._turn:
-            transitions: list[dict[str, Any]] = self.record["SecondaryStatusTransitions"]
-            if transitions:
-                transitions[-1].setdefault("EndTime", now)
-            text = message or MESSAGES.get(secondary, "")
-            transitions.append({"Status": secondary, "StartTime": now, "StatusMessage": text})
+            self.record["SecondaryStatusTransitions"].append(
+                {"Status": secondary, "StartTime": now, "StatusMessage": message}
+            )
             self.record.update(
                 TrainingJobStatus=status, SecondaryStatus=secondary, LastModifiedTime=now
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.rehearsal.forge.records import Document, Event, Repository, User
+from tests.rehearsal.forge.records import Document, Event, Repository
 from tests.rehearsal.forge.routes import Request, Response, Route, invalid, not_found, page
 
 MOST_CHARACTERS = 65536
@@ -59,11 +59,6 @@ def start_on(request: Request, name: str, action: str, issue: Document, **more: 
                 actor=sender,
             )
             request.store.start_workflows(request.token, event)
-
-
-def read_user(request: Request) -> Response:
-    user: User = request.token.user
-    return Response(document=user.document())
 
 
 def list_issues(request: Request) -> Response:
@@ -133,14 +128,6 @@ def add_labels(request: Request) -> Response:
     return Response(document=issue["labels"])
 
 
-def remove_label(request: Request) -> Response:
-    issue, name = request.issue(), request.path["name"]
-    if not any(label["name"] == name for label in issue["labels"]):
-        raise not_found()
-    issue["labels"] = [label for label in issue["labels"] if label["name"] != name]
-    return Response(document=issue["labels"])
-
-
 def _labels(names: Any) -> list[Document]:
     return [{"name": str(name)} for name in names]
 
@@ -152,7 +139,6 @@ def _require_length(body: str) -> None:
 
 EITHER = ("issues", "pull-requests")
 ROUTES = (
-    Route("GET", "/user", read_user),
     Route("GET", "/repos/{owner}/{repo}/issues", list_issues, EITHER),
     Route("POST", "/repos/{owner}/{repo}/issues", create_issue, ("issues",)),
     Route("PATCH", ISSUE, update_issue, EITHER),
@@ -160,5 +146,4 @@ ROUTES = (
     Route("POST", f"{ISSUE}/comments", create_comment, EITHER),
     Route("PATCH", "/repos/{owner}/{repo}/issues/comments/{comment_id}", update_comment, EITHER),
     Route("POST", f"{ISSUE}/labels", add_labels, EITHER),
-    Route("DELETE", f"{ISSUE}/labels/{{name}}", remove_label, EITHER),
 )

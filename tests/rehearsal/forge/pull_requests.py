@@ -68,10 +68,6 @@ def refresh(base: Repository, head: Repository, pull: Document) -> None:
         base.git.run("update-ref", f"refs/pull/{number}/merge", merge)
 
 
-def read_pull(request: Request) -> Response:
-    return Response(document=request.pull_request())
-
-
 def update_pull(request: Request) -> Response:
     pull, body = request.pull_request(), request.body
     pull.update({key: body[key] for key in ("title", "body", "state") if key in body})
@@ -151,12 +147,7 @@ def create_review(request: Request) -> Response:
         "state": state.get(str(request.body.get("event")), "COMMENTED"),
         "commit_id": pull["head"]["sha"],
     }
-    request.repository.reviews.setdefault(pull["number"], []).append(review)
     return Response(document=review)
-
-
-def list_reviews(request: Request) -> Response:
-    return page(request, request.repository.reviews.get(request.pull_request()["number"], []))
 
 
 def _head_repository(request: Request, owner: str) -> Repository | None:
@@ -171,10 +162,8 @@ WRITES = ("pull-requests",)
 ROUTES = (
     Route("GET", PULLS, list_pulls, WRITES),
     Route("POST", PULLS, create_pull, WRITES),
-    Route("GET", PULL, read_pull, WRITES),
     Route("PATCH", PULL, update_pull, WRITES),
     Route("GET", f"{PULL}/files", list_files, WRITES),
     Route("PUT", f"{PULL}/merge", merge_pull, ("contents",)),
-    Route("GET", f"{PULL}/reviews", list_reviews, WRITES),
     Route("POST", f"{PULL}/reviews", create_review, WRITES),
 )

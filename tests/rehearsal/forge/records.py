@@ -110,8 +110,6 @@ class Repository:
     issues: dict[int, Document] = field(default_factory=dict)
     """Issues and pull requests, by number, as the REST API shows them."""
     comments: dict[int, Document] = field(default_factory=dict)
-    reviews: dict[int, list[Document]] = field(default_factory=dict)
-    statuses: list[Document] = field(default_factory=list)
     checks: list[Document] = field(default_factory=list)
 
     @property

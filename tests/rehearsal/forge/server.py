@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from tests.rehearsal.forge import issues, pull_requests, workflow_runs
 from tests.rehearsal.forge.git import BareRepository, serve_http
-from tests.rehearsal.forge.identity import SigningKey, TokenRefusedError, job_claims
+from tests.rehearsal.forge.identity import TokenRefusedError, job_claims, unsigned_token
 from tests.rehearsal.forge.records import ACTIONS, WRITE, Repository, Run, Store, Token, User
 from tests.rehearsal.forge.routes import RefusedError, Request, Response, not_found
 
@@ -33,19 +33,11 @@ Validate = Callable[[str, str, dict[str, str], Any], Sequence[str]]
 class Forge:
     """A forge that keeps its repositories in `folder`, and everything else in memory.
 
-    `validate` finds faults in a request, which is then refused. `is_immutable`: subjects of tokens
-    name ids too.
+    `validate` finds faults in a request, which is then refused.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        validate: Validate = lambda *_: (),
-        is_immutable: bool = False,
-    ) -> None:
-        self.folder, self.validate, self.is_immutable = folder, validate, is_immutable
-        self.store, self.key = Store(), SigningKey.generate()
+    def __init__(self, folder: Path, *, validate: Validate = lambda *_: ()) -> None:
+        self.folder, self.validate, self.store = folder, validate, Store()
         self.requests: list[tuple[str, str, int]] = []
         """Method, path template or path, and status of every request."""
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (Handler,), {"of": self}))
@@ -130,8 +122,6 @@ class Handler(BaseHTTPRequestHandler):
 
     def _response(self, path: str, query: str, body: bytes) -> Response:
         values = dict(parse_qsl(query, keep_blank_values=True))
-        if path == "/oidc/keys":
-            return Response(document=self.of.key.key_set())
         if path == "/oidc/token":
             return self._identity_token(values.get("audience") or "sts.amazonaws.com")
         if path.startswith("/artifacts/"):
@@ -207,10 +197,10 @@ class Handler(BaseHTTPRequestHandler):
             if environment is not None and environment.reviewers:
                 lock.wait_for(lambda: environment.name in run.approvals, APPROVAL_SECONDS)
             try:
-                claims = job_claims(run, audience, is_immutable=self.of.is_immutable)
+                claims = job_claims(run, audience)
             except TokenRefusedError as error:
                 raise RefusedError(403, f"No token: {error}") from error
-        return Response(document={"count": 1, "value": self.of.key.sign(claims)})
+        return Response(document={"count": 1, "value": unsigned_token(claims)})
 
     def _artifact(self, name: str, body: bytes) -> Response:
         """Keep an artifact of the job's own run, or return it."""

@@ -1,4 +1,4 @@
-"""Workflow runs of the REST API: dispatches, approvals, artifacts, check runs and statuses."""
+"""Workflow runs of the REST API: dispatches, approvals, artifacts and check runs."""
 
 from __future__ import annotations
 
@@ -84,10 +84,6 @@ def run_document(run: Run) -> Document:
     }
 
 
-def read_run(request: Request) -> Response:
-    return Response(document=run_document(request.run()))
-
-
 def list_artifacts(request: Request) -> Response:
     run, store = request.run(), request.store
     items = [
@@ -147,27 +143,10 @@ def put_environment(request: Request) -> Response:
     return Response(document={"id": identifier, "name": name})
 
 
-def create_check(request: Request) -> Response:
-    check = {"id": next(request.store.ids), "status": "queued", "conclusion": None, **request.body}
-    if check["conclusion"] is not None:
-        check["status"] = "completed"
-    request.repository.checks.append(check)
-    return Response(status=201, document=check)
-
-
 def list_checks(request: Request) -> Response:
     commit = request.repository.git.commit(unquote(request.path["ref"]))
     found = [check for check in request.repository.checks if check["head_sha"] == commit]
     return page(request, found, "check_runs")
-
-
-def create_status(request: Request) -> Response:
-    commit = request.repository.git.commit(request.path["sha"])
-    if commit is None:
-        raise invalid(f"No commit found for SHA: {request.path['sha']}")
-    status = {"id": next(request.store.ids), "sha": commit, **request.body}
-    request.repository.statuses.append(status)
-    return Response(status=201, document=status)
 
 
 def _environment_ids(repository: Repository, name: str) -> list[int]:
@@ -182,7 +161,6 @@ ROUTES = (
         dispatch_workflow,
         ACTIONS,
     ),
-    Route("GET", RUN, read_run, ACTIONS),
     Route("GET", f"{RUN}/artifacts", list_artifacts, ACTIONS),
     Route(
         "GET",
@@ -198,7 +176,5 @@ ROUTES = (
         put_environment,
         ("administration",),
     ),
-    Route("POST", f"{REPOSITORY}/check-runs", create_check, CHECKS),
     Route("GET", f"{REPOSITORY}/commits/{{ref}}/check-runs", list_checks, CHECKS),
-    Route("POST", f"{REPOSITORY}/statuses/{{sha}}", create_status, ("statuses",)),
 )

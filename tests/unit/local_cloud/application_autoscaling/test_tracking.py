@@ -6,10 +6,8 @@ from local_cloud.application_autoscaling.records import Change
 from local_cloud.application_autoscaling.tracking import (
     Proposal,
     capacity_after_cooldown,
-    clamp,
     step_capacity,
     tracked_capacity,
-    winner,
 )
 
 pytestmark = pytest.mark.unit
@@ -79,12 +77,6 @@ def test_datapoints_are_aggregated_by_the_policys_statistic(kind, capacity):
     assert step_capacity({**STEPS, "MetricAggregationType": kind}, 4, [51, 52, 70], 50) == capacity
 
 
-@given(st.lists(st.integers(0, 20), max_size=6), counts)
-def test_the_largest_capacity_wins_also_when_all_ask_for_less(capacities, current):
-    found = winner([proposal(desired) for desired in capacities], current)
-    assert (current if found is None else found.desired) == max(capacities, default=current)
-
-
 @pytest.mark.parametrize(
     ("desired", "last", "now", "allowed"),
     [
@@ -100,8 +92,3 @@ def test_the_largest_capacity_wins_also_when_all_ask_for_less(capacities, curren
 )
 def test_cool_downs_hold_back_the_same_direction_only(desired, last, now, allowed):
     assert capacity_after_cooldown(proposal(desired), 4, last, now) == allowed
-
-
-@given(st.integers(0, 50), st.integers(0, 10), st.integers(0, 10))
-def test_bounds_hold(desired, low, extra):
-    assert low <= clamp(desired, low, low + extra) <= low + extra

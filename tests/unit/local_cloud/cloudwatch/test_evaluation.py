@@ -73,6 +73,5 @@ def test_reason_tells_datapoints_and_threshold():
     assert found.values == (20.0, 20.0, 20.0)
     assert found.reason == (
         "Threshold Crossed: 3 out of the last 3 datapoints [20, 20, 20] were greater than the "
-        "threshold (10) "
-        "(minimum 3 datapoints for OK -> ALARM transition)."
+        "threshold (10) (minimum 3 for ALARM)."
     )

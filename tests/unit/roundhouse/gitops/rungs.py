@@ -17,7 +17,7 @@ from roundhouse.gitops.promote import prepare_promotion
 from roundhouse.processes import Processes
 from roundhouse.promoted_tree import environment_paths
 from roundhouse.report import Report
-from tests.fixtures.local_deployments import archive, archived_entry
+from tests.fixtures.unbuilt_archives import archive, archived_entry
 from tests.unit.roundhouse.gitops.promoted import promote
 from tests.unit.roundhouse.gitops.repository import BUDGET
 from tests.unit.roundhouse.memory_s3 import MemoryS3

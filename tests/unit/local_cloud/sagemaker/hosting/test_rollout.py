@@ -1,14 +1,12 @@
-"""Deployment configs as plans: shares, batches, and what SageMaker does not take."""
+"""Deployment configs as plans: shares and batches."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local_cloud.protocol.errors import AwsError
 from local_cloud.sagemaker.hosting.rollout import (
     Rollout,
     batches,
-    check_deployment,
     linear_shares,
     rollout,
 )
@@ -55,7 +53,6 @@ def test_no_deployment_config_is_all_at_once_and_unwatched():
     ],
 )
 def test_blue_green_shares(deployment, shares):
-    check_deployment(deployment, FOUR)
     assert rollout(deployment, FOUR).shares == pytest.approx(shares)
     assert not rollout(deployment, FOUR).is_rolling
 
@@ -92,55 +89,3 @@ def test_batches_replace_every_instance_once(total, fraction):
     found = batches(total, fraction)
     assert sum(found) == total
     assert max(found) <= max(1, total * fraction + 1e-6)
-
-
-@pytest.mark.parametrize(
-    ("deployment", "message"),
-    [
-        (
-            {**blue_green("ALL_AT_ONCE"), **rolling(percent(10))},
-            "Only one update policy should be used",
-        ),
-        (blue_green("CANARY"), "TrafficRoutingConfiguration of type CANARY requires CanarySize."),
-        (
-            blue_green("LINEAR", CanarySize=percent(10)),
-            "CanarySize is not allowed in a TrafficRoutingConfiguration",
-        ),
-        (blue_green("ALL_AT_ONCE", LinearStepSize=percent(10)), "LinearStepSize is not allowed"),
-        (
-            blue_green("CANARY", CanarySize=percent(51)),
-            "CanarySize must be less than or equal to 50% of the",
-        ),
-        (
-            blue_green("CANARY", CanarySize=count(3)),
-            "INSTANCE_COUNT 3 is 75% of the 4 instances of variant AllTraffic",
-        ),
-        (blue_green("LINEAR", LinearStepSize=percent(5)), "LinearStepSize must be 10-50%"),
-        (rolling(percent(60)), "MaximumBatchSize must be 5-50%"),
-        (rolling(percent(4)), "MaximumBatchSize must be 5-50%"),
-        (
-            rolling(percent(50), RollbackMaximumBatchSize=percent(101)),
-            "must be at most 100 percent, found 101.",
-        ),
-        (
-            blue_green("LINEAR", LinearStepSize=percent(50), wait=300, limit=600),
-            "600 is not larger than 600",
-        ),
-        (
-            rolling(percent(50), MaximumExecutionTimeoutInSeconds=600, WaitIntervalInSeconds=300),
-            "600 is not larger than 600",
-        ),
-    ],
-)
-def test_refuses_a_deployment_config(deployment, message):
-    with pytest.raises(AwsError) as error:
-        check_deployment(deployment, FOUR)
-    assert error.value.code == "ValidationException"
-    assert message in error.value.message
-
-
-def test_refuses_rolling_with_several_variants():
-    with pytest.raises(
-        AwsError, match="not supported for endpoints with several variants, found a, b"
-    ):
-        check_deployment(rolling(percent(50)), {"a": 2, "b": 2})
