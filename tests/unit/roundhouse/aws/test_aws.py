@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import os
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from botocore.exceptions import (
@@ -15,7 +13,6 @@ from botocore.exceptions import (
     ReadTimeoutError,
     UnauthorizedSSOTokenError,
 )
-from roundhouse.aws.bearer_token import bearer_token
 
 from roundhouse.aws.clients import (
     CONNECT_SECONDS,
@@ -185,36 +182,3 @@ def test_an_object_that_is_there_is_not_replaced_and_another_refusal_is_one():
     assert not write_once(Taken("PreconditionFailed"), "bucket", "key", b"", "Publishing")
     with pytest.raises(AwsError, match="Publishing"):
         write_once(Taken("AccessDenied"), "bucket", "key", b"", "Publishing")
-
-
-@pytest.fixture
-def credentials(monkeypatch, tmp_path):
-    for name in ("CONFIG_FILE", "SHARED_CREDENTIALS_FILE"):
-        monkeypatch.setenv(f"AWS_{name}", str(tmp_path / "none"))
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.delenv("AWS_PROFILE", raising=False)
-    for name, value in (
-        ("ACCESS_KEY_ID", "AKIA"),
-        ("SECRET_ACCESS_KEY", "s"),
-        ("SESSION_TOKEN", "t"),
-    ):
-        monkeypatch.setenv(f"AWS_{name}", value)
-    return monkeypatch
-
-
-def test_token_is_a_presigned_call_of_the_region(credentials):
-    token = bearer_token("eu-central-1", 900)
-    assert token.startswith("sagemaker-api-key-")
-    text = base64.b64decode(token.removeprefix("sagemaker-api-key-")).decode()
-    assert text.startswith("sagemaker.amazonaws.com/?") and text.endswith("&Version=1")
-    query = parse_qs(urlsplit(f"https://{text}").query)
-    assert query["Action"] == ["CallWithBearerToken"] and query["X-Amz-Expires"] == ["900"]
-    assert query["X-Amz-Security-Token"] == ["t"]
-    assert "/eu-central-1/sagemaker/aws4_request" in query["X-Amz-Credential"][0]
-
-
-def test_refuses_without_credentials(credentials):
-    for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN"):
-        credentials.delenv(f"AWS_{name}")
-    with pytest.raises(AwsError, match="Signing a bearer token"):
-        bearer_token("eu-central-1")
