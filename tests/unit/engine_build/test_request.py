@@ -49,20 +49,6 @@ def test_refuses_few_samples_for_int8(tmp_path):
         request_of(root)
 
 
-def test_refuses_a_calibration_dataset_that_is_too_short(tmp_path):
-    request = request_of(write_tree(tmp_path))
-    with pytest.raises(InputRefused, match=r"calibration.txt has 20 samples, but 48 are asked for"):
-        check_request(dataclasses.replace(request, calibration=request.calibration.first(20)))
-
-
-def test_refuses_a_search_dataset_that_is_too_short(tmp_path):
-    search = SensitivitySearchSpec(dataset="models/data/search.txt", samples=9)
-    request = with_engine(request_of(write_tree(tmp_path)), sensitivity_search=search)
-    words = r"search dataset models/data/search.txt has 1 samples, but 9 are asked for; add samples"
-    with pytest.raises(InputRefused, match=words):
-        check_request(dataclasses.replace(request, search=Samples(values=("a",))))
-
-
 def test_refuses_overlapping_datasets(tmp_path):
     request = request_of(write_tree(tmp_path))
     values = (*request.validation.values, request.calibration.values[3])
@@ -91,14 +77,6 @@ def test_refuses_arrays_that_two_datasets_share(first, second, tmp_path):
     words = rf"4 samples of dataset .* are in {first} dataset .*never saw"
     with pytest.raises(InputRefused, match=words):
         check_request(dataclasses.replace(request, **parts | {second: parts[first]}))
-
-
-def test_refuses_tensors_without_an_onnx_file(tmp_path):
-    request = request_of(write_tree(tmp_path))
-    words = r"task tensors of tiny needs an ONNX file; allowed: source.onnx with its sha256"
-    with pytest.raises(InputRefused, match=words):
-        spec = request.model.model_copy(update={"task": "tensors"})
-        check_request(dataclasses.replace(request, model=spec))
 
 
 def test_refuses_an_unknown_model_with_the_nearest_name(tmp_path):

@@ -9,16 +9,15 @@ import pytest
 from engine_build.errors import InputRefused
 from engine_build.packaging.model_configuration import configurations
 from engine_build.packaging.pbtxt import TRUE, Word, entry, text
-from onboarding.manifest import ProfileRecord, Prompts, TensorRecord
+from onboarding.manifest import Prompts
 from onboarding.processing_spec import ClientTensorSpec, PreprocessingSpec
-from onboarding.serving_spec import DynamicBatchingSpec, ServingSpec
+from onboarding.serving_spec import ServingSpec
 from tests.unit.engine_build import golden_configurations
 from tests.unit.engine_build.golden_configurations import (
     CASES,
     DETECTOR,
     LOGITS,
     SHORT,
-    TOKENS,
     TUNED,
     VISION,
     golden,
@@ -103,58 +102,6 @@ def test_pbtxt_escapes_what_would_end_a_string():
     message = [("enable", TRUE), ("kind", Word("KIND_CPU")), ("dims", ()), ("map", entry("k", 1))]
     lines = ("enable: true", "kind: KIND_CPU", "dims: [ ]", "map {", '  key: "k"', "  value: 1")
     assert text(message) == "\n".join((*lines, "}\n"))
-
-
-def output(**changes):
-    record = {"name": "y", "datatype": "FP32", "shape": (-1, 2), **changes}
-    return {"outputs": (TensorRecord(**record),)}
-
-
-def profile(**sizes):
-    return {"profiles": (ProfileRecord(**{"batch": (1, 8, 32), **sizes}),)}
-
-
-PREFERRED = ServingSpec(dynamic_batching=DynamicBatchingSpec(preferred_batch_sizes=(8, 64)))
-NO_INSTANCE = ServingSpec.model_construct(**(dict(ServingSpec()) | {"instances_per_gpu": 0}))
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"max_batch_size": 0}, "max_batch_size is 0; it must be 1 or more"),
-        ({"max_batch_size": -5}, "max_batch_size is -5"),
-        (
-            {"max_batch_size": 33},
-            "max_batch_size is 33, but no optimization profile takes more than 32 rows",
-        ),
-        (
-            {"serving": PREFERRED},
-            "preferred batch size 64 is not from 1 to max_batch_size 32; change "
-            "preferred_batch_sizes",
-        ),
-        ({"serving": NO_INSTANCE}, "instances_per_gpu is 0"),
-        ({"profiles": ()}, "it has no optimization profile"),
-        (
-            profile(batch=(1, 40, 32)),
-            r"optimization profile 0 has batch \[1, 40, 32\]; it must be 1 <= min <= opt <= max",
-        ),
-        (profile(sequence=(0, 2, 3)), r"optimization profile 0 has sequence \[0, 2, 3\]"),
-        ({"inputs": ()}, "the network has no input"),
-        (
-            {"inputs": (TOKENS[0], TOKENS[0])},
-            "two inputs have the name 'input_ids'; rename one in the network",
-        ),
-        (output(name=""), "an output of the network has no name"),
-        (output(datatype="BF16"), "output 'y' has datatype BF16; allowed: BOOL, INT8"),
-        (output(shape=(8, 2)), r"output 'y' has shape \[8, 2\]; its first axis"),
-        (output(shape=(-1, 0)), r"output 'y' has shape \[-1, 0\]; each axis"),
-        ({"model": "a_b"}, "the name 'a_b' must have no underscore or slash"),
-    ],
-)
-@pytest.mark.parametrize("is_cpu", [True, False])
-def test_refuses_what_triton_would_refuse_later(changes, words, is_cpu):
-    with pytest.raises(InputRefused, match=f"model configuration of .*: {words}"):
-        configurations(served_model(**changes), is_cpu=is_cpu)
 
 
 def test_refuses_a_cache_beside_prompts():

@@ -18,12 +18,13 @@ from engine_build.datasets.text import TextEncoder
 from engine_build.errors import SourceFault
 from engine_build.ort import OrtNetwork
 from engine_build.sources.embedding import (
+    PROMPTS_FILE,
     embedding_pipeline,
     reference_encoder,
     refuse_other_vectors,
+    served_prompts,
 )
 from engine_build.sources.export import export
-from engine_build.sources.prompts import CONFIGURATION, served_prompts
 from engine_build.sources.source_model import SourceModel
 from onboarding.manifest import Prompts
 from onboarding.model_spec import ModelSpec
@@ -325,7 +326,7 @@ def declaring(tmp_path):
     """Writes a checkpoint's configuration of sentence-transformers."""
 
     def write(**declared):
-        (tmp_path / CONFIGURATION).write_text(json.dumps(declared))
+        (tmp_path / PROMPTS_FILE).write_text(json.dumps(declared))
         return tmp_path
 
     return write
@@ -374,7 +375,7 @@ def test_refuses_a_default_that_is_no_prompt(declaring):
 
 @pytest.mark.parametrize("prompts", [["query: "], {"query": 3}, "query: "])
 def test_refuses_prompts_that_are_no_texts_by_name(prompts, declaring):
-    with pytest.raises(SourceFault, match=rf"the prompts in {CONFIGURATION} of the checkpoint are"):
+    with pytest.raises(SourceFault, match=rf"the prompts in {PROMPTS_FILE} of the checkpoint are"):
         served_prompts(declaring(prompts=prompts), spec())
 
 

@@ -10,13 +10,13 @@ from onnx import TensorProto, numpy_helper
 
 from engine_build.errors import NetworkRefused
 from engine_build.ort import OrtNetwork
+from engine_build.tensorrt.graph_types import at_qdq_opset
 from engine_build.tensorrt.half_precision import (
     half_array,
     half_precision,
     write_half_precision,
     write_weakly_typed,
 )
-from engine_build.tensorrt.qdq_opset import at_qdq_opset
 from tests.unit.engine_build.quantized import BIASED, quantized
 from tests.unit.engine_build.tensorrt.gpu_machine import TINY, feed
 

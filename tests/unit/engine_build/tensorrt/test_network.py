@@ -140,28 +140,16 @@ def test_values_are_sent_in_the_plans_own_type(network):
     assert np.allclose(network.rows(small), OrtNetwork(TINY).rows(turned), atol=1e-6)
 
 
-def test_memory_is_given_back(network, cuda):
+def test_shapes_that_are_run_again_become_a_graph_and_other_shapes_end_it(network, cuda):
     with closing(network):
-        network.rows(feed(1, 4))
-        network.rows(feed(4, 16))
-        assert len(cuda.blocks) == len(INPUTS) + 1
-    assert (cuda.blocks, cuda.streams) == ({}, 0)
-
-
-def test_same_shapes_run_as_a_graph_with_new_values(network, cuda):
-    for index in range(4):
-        ids = feed(2, 8)["input_ids"] % (index + 2) + 1
-        assert_answers_as_before(network, {**feed(2, 8), "input_ids": ids})
-    assert (cuda.launches, len(cuda.graphs)) == (3, 1)
-
-
-def test_other_shapes_end_a_graph(network, cuda):
-    with closing(network):
-        for tokens in (8, 8, 9, 8):
+        for index in range(4):
+            ids = feed(2, 8)["input_ids"] % (index + 2) + 1
+            assert_answers_as_before(network, {**feed(2, 8), "input_ids": ids})
+        assert (cuda.launches, len(cuda.graphs)) == (2, 1)
+        for tokens in (9, 8):
             assert_answers_as_before(network, feed(2, tokens))
-        assert (cuda.launches, cuda.graphs) == (1, {})
-        network.rows(feed(2, 8))
-    assert (cuda.launches, cuda.graphs) == (2, {})
+        assert (cuda.launches, cuda.graphs) == (2, {})
+    assert (cuda.blocks, cuda.host, cuda.streams) == ({}, {}, 0)
 
 
 def test_plan_that_cannot_be_recorded_runs_kernel_by_kernel(network, cuda):
@@ -223,7 +211,7 @@ def test_refuses_what_the_context_refuses(network, monkeypatch, method, answer, 
 
 
 def test_refuses_a_plan_that_gets_no_context(plan, trt, cuda, monkeypatch):
-    monkeypatch.setattr(StandInEngine, "create_execution_context", lambda self: None)
+    monkeypatch.setattr(StandInEngine, "create_execution_context", lambda self, strategy: None)
     with pytest.raises(NetworkRefused, match="gets no execution context"):
         TensorrtNetwork(plan(), trt=trt, cuda=cuda)
 

@@ -9,7 +9,7 @@ import pytest
 from engine_build.errors import PublishFailed
 from engine_build.log import Log
 from engine_build.store import FolderStore
-from engine_build.tensorrt.timing_cache import TimingCache
+from engine_build.tensorrt.compilation import TimingCache
 from onboarding.names import timing_cache_path
 
 NAME = timing_cache_path("10.16.1.11", "NVIDIA A10G")

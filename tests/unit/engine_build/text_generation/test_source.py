@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import zipfile
 from pathlib import Path
@@ -10,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from engine_build.errors import SourceFault
-from engine_build.log import Log
 from engine_build.runner import Command, Ended
 from engine_build.sources.bucket_checkpoint import BucketAccess
+from engine_build.sources.source import FetchContext, source_name
 from engine_build.store import FolderStore, sha256_of
-from engine_build.text_generation.source import SourceAccess, fetch, pinned_text
+from engine_build.text_generation.source import fetch
 from onboarding.checkpoint import checkpoint_sha256
 from onboarding.text_generation.spec import GenerationSourceSpec
 from tests.text_generation.tiny_llama import write_tiny_llama, write_tokenizer
@@ -51,17 +50,16 @@ def tiny(tmp_path):
 
 def fetch_source(tmp_path, runner=None, *, token=None, huggingface_at=None, **source):
     bucket = FolderStore(tmp_path / "bucket")
-    access = SourceAccess(
+    fetching = FetchContext(
         root=tmp_path,
         folder=tmp_path / "work",
         runner=runner or PackageIndex(),
         access=BucketAccess(bucket=lambda address: bucket),
-        log=Log(io.StringIO()),
         token=token,
         huggingface=huggingface_at,
     )
-    access.folder.mkdir(exist_ok=True, parents=True)
-    return fetch(GenerationSourceSpec(**source), access)
+    fetching.folder.mkdir(exist_ok=True, parents=True)
+    return fetch(GenerationSourceSpec(**source), fetching)
 
 
 def fetch_repository(tmp_path, files, token=None, *, path=None, needs=None, gated=False):
@@ -95,7 +93,7 @@ def test_folder_of_the_tree_is_read_where_it_lies(tmp_path, tiny):
     found = fetch_source(tmp_path, **source)
     assert found.folder == tiny and found.sha256 == source["sha256"]
     assert found.checkpoint.tensors["lm_head.weight"].shape == (1024, 256)
-    assert pinned_text(GenerationSourceSpec(**source, path="a")) == "bucket/chat, folder a"
+    assert source_name(GenerationSourceSpec(**source, path="a")) == "bucket/chat, folder a"
 
 
 def test_prefix_in_s3_and_wheel_of_a_package_give_the_same_checkpoint(tmp_path, tiny):
@@ -153,7 +151,7 @@ FAULTS = {
     ),
     "tokenizer": (lambda tiny: (tiny / "tokenizer.json").unlink(), "has no tokenizer"),
     "torn": (torn, "config.json and the tensors disagree: config.json has hidden_size 512"),
-    "json": (damaged, "config.json is no JSON"),
+    "json": (damaged, "config.json of the checkpoint is no JSON"),
     "shard": (
         lambda tiny: (tiny / "model.safetensors").unlink(),
         "has neither model.safetensors nor",
