@@ -132,16 +132,7 @@ def test_pipeline_is_read_as_it_was_saved(style, modes, normalize, with_modules)
 
 
 MODULES = {
-    "mean": lambda: [pooling("mean")],
-    "mean-normalize": lambda: [pooling("mean"), Normalize()],
-    "cls": lambda: [pooling("cls")],
-    "cls-normalize": lambda: [pooling("cls"), Normalize()],
-    "max": lambda: [pooling("max")],
-    "max-normalize": lambda: [pooling("max"), Normalize()],
     "lasttoken": lambda: [pooling("lasttoken")],
-    "lasttoken-normalize": lambda: [pooling("lasttoken"), Normalize()],
-    "weightedmean": lambda: [pooling("weightedmean")],
-    "mean_sqrt_len_tokens": lambda: [pooling("mean_sqrt_len_tokens")],
     "cls+max-dense-layernorm-normalize": lambda: [
         pooling("cls", "max"),
         dense(2 * WIDTH),
@@ -163,7 +154,7 @@ def test_network_gives_what_encode_gives(modules, checkpoint, tmp_path):
     assert cosines(folder, tmp_path).min() >= 0.9999
 
 
-@pytest.mark.parametrize("kind", ["Qwen2", "Qwen3", "Mistral", "Llama"])
+@pytest.mark.parametrize("kind", ["Qwen3", "Mistral"])
 def test_decoder_gives_what_encode_gives(kind, tmp_path):
     decoder = write_decoder(tmp_path / "decoder", kind)
     modules = [pooling("lasttoken"), Normalize()]
@@ -180,9 +171,8 @@ def test_encoder_of_a_t5_gives_what_encode_gives(tmp_path):
     assert cosines(folder, tmp_path).min() >= 0.9999
 
 
-@pytest.mark.parametrize("kind", ["MT5", "UMT5"])
-def test_decoder_of_a_t5_is_left_out(kind, tmp_path):
-    folder = write_t5(tmp_path / "t5", kind, feed_forward_proj="gated-gelu")
+def test_decoder_of_a_t5_is_left_out(tmp_path):
+    folder = write_t5(tmp_path / "t5", "UMT5", feed_forward_proj="gated-gelu")
     assert "decoder.block.0.layer.0.layer_norm.weight" in load_file(folder / "model.safetensors")
     assert cosines(folder, tmp_path).min() >= 0.9999
 

@@ -29,6 +29,12 @@ def machine(tmp_path, monkeypatch):
 
 
 @pytest.fixture
+def processes(tmp_path, monkeypatch):
+    """The same machine, whose programs run as processes."""
+    return GpuMachine(tmp_path, monkeypatch, processes=True)
+
+
+@pytest.fixture
 def store(tmp_path):
     return FolderStore(tmp_path / "store")
 
@@ -180,23 +186,23 @@ def test_timing_cache_is_shared_by_the_builds_of_a_store(machine, store):
     assert f"timing cache {CACHE} of {store.place}" in log_of(other)
 
 
-def test_damaged_timing_cache_is_replaced(machine, store, tmp_path):
+def test_damaged_timing_cache_is_replaced(processes, store, tmp_path):
     (tmp_path / "damaged").write_bytes(b"damaged")
     store.upload(tmp_path / "damaged", CACHE)
-    context = machine.context("fp16", store=store)
-    (candidate,) = compiled(context, machine.networks())
+    context = processes.context("fp16", store=store)
+    (candidate,) = compiled(context, processes.networks())
     assert "the timing cache may be damaged: once more without it" in log_of(context)
     assert candidate.plan is not None and store.read(CACHE).startswith(b"timings")
 
 
-def test_each_process_has_its_log_and_its_line_in_the_script(machine):
-    compiled(machine.context("fp16"), machine.networks())
-    folder = machine.folder / "out/logs"
+def test_each_process_has_its_log_and_its_line_in_the_script(processes):
+    compiled(processes.context("fp16"), processes.networks())
+    folder = processes.folder / "out/logs"
     names = sorted(path.name for path in folder.iterdir())
     assert names == ["01-nvidia-smi.log", *(f"0{number}-trtexec.log" for number in (2, 3, 4, 5))]
     banner = "&&&& PASSED TensorRT.trtexec [TensorRT v101601] [b11]"
     assert banner in (folder / "02-trtexec.log").read_text()
-    assert (machine.folder / "out/reproduce.sh").read_text().count("\ntrtexec --") == 4
+    assert (processes.folder / "out/reproduce.sh").read_text().count("\ntrtexec --") == 4
 
 
 @pytest.mark.parametrize(
