@@ -92,7 +92,10 @@ def test_refuses_a_plan_whose_archive_is_unsigned_or_another_s(packaging, tiny_b
     data[len(data) // 2] ^= 1
     archive.write_bytes(data)
     tools = with_source(packaging, key, sha256_of(archive))
-    with tools.work, pytest.raises(InputRefused, match=r"is not reused: .*publish the engine again"):
+    with (
+        tools.work,
+        pytest.raises(InputRefused, match=r"not reused: .*publish the engine again"),
+    ):
         find_plan(tools)
     with packaging.work:
         assert find_plan(packaging) is None, "no engine is named"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from engine_build.errors import InputRefused
@@ -15,11 +13,7 @@ from onboarding.serving_spec import ServingSpec
 from tests.unit.engine_build import golden_configurations
 from tests.unit.engine_build.golden_configurations import (
     CASES,
-    DETECTOR,
     LOGITS,
-    SHORT,
-    TUNED,
-    VISION,
     golden,
     served_model,
 )
@@ -34,28 +28,6 @@ def test_golden_files_are_those_of_the_cases():
     assert {path.stem for path in golden_configurations.GOLDEN.glob("*.pbtxt")} == set(CASES)
 
 
-def test_text_on_a_gpu_is_an_ensemble_of_two_members():
-    texts = configurations(served_model(), is_cpu=False)
-    folders = ("embedder", "embedder_tokenizer", "embedder_engine")
-    assert list(texts) == [f"{folder}/config.pbtxt" for folder in folders]
-    # Triton's SageMaker front end finds the ensemble of a multi-model archive by this very text.
-    ensembles = [name for name, text in texts.items() if 'platform: "ensemble"' in text]
-    assert ensembles == ["embedder/config.pbtxt"]
-    assert not any("\nname:" in f"\n{text}" for text in texts.values())
-
-
-def test_processing_stands_at_the_ends_of_an_ensemble_of_every_engine():
-    for case, engine in (("cpu-cleaned", ["engine"]), ("gpu-cleaned", ["tokenizer", "engine"])):
-        served, is_cpu = CASES[case]
-        texts = configurations(served, is_cpu=is_cpu)
-        parts = ["preprocessing", *engine]
-        steps = re.findall(r'model_name: "embedder_(\w+)"', texts["embedder/config.pbtxt"])
-        assert steps == parts
-        assert set(texts) == {
-            f"embedder{part}/config.pbtxt" for part in ("", *(f"_{p}" for p in parts))
-        }
-
-
 def test_refuses_a_tensor_that_has_the_name_of_another_inside():
     tokens = ClientTensorSpec(name="input_ids", datatype="INT64", dims=(-1,))
     code = PreprocessingSpec(file="a.py", sha256="a" * 64, inputs=(tokens,))
@@ -63,38 +35,6 @@ def test_refuses_a_tensor_that_has_the_name_of_another_inside():
     assert configurations(served, is_cpu=True)
     with pytest.raises(InputRefused, match="'input_ids' names two tensors of its ensemble"):
         configurations(served, is_cpu=False)
-
-
-def test_tensors_on_a_gpu_are_the_plan_alone():
-    assert list(configurations(served_model(**VISION), is_cpu=False)) == ["vision/config.pbtxt"]
-
-
-def engine_lines(**changes):
-    text = configurations(served_model(**changes), is_cpu=False)["embedder_engine/config.pbtxt"]
-    return [line.strip() for line in text.splitlines()]
-
-
-TWO_PROFILES = (*served_model().profiles, SHORT)
-
-
-def test_warm_up_of_a_plan_follows_the_spec_and_covers_every_profile():
-    assert "model_warmup {" not in engine_lines(serving=ServingSpec(warm_up=False))
-    names = [line for line in engine_lines(profiles=TWO_PROFILES) if 'name: "profile' in line]
-    assert names == [
-        f'name: "profile {index} {size}"' for index in (0, 1) for size in ("min", "opt", "max")
-    ]
-
-
-def test_graphs_are_of_the_opt_shapes_and_preferred_batches_within_a_profile():
-    lines = engine_lines(serving=TUNED, profiles=TWO_PROFILES)
-    specs = lines[: lines.index("model_warmup {")]
-    batches = [line for line in specs if line.startswith("batch_size:")]
-    assert batches == [f"batch_size: {size}" for size in (1, 4, 4, 8)]
-
-
-def test_axis_of_unknown_size_has_neither_graph_nor_warm_up():
-    text = configurations(served_model(**DETECTOR), is_cpu=False)["detector/config.pbtxt"]
-    assert "graphs" not in text and "model_warmup" not in text
 
 
 def test_pbtxt_escapes_what_would_end_a_string():
@@ -121,3 +61,12 @@ def test_refuses_a_half_precision_answer_of_a_text_task_on_a_gpu():
     with pytest.raises(InputRefused, match=reason):
         configurations(served_model(**half), is_cpu=False)
     assert "TYPE_FP32" in configurations(served_model(**half), is_cpu=True)["embedder/config.pbtxt"]
+
+
+def test_no_configuration_names_itself_and_the_ensemble_is_the_models_own_folder():
+    """Triton's SageMaker front end finds the ensemble of a multi-model archive by its text."""
+    for case, (served, is_cpu) in CASES.items():
+        texts = configurations(served, is_cpu=is_cpu)
+        assert not any("\nname:" in f"\n{text}" for text in texts.values()), case
+        ensembles = [name for name, text in texts.items() if 'platform: "ensemble"' in text]
+        assert ensembles in ([], [f"{served.model}/config.pbtxt"]), case

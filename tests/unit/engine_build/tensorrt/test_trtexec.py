@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
@@ -23,7 +22,6 @@ from engine_build.tensorrt.trtexec import (
 )
 from onboarding.manifest import TensorRecord
 from onboarding.model_spec import OptimizationProfileSpec
-from onboarding.values import Precision
 
 DATA = Path(__file__).parents[1] / "data"
 FOLDER = Path(__file__).parents[1] / "golden/trtexec"
@@ -110,22 +108,6 @@ def test_command_is_the_golden_one_and_its_flags_exist(name):
 def test_every_golden_file_is_of_a_command_and_lost_flags_are_in_dialect_10_only():
     assert {path.stem for path in FOLDER.iterdir()} == set(COMMANDS)
     assert set(ONLY_IN_10) <= known_flags(10) - known_flags(11)
-
-
-TYPED = ("fp32", "fp16", "int8", "fp8")
-TYPING = {"--stronglyTyped", "--fp16", "--bf16", "--int8", "--fp8", "--best", "--calib"}
-
-
-def test_every_precision_is_strongly_typed_on_both_sides_of_tensorrt_11():
-    """By name before 11, and as the only way there is since; but caches and bf16, before 11."""
-    for name in TYPED:
-        assert flags(f"{name}_10") & TYPING == {"--stronglyTyped"}
-        assert flags(f"{name}_10") - flags(f"{name}_11") == {"--stronglyTyped"}
-        assert flags(f"{name}_11") < flags(f"{name}_10")
-    found = {name: flags(name) & TYPING - {"--stronglyTyped"} for name in COMMANDS}
-    weak = {name: typing for name, typing in found.items() if typing}
-    assert weak == {"by_cache_10": {"--int8", "--fp16", "--calib"}, "bf16_10": {"--bf16"}}
-    assert set(get_args(Precision)) == {*TYPED, "bf16"}
 
 
 @pytest.mark.parametrize(
