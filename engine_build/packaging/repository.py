@@ -41,7 +41,7 @@ def repository(
     if runtime in BASELINE_RUNTIMES:
         # Triton has no model of it, and loads none.
         check_served(served, is_cpu=True)
-        return _laid_out({}, engine, tokenizer, f"{model}/1/model{engine.suffix}", f"{model}/1")
+        return _with_engine({}, engine, tokenizer, f"{model}/1/model{engine.suffix}", f"{model}/1")
     files: dict[str, Path | str] = {**configurations(served, is_cpu=is_cpu)}
     plan_folder = code_folder = f"{model}/1"
     part = None if is_cpu else served.encoder
@@ -54,10 +54,10 @@ def repository(
             files[f"{folder}/{name}"] = backend_file(code_roots, carried)
     files.update(_processing_files(served, code_roots))
     engine_file = f"{plan_folder}/{'model.onnx' if is_cpu else 'model.plan'}"
-    return _laid_out(files, engine, tokenizer, engine_file, code_folder)
+    return _with_engine(files, engine, tokenizer, engine_file, code_folder)
 
 
-def _laid_out(
+def _with_engine(
     files: dict[str, Path | str],
     engine: Path,
     tokenizer: Path | None,
