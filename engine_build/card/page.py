@@ -232,7 +232,10 @@ def _precision_row(manifest: Manifest, name: str, opt: BenchmarkRecord | None) -
         accuracy_mean=getattr(accuracy, "mean", None),
         accuracy_worst=getattr(accuracy, "worst", None),
         verdict=getattr(accuracy, "verdict", None),
-        reason=manifest.left_out.get(name, None if is_measured else NOT_RECORDED),
+        reason=next(
+            (text for left, text in manifest.left_out.items() if left == name),
+            None if is_measured else NOT_RECORDED,
+        ),
     )
 
 
