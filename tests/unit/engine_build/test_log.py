@@ -52,6 +52,6 @@ def test_lines_go_to_stream_and_file_and_a_step_that_ends_says_how_long_it_took(
         clock.now = 2.5
     with pytest.raises(ValueError, match="no"), log.step("check", "none"):
         raise ValueError("no")
-    said = "export: opset 17\nexport … 2.5 seconds\ncheck: none\n"
-    assert (stream.getvalue(), log.seconds) == (said, {"export": 2.5})
-    assert (tmp_path / "build.log").read_text() == f"for the file\n{said}"
+    lines = "export: opset 17\nexport … 2.5 seconds\ncheck: none\n"
+    assert (stream.getvalue(), log.seconds) == (lines, {"export": 2.5})
+    assert (tmp_path / "build.log").read_text() == f"for the file\n{lines}"

@@ -182,9 +182,7 @@ def test_auto_leaves_int8_out_of_a_network_below_opset_13(tmp_path):
         ),
     ],
 )
-def test_refuses_nodes_and_networks_that_are_not_what_is_asked_for(
-    source, settings, words, tmp_path
-):
+def test_refuses_nodes_and_networks_of_another_precision(source, settings, words, tmp_path):
     path = tmp_path / "q.onnx"
     write_float(path, opset=11) if source is None else write_quantized(path, *source)
     with pytest.raises(BuildError, match=words):
