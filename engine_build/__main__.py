@@ -6,11 +6,8 @@ Reads arguments and environment once, wires a build, and turns its end into an e
 from __future__ import annotations
 
 import datetime
-import io
 import json
 import os
-import signal
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,7 +15,7 @@ from typing import TextIO
 
 from engine_build.build import BuiltNetworks, Result, build, build_networks
 from engine_build.context import BuildContext
-from engine_build.ending import end_in_exit_code, interrupt
+from engine_build.ending import end_in_exit_code, run_program
 from engine_build.log import Log
 from engine_build.machine import peak_mib
 from engine_build.options import Options, options, wants_json
@@ -109,7 +106,4 @@ if __name__ == "__main__":
     # PyTorch's threads wait for each other in a loop; where other work has a core, that made the
     # reference 2 to 5 times slower.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    signal.signal(signal.SIGTERM, interrupt)
-    # None where a shell closed them.
-    streams = (io.StringIO() if stream is None else stream for stream in (sys.stdout, sys.stderr))
-    sys.exit(main(sys.argv[1:], os.environ, *streams))
+    run_program(main)

@@ -34,7 +34,7 @@ class BuildContext:
     now: Callable[[], str]
     """The time in ISO 8601, UTC."""
     plan_source: PlanSource | None = None
-    """The engine whose plan is packaged; None: a folder's engine with the same plan, if any."""
+    """The engine whose plan is packaged; None: one is compiled."""
 
     @property
     def work_store(self) -> FolderStore:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import signal
+import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import FrameType
-from typing import TextIO
+from typing import NoReturn, TextIO
 
 from engine_build.errors import BuildError, InputRefused, one_line
 from engine_build.log import Log
 
 INTERRUPTED = 130
+Program = Callable[[Sequence[str], Mapping[str, str], TextIO, TextIO], int]
+"""Arguments, environment, stdout and stderr to an exit code."""
 
 
 def end_in_exit_code(run: Callable[[], str], log: Log, stdout: TextIO, *, as_json: bool) -> int:
@@ -49,6 +54,14 @@ def interrupt(number: int, frame: FrameType | None) -> None:
     """
     signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
+
+
+def run_program(main: Program) -> NoReturn:
+    """End this process with the exit code of a program; SIGTERM ends it as Ctrl-C does."""
+    signal.signal(signal.SIGTERM, interrupt)
+    # None where a shell closed them.
+    streams = (io.StringIO() if stream is None else stream for stream in (sys.stdout, sys.stderr))
+    sys.exit(main(sys.argv[1:], os.environ, *streams))
 
 
 def _print_result(text: str, stdout: TextIO) -> None:

@@ -29,7 +29,7 @@ class Options:
     """Where, under candidates/, the engine waits for its signature; None: it is published."""
     format: Literal["text", "json"] = "text"
     plan_from: PlanSource | None = None
-    """The engine in the store whose plan is packaged; None: what no folder has is compiled."""
+    """The engine in the store whose plan is packaged; None: one is compiled."""
     networks_only: bool = False
     """Ends once the networks are made, checked and published: no engine, so no GPU."""
 

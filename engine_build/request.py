@@ -201,11 +201,6 @@ def _others_read(tree: Tree, model: str) -> Iterator[str]:
 def check_request(request: BuildRequest) -> None:
     """Refuse what is known to fail before anything is fetched. Raises InputRefused."""
     model = request.model
-    if model.task == "tensors" and model.source.onnx is None:
-        raise InputRefused(
-            f"task tensors of {model.name} needs an ONNX file; allowed: source.onnx with its "
-            "sha256. Export the checkpoint, or name the task that it was trained for."
-        )
     accuracy, engine = model.accuracy, model.engine
     rows = (
         ("calibration", engine.calibration, request.calibration),
@@ -214,11 +209,6 @@ def check_request(request: BuildRequest) -> None:
     for use, spec, dataset in rows:
         if spec is None or not request.calibrates:
             continue
-        if len(dataset) < spec.samples:
-            raise InputRefused(
-                f"{use} dataset {spec.dataset} has {len(dataset)} samples, but {spec.samples} are "
-                "asked for; add samples, or lower `samples`."
-            )
         _check_overlap(use, spec.dataset, dataset, accuracy.dataset, request.validation)
     calibration, search = engine.calibration, engine.sensitivity_search
     if search is not None and calibration is not None:

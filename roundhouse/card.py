@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from engine_build.card.precisions import PrecisionRow
+    from engine_build.card.page import PrecisionRow
     from onboarding.deployment import Target
     from roundhouse.paths import Paths
     from roundhouse.report import Report
@@ -20,7 +20,7 @@ def show_card(paths: Paths, report: Report, env: str, model: str) -> None:
     precisions lies beside it as Markdown. Of a text generator: plan, gate of each checkpoint,
     memory, arguments; from files and lock alone. Raises RoundhouseError.
     """
-    from engine_build.card.precisions import COLUMNS
+    from engine_build.card.page import PRECISION_COLUMNS
     from roundhouse.paths import displayed_path
     from roundhouse.report import table
     from roundhouse.session import open_session
@@ -33,9 +33,9 @@ def show_card(paths: Paths, report: Report, env: str, model: str) -> None:
     data = displayed_path(page.with_suffix(".json"))
     rows = write_precisions(page)
     if rows:
-        columns = [head for head, _, _ in COLUMNS]
-        right = [head for head, kind, _ in COLUMNS if kind == "number"]
-        cells = ([str(cell(row)) for _, _, cell in COLUMNS] for row in rows)
+        columns = [head for head, _, _ in PRECISION_COLUMNS]
+        right = [head for head, kind, _ in PRECISION_COLUMNS if kind == "number"]
+        cells = ([str(cell(row)) for _, _, cell in PRECISION_COLUMNS] for row in rows)
         report.print_table(table(columns, cells, right=right))
     report.print(f"{displayed_path(page)}: open it in a browser; its numbers are in {data}.")
 
@@ -67,7 +67,7 @@ def write_precisions(page: Path) -> tuple[PrecisionRow, ...]:
     """
     import json
 
-    from engine_build.card.precisions import PrecisionRow, precisions_markdown
+    from engine_build.card.page import PrecisionRow, precisions_markdown
 
     document = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))
     rows = tuple(PrecisionRow(**row) for row in document.get("precisions", ()))

@@ -136,10 +136,6 @@ class Plan:
             )
         return index
 
-    def context(self) -> IExecutionContext:
-        """Return a context with its own scratch memory. Raises PlanRefused, DeviceOutOfMemory."""
-        return self._check_context(self._engine.create_execution_context())
-
     def context_without_memory(self) -> IExecutionContext:
         """Return a context that runs in whatever scratch memory it is given.
 

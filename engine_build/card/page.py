@@ -3,48 +3,42 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from engine_build.card.facts import CardFacts
-from engine_build.card.formats import (
+from engine_build.card.render import (
     DASH,
     Column,
-    device,
-    mebibytes,
-    percent,
-    runtime_name,
-    score,
-    shape,
+    macro,
+    milliseconds,
+    per_second,
+    render,
     size,
-    source_pin,
     table,
 )
-from engine_build.card.precisions import COLUMNS as PRECISION_COLUMNS
-from engine_build.card.precisions import PUBLISHED, precision_rows
-from engine_build.card.render import macro, milliseconds, per_second, render
-from engine_build.onnx_graph.network_store import RECORD_NAME, NetworkRecord
-from engine_build.request import BuildRequest
-from engine_build.store import Store
 from onboarding.lock import LockEntry
 from onboarding.manifest import (
     AccuracyRecord,
     BenchmarkRecord,
-    CompileCheckRecord,
     Manifest,
     QuantizationRecord,
     RuntimeRecord,
-    TensorRecord,
 )
 from onboarding.names import engine_card_data_path, engine_card_path, network_path
-from onboarding.values import NOT_MEASURED
+from onboarding.source_spec import SourceSpec
+from onboarding.values import NOT_MEASURED, runtime_library
+
+if TYPE_CHECKING:
+    from engine_build.request import BuildRequest
+    from engine_build.store import Store
 
 VERSION = 1
 """Of the JSON's layout."""
+RUNTIMES = {"onnxruntime": "ONNX Runtime", "tensorrt": "TensorRT", "pytorch": "PyTorch"}
 METRICS = {
     "cosine": "cosine to the source model's output",
     "agreement": "agreement with the source model's class",
@@ -52,19 +46,76 @@ METRICS = {
     "order": "pairs of a query's texts in the source model's order",
     "relative_error": "1 less the relative error to the source model's output",
 }
-FILTERS: dict[str, Callable[..., Any]] = {
-    "device": device,
-    "metric": lambda name: METRICS.get(name, name),
-    "mib": mebibytes,
-    "ms": milliseconds,
-    "pin": source_pin,
-    "rate": per_second,
-    "runtime": runtime_name,
-    "shape": lambda record: shape(record.batch, record.sequence),
-    "size": size,
-    "task": lambda name: name.replace("-", " "),
-}
+PRECISIONS = ("fp32", "fp16", "int8", "fp8")
+PUBLISHED, MEASURED, LEFT_OUT = "published", "measured", "not tried, or refused"
+NOT_RECORDED = "the build kept no record of it"
 badge, code = macro("badge"), macro("code")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CardFacts:
+    """One published engine.
+
+    `networks` maps each network's name, float or int8, to the facts it was kept with.
+    """
+
+    entry: LockEntry
+    source: SourceSpec
+    environment: str
+    """The environment it was built for; others of the same platform share it."""
+    networks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def manifest(self) -> Manifest:
+        """The engine's manifest."""
+        return self.entry.manifest
+
+    @property
+    def quantized(self) -> Mapping[str, Any]:
+        """The facts of the Q/DQ network that the manifest's record is of; none for others."""
+        record = self.manifest.quantization
+        if record is None or record.mode == "dynamic":
+            return {}
+        return self.networks.get(record.precision, {})
+
+    def is_own(self, record: BenchmarkRecord | RuntimeRecord) -> bool:
+        """Return True for a record of the published engine itself."""
+        runtime = runtime_library(self.manifest.runtime.name)
+        return (record.runtime, record.precision) == (runtime, self.manifest.precision)
+
+    @property
+    def at_opt(self) -> BenchmarkRecord | None:
+        """The published engine at the first profile's opt shape, or else at any."""
+        profile = self.manifest.optimization_profiles[0]
+        sequence = None if profile.sequence is None else profile.sequence[1]
+        mine = [record for record in self.manifest.benchmark if self.is_own(record)]
+        exact = (
+            record
+            for record in mine
+            if record.batch == profile.batch[1] and record.sequence in (sequence, None)
+        )
+        return next(exact, mine[0] if mine else None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrecisionRow:
+    """One precision; None: not measured."""
+
+    precision: str
+    state: str
+    engine_bytes: int | None
+    weights_bytes: int | None
+    host_memory_mib: float | None
+    device_memory_mib: float | None
+    p50_ms: float | None
+    """At the first profile's opt size, where it was measured."""
+    rows_per_second: float | None
+    accuracy_metric: str | None
+    accuracy_mean: float | None
+    accuracy_worst: float | None
+    verdict: str | None
+    reason: str | None
+    """Why there is no engine, or what speaks against it."""
 
 
 def card_files(
@@ -95,6 +146,8 @@ def card_files(
 
 def _facts(stores: Sequence[Store], key: str) -> dict[str, Any]:
     """Return what a network was kept with; nothing when it is not there."""
+    from engine_build.onnx_graph.network_store import RECORD_NAME, NetworkRecord
+
     for store in stores:
         data = store.read(network_path(key, RECORD_NAME))
         try:
@@ -109,26 +162,28 @@ def card_page(facts: CardFacts) -> bytes:
     """Return UTF-8 HTML: the same facts give the same bytes."""
     manifest = facts.manifest
     accuracy = manifest.accuracy_records
+    benchmark = sorted(manifest.benchmark, key=lambda r: (r.batch, r.sequence or 0, r.p50_ms))
+    points = sorted(facts.quantized.get("frontier", ()), key=lambda point: -point["share"])
+    tensors = [("input", record) for record in manifest.inputs]
+    tensors += [("output", record) for record in manifest.outputs]
     values = {
         "manifest": manifest,
         "entry": facts.entry,
         "source": facts.source,
         "opset": facts.networks.get("float", {}).get("opset"),
         "at_opt": facts.at_opt,
-        "frontier": facts.frontier,
-        "layers": facts.layers,
         "commands": commands(facts),
+        "precisions": table(PRECISION_COLUMNS, precision_rows(facts), _is_published),
         "accuracy": table(ACCURACY, accuracy, lambda r: r is accuracy[-1]),
-        "precisions": table(
-            PRECISION_COLUMNS, precision_rows(facts), lambda r: r.state == PUBLISHED
-        ),
+        "benchmark": table(BENCHMARK, benchmark, facts.is_own),
+        "speedups": table(SPEEDUPS, manifest.speedups),
+        "int8_summary": _int8_summary(manifest),
+        "frontier": table(POINTS, points, lambda point: bool(point["chosen"])),
+        "layers": table(LAYERS, facts.quantized.get("layers", ())),
         "checks": table(CHECKS, manifest.compile_checks),
-        "tensors": table(TENSORS, _tensors(manifest)),
-        "files": table(FILES, sorted(manifest.files.items())),
-        "serving": _serving(facts),
-        "digests": _digests(facts),
-        **_latency(facts),
-        **_int8_values(facts),
+        "tensors": table(TENSORS, tensors),
+        "serving": _serving(manifest),
+        "digests": _digests(facts.entry),
     }
     return render("card.html.j2", values, filters=FILTERS).encode()
 
@@ -144,6 +199,54 @@ def card_data(facts: CardFacts) -> bytes:
         "networks": {name: dict(item) for name, item in facts.networks.items()},
     }
     return (json.dumps(document, indent=2, sort_keys=True) + "\n").encode()
+
+
+def precision_rows(facts: CardFacts) -> tuple[PrecisionRow, ...]:
+    """Return FP32, FP16, INT8 and FP8, and others that were measured; nothing is estimated."""
+    names = dict.fromkeys((*PRECISIONS, *facts.manifest.left_out, facts.manifest.precision))
+    return tuple(_precision_row(facts.manifest, name, facts.at_opt) for name in names)
+
+
+def _precision_row(manifest: Manifest, name: str, opt: BenchmarkRecord | None) -> PrecisionRow:
+    def is_of_it(record: BenchmarkRecord | RuntimeRecord) -> bool:
+        return (record.runtime, record.precision) == (manifest.runtime.name, name)
+
+    size_of = None if opt is None else (opt.batch, opt.sequence)
+    sized = (r for r in manifest.benchmark if (r.batch, r.sequence) == size_of)
+    memory = next(filter(is_of_it, manifest.runtimes), None)
+    speed = next(filter(is_of_it, sized), None)
+    records = (r for r in manifest.accuracy_records if r.subject == f"{name} engine")
+    accuracy = next(records, None)
+    is_measured = any(record is not None for record in (memory, speed, accuracy))
+    state = MEASURED if is_measured else LEFT_OUT
+    return PrecisionRow(
+        precision=name,
+        state=PUBLISHED if name == manifest.precision else state,
+        engine_bytes=getattr(memory, "engine_bytes", None),
+        weights_bytes=getattr(memory, "weights_bytes", None),
+        host_memory_mib=getattr(memory, "host_memory_mib", None),
+        device_memory_mib=getattr(memory, "device_memory_mib", None),
+        p50_ms=getattr(speed, "p50_ms", None),
+        rows_per_second=getattr(speed, "rows_per_second", None),
+        accuracy_metric=getattr(accuracy, "metric", None),
+        accuracy_mean=getattr(accuracy, "mean", None),
+        accuracy_worst=getattr(accuracy, "worst", None),
+        verdict=getattr(accuracy, "verdict", None),
+        reason=next(
+            (text for left, text in manifest.left_out.items() if left == name),
+            None if is_measured else NOT_RECORDED,
+        ),
+    )
+
+
+def precisions_markdown(rows: Sequence[PrecisionRow]) -> str:
+    """Return the table as Markdown."""
+    heads = [head for head, _, _ in PRECISION_COLUMNS]
+    rules = ["---:" if kind == "number" else "---" for _, kind, _ in PRECISION_COLUMNS]
+    cells = [
+        [str(cell(row)).replace("|", "\\|") for _, _, cell in PRECISION_COLUMNS] for row in rows
+    ]
+    return "".join(f"| {' | '.join(line)} |\n" for line in (heads, rules, *cells))
 
 
 def commands(facts: CardFacts) -> tuple[str, ...]:
@@ -168,44 +271,93 @@ def commands(facts: CardFacts) -> tuple[str, ...]:
     )
 
 
+def source_pin(source: SourceSpec) -> str:
+    """Return the pinned source in one line."""
+    kinds = (source.python_package, source.huggingface, source.checkpoint, source.onnx)
+    name = next((kind for kind in kinds if kind is not None), "not recorded")
+    folder = "" if source.path is None else f", folder {source.path}"
+    return f"{name}{folder}" + ("" if source.sha256 is None else f", sha256 {source.sha256}")
+
+
+def _device(manifest: Manifest) -> str:
+    if manifest.compute_capability == "cpu":
+        return "CPU"
+    gpu = "GPU" if manifest.builder.gpu is None else manifest.builder.gpu
+    return f"{gpu}, compute capability {manifest.compute_capability}"
+
+
+def _score(value: float | None) -> str:
+    return DASH if value is None else f"{value:.5f}"
+
+
+def _percent(value: float | None) -> str:
+    return DASH if value is None else f"{value * 100:.1f}\N{NO-BREAK SPACE}%"
+
+
+def _mebibytes(value: float | None) -> str:
+    return DASH if value is None else f"{value:,.0f} MiB" if value >= 10 else f"{value:.1f} MiB"
+
+
+def _shape(record: BenchmarkRecord) -> str:
+    rows = f"{record.batch} row" if record.batch == 1 else f"{record.batch} rows"
+    return rows if record.sequence is None else f"{rows} × {record.sequence} tokens"
+
+
 def _budget(record: AccuracyRecord) -> str:
     worst = "" if record.budget_worst is None else f", worst {record.budget_worst:g}"
     neighbours = record.budget_neighbours
-    same = "" if neighbours is None else f", same nearest neighbour {percent(neighbours)}"
+    same = "" if neighbours is None else f", same nearest neighbour {_percent(neighbours)}"
     return f"mean {record.budget_mean:g}{worst}{same}"
 
 
 def _interval(interval: tuple[float, float] | None) -> str:
-    return DASH if interval is None else f"{score(interval[0])} to {score(interval[1])}"
-
-
-def _shape(record: Any) -> str:
-    return shape(record.batch, record.sequence)
-
-
-def _int8_products(record: CompileCheckRecord) -> str:
-    layers = record.layers
-    return DASH if layers is None else f"{layers.int8_products} of {layers.products}"
-
-
-def _activations(record: CompileCheckRecord) -> str:
-    return mebibytes(None if record.layers is None else record.layers.activation_mib)
+    return DASH if interval is None else f"{_score(interval[0])} to {_score(interval[1])}"
 
 
 def _runtime(record: BenchmarkRecord | RuntimeRecord) -> str:
-    return f"{runtime_name(record.runtime)} {record.precision}"
+    return f"{RUNTIMES.get(record.runtime, record.runtime)} {record.precision}"
 
 
 def _ms(name: str) -> Callable[[BenchmarkRecord], str]:
     return lambda record: milliseconds(getattr(record, name)).removesuffix(" ms")
 
 
+def _is_published(row: PrecisionRow) -> bool:
+    return row.state == PUBLISHED
+
+
+FILTERS: dict[str, Callable[..., Any]] = {
+    "device": _device,
+    "metric": lambda name: METRICS.get(name, name),
+    "mib": _mebibytes,
+    "ms": milliseconds,
+    "pin": source_pin,
+    "rate": per_second,
+    "runtime": lambda name: RUNTIMES.get(name, name),
+    "shape": _shape,
+    "size": size,
+    "task": lambda name: name.replace("-", " "),
+}
+PRECISION_COLUMNS: tuple[Column, ...] = (
+    ("precision", "", lambda r: r.precision.upper()),
+    ("state", "", lambda r: r.state),
+    ("engine file", "number", lambda r: size(r.engine_bytes)),
+    ("weights", "number", lambda r: size(r.weights_bytes)),
+    ("device memory", "number", lambda r: _mebibytes(r.device_memory_mib)),
+    ("host memory", "number", lambda r: _mebibytes(r.host_memory_mib)),
+    ("median latency", "number", lambda r: milliseconds(r.p50_ms)),
+    ("rows/s", "number", lambda r: per_second(r.rows_per_second)),
+    ("accuracy, mean", "number", lambda r: _score(r.accuracy_mean)),
+    ("worst", "number", lambda r: _score(r.accuracy_worst)),
+    ("verdict", "", lambda r: r.verdict or DASH),
+    ("reason", "words", lambda r: r.reason or ""),
+)
 ACCURACY: tuple[Column, ...] = (
     ("network or engine", "", lambda r: r.subject),
-    ("mean", "number", lambda r: score(r.mean)),
+    ("mean", "number", lambda r: _score(r.mean)),
     ("95 % interval", "number", lambda r: _interval(r.mean_interval)),
-    ("worst", "number", lambda r: score(r.worst)),
-    ("same nearest neighbour", "number", lambda r: percent(r.nearest_neighbour_agreement)),
+    ("worst", "number", lambda r: _score(r.worst)),
+    ("same nearest neighbour", "number", lambda r: _percent(r.nearest_neighbour_agreement)),
     ("samples", "number", lambda r: r.samples),
     ("budget", "", _budget),
     ("verdict", "", lambda r: badge(r.verdict)),
@@ -227,22 +379,13 @@ SPEEDUPS: tuple[Column, ...] = (
     ("95 % interval", "number", lambda r: f"{r.low:.2f} to {r.high:.2f}"),
     ("control", "number", lambda r: f"{r.control_low:.2f} to {r.control_high:.2f}"),
 )
-FOOTPRINTS: tuple[Column, ...] = (
-    ("runtime", "", _runtime),
-    ("load time", "number", lambda r: f"{r.load_seconds:.2f} s"),
-    ("host memory", "number", lambda r: mebibytes(r.host_memory_mib)),
-    ("device memory", "number", lambda r: mebibytes(r.device_memory_mib)),
-)
 CHECKS: tuple[Column, ...] = (
     ("check with no GPU", "", lambda r: f"{r.tool} {r.version}"),
     ("network", "", lambda r: r.network),
     ("seconds", "number", lambda r: f"{r.seconds:.1f}"),
     ("verdict", "", lambda r: badge(r.verdict)),
     ("layers", "number", lambda r: DASH if r.layers is None else str(r.layers.layers)),
-    ("products in INT8", "number", _int8_products),
-    ("reformat", "number", lambda r: DASH if r.layers is None else str(r.layers.reformats)),
-    ("activations", "number", _activations),
-    ("reason", "words", lambda r: "" if r.reason is None else r.reason),
+    ("reason", "words", lambda r: r.reason or ""),
 )
 TENSORS: tuple[Column, ...] = (
     ("", "", lambda row: row[0]),
@@ -250,57 +393,22 @@ TENSORS: tuple[Column, ...] = (
     ("datatype", "", lambda row: row[1].datatype),
     ("shape", "", lambda row: f"[{', '.join(map(str, row[1].shape))}]"),
 )
-FILES: tuple[Column, ...] = (
-    ("file of the archive", "", lambda row: code(row[0])),
-    ("sha256", "", lambda row: code(row[1])),
-)
-
-
-SEARCH = "search"
-"""The split of samples that a sensitivity search is measured on where it says nothing."""
 POINTS: tuple[Column, ...] = (
-    ("share in INT8", "number", lambda p: percent(float(p["share"]))),
-    ("INT8 layers", "number", lambda p: _count(p["int8_layers"])),
-    ("mean", "number", lambda p: score(float(p["mean"]))),
-    ("worst", "number", lambda p: score(float(p["worst"]))),
-    ("same nearest neighbour", "number", lambda p: percent(p.get("nearest_neighbour_agreement"))),
-    ("judged on", "", lambda p: f"the {p.get('split', SEARCH)} split"),
+    ("share in INT8", "number", lambda p: _percent(p["share"])),
+    ("mean", "number", lambda p: _score(p["mean"])),
+    ("worst", "number", lambda p: _score(p["worst"])),
+    ("same nearest neighbour", "number", lambda p: _percent(p.get("nearest_neighbour_agreement"))),
     ("", "", lambda p: "chosen" if p["chosen"] else ""),
 )
-COSTS: tuple[Column, ...] = (
-    ("drift alone", "number", lambda layer: f"{layer['drift']:.2e}" if "drift" in layer else DASH),
-    ("mean alone", "number", lambda layer: score(layer.get("mean"))),
-)
 LAYERS: tuple[Column, ...] = (
-    ("layer", "", lambda layer: code(str(layer["node"]))),
-    ("operator", "", lambda layer: str(layer.get("operator", ""))),
-    ("share of work", "number", lambda layer: percent(float(layer["share"]))),
-    *COSTS,
+    ("layer", "", lambda layer: code(layer["node"])),
+    ("share of work", "number", lambda layer: _percent(layer["share"])),
     ("kept in", "", lambda layer: badge("int8" if layer["int8"] else "float")),
-    ("why", "words", lambda layer: str(layer.get("why", ""))),
+    ("why", "words", lambda layer: layer.get("why", "")),
 )
 
 
-def _tensors(manifest: Manifest) -> list[tuple[str, TensorRecord]]:
-    inputs = [("input", record) for record in manifest.inputs]
-    return inputs + [("output", record) for record in manifest.outputs]
-
-
-def _latency(facts: CardFacts) -> dict[str, Any]:
-    def is_own(record: BenchmarkRecord | RuntimeRecord) -> bool:
-        return (record.runtime, record.precision) == facts.subject
-
-    manifest = facts.manifest
-    records = sorted(manifest.benchmark, key=lambda r: (r.batch, r.sequence or 0, r.p50_ms))
-    return {
-        "benchmark": table(BENCHMARK, records, is_own),
-        "speedups": table(SPEEDUPS, manifest.speedups),
-        "runtimes": table(FOOTPRINTS, manifest.runtimes, is_own),
-    }
-
-
-def _serving(facts: CardFacts) -> list[tuple[str, str]]:
-    manifest = facts.manifest
+def _serving(manifest: Manifest) -> list[tuple[str, str]]:
     pairs = [("Largest batch", str(manifest.max_batch_size))]
     for index, profile in enumerate(manifest.optimization_profiles):
         text = "batch {} / {} / {}".format(*profile.batch)
@@ -314,41 +422,34 @@ def _serving(facts: CardFacts) -> list[tuple[str, str]]:
     return pairs
 
 
-def _digests(facts: CardFacts) -> list[tuple[str, str]]:
-    manifest, archive = facts.manifest, facts.entry.archive
-    keys = sorted(manifest.network_keys.items())
+def _digests(entry: LockEntry) -> list[tuple[str, str]]:
+    manifest, archive = entry.manifest, entry.archive
     return [
         ("Engine key", code(manifest.engine_key)),
-        *((f"{name} network key", code(key)) for name, key in keys),
+        *(
+            (f"{name} network key", code(key))
+            for name, key in sorted(manifest.network_keys.items())
+        ),
         ("Archive", code(archive.path) + f", {size(archive.size_bytes)}"),
         ("Archive sha256", code(archive.sha256)),
         ("manifest.json sha256", code(archive.manifest_sha256)),
     ]
 
 
-def _count(layers: int | list[str]) -> int:
-    return layers if isinstance(layers, int) else len(layers)
-
-
-def _int8_values(facts: CardFacts) -> dict[str, Any]:
-    """Return what the template shows of the INT8 network; nothing when none was made."""
-    record = facts.manifest.quantization
+def _int8_summary(manifest: Manifest) -> str:
+    """Return what became of the quantized network; nothing when none was made."""
+    record = manifest.quantization
     if record is None:
-        return {}
-    weighted = {str(layer["node"]) for layer in facts.layers}
-    has_costs = any("drift" in layer for layer in facts.layers)
-    columns = [column for column in LAYERS if has_costs or column not in COSTS]
-    in_float = [layer for layer in facts.layers if not layer["int8"]]
-    titled = [
-        (f"The {len(in_float)} weighted layers that stay in float, and why", in_float),
-        (f"All {len(facts.layers)} weighted layers", facts.layers),
-    ]
-    return {
-        "int8_summary": f"{_int8_share(record)}; {_origin(record)}. {_int8_use(facts)}",
-        "frontier_table": table(POINTS, reversed(facts.frontier), lambda p: bool(p["chosen"])),
-        "layer_tables": [(title, table(columns, layers)) for title, layers in titled if layers],
-        "other_float_layers": [name for name in record.float_layers if name not in weighted],
-    }
+        return ""
+    use = "The published engine is not made of it."
+    if manifest.precision == record.precision:
+        is_plan = manifest.runtime.name == "tensorrt"
+        use = (
+            "The published plan runs it."
+            if is_plan
+            else "The published engine is it, in ONNX Runtime."
+        )
+    return f"{_int8_share(record)}; {_origin(record)}. {use}"
 
 
 def _origin(record: QuantizationRecord) -> str:
@@ -368,14 +469,5 @@ def _int8_share(record: QuantizationRecord) -> str:
         return "TensorRT chose the layers that are in INT8"
     tokens = "" if record.share_at_sequence is None else f" at {record.share_at_sequence} tokens"
     layers = "" if record.int8_layers is None else f", in {record.int8_layers} layers"
-    share = percent(record.int8_share_of_matmul_macs)
+    share = _percent(record.int8_share_of_matmul_macs)
     return f"{share} of the multiply-accumulates{tokens} are in {record.precision.upper()}{layers}"
-
-
-def _int8_use(facts: CardFacts) -> str:
-    record = facts.manifest.quantization
-    if record is None or facts.manifest.precision != record.precision:
-        return "The published engine is not made of it."
-    if facts.manifest.runtime.name == "tensorrt":
-        return "The published plan runs it."
-    return "The published engine is it, in ONNX Runtime."

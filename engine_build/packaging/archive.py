@@ -1,12 +1,19 @@
-"""A Triton model repository beside its manifest, as a tar.gz whose bytes follow from its files."""
+"""A Triton model repository beside its manifest, as a tar.gz whose bytes follow from its files.
+
+A published one is read back only as its manifest names it.
+"""
 
 from __future__ import annotations
 
 import gzip
 import shutil
 import tarfile
+import zlib
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+
+from pydantic import ValidationError
 
 from engine_build.errors import InputRefused
 from engine_build.store import Store, sha256_of
@@ -18,23 +25,22 @@ from onboarding.names import (
     engine_archive_path,
     engine_record_path,
 )
+from onboarding.plan_key_file import plan_key_path
+from onboarding.signature import ENVELOPE_NAME
 
 CARRIED = Path("container/triton")
-ONNXRUNTIME_BACKEND, TOKENIZER = "onnxruntime_backend.py", "tokenizer.py"
-HEAD_BACKEND, IMAGE_BACKEND = "head_backend.py", "image_backend.py"
-PROCESSING_BACKEND, PROCESSING = "processing_backend.py", "processing.py"
-ANSWER_CHECK, MANIFEST_CHECK, HEADS = "answer_check.py", "manifest_check.py", "heads.py"
-IMAGES, IMAGE_REQUESTS = "images.py", "image_requests.py"
+MANIFEST_CHECK = "manifest_check.py"
 CARRIED_FILES = (
-    *(ONNXRUNTIME_BACKEND, TOKENIZER, HEAD_BACKEND, IMAGE_BACKEND, PROCESSING_BACKEND),
-    *(MANIFEST_CHECK, HEADS, IMAGES, IMAGE_REQUESTS, PROCESSING, ANSWER_CHECK),
+    *("onnxruntime_backend.py", "tokenizer.py", "head_backend.py", "image_backend.py"),
+    *("processing_backend.py", MANIFEST_CHECK, "heads.py", "images.py", "image_requests.py"),
+    *("processing.py", "answer_check.py"),
 )
 """The files of `container/triton` that archives carry: five Triton models, and what they import."""
 LEVEL = 1
 """Weights hardly compress, and every start of a server waits for the unpacking."""
 
 
-def backend_file(roots: tuple[Path, ...], name: str = ONNXRUNTIME_BACKEND) -> Path:
+def backend_file(roots: tuple[Path, ...], name: str = CARRIED_FILES[0]) -> Path:
     """One of the carried files in the source tree, which must hold them all.
 
     Raises InputRefused.
@@ -153,3 +159,67 @@ def known_engine(store: Store, engine_key: str) -> LockEntry | None:
         return None
     is_whole = store.size(engine_archive_path(engine_key)) == entry.archive.size_bytes
     return entry if is_whole else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineArchive:
+    """An archive's content; `name` is what a user calls it."""
+
+    name: str
+    folder: Path
+    manifest: Manifest
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Digests of all files but the engine, its plan's key, and where its plan came from."""
+        engine = self.manifest.engine_file
+        own = (engine, plan_key_path(engine), repackaged_path(engine))
+        return {name: digest for name, digest in self.manifest.files.items() if name not in own}
+
+
+def read_engine_archive(archive: Path, folder: Path) -> EngineArchive:
+    """Unpacks an archive of ours into an empty folder.
+
+    Raises InputRefused when it is damaged, changed or another's.
+    """
+    try:
+        with gzip.open(archive) as stream:
+            # To its end, where the checksum of everything is: tarfile stops before it.
+            while stream.read(1 << 20):
+                pass
+        with tarfile.open(archive, "r:gz") as tar:
+            tar.extractall(folder, filter="data")
+        manifest = Manifest.from_bytes((folder / MANIFEST_NAME).read_bytes())
+    except (OSError, EOFError, tarfile.TarError, zlib.error, ValidationError) as error:
+        raise InputRefused(f"{archive}{_reason(archive, folder, error)}.") from error
+    present = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    for name in sorted((present - {MANIFEST_NAME, ENVELOPE_NAME}) ^ set(manifest.files)):
+        where = (
+            "in the archive but not in its manifest"
+            if name in present
+            else "in the manifest but not in its archive"
+        )
+        raise InputRefused(f"{archive}: {name} is {where}; publish the engine again.")
+    for name, digest in sorted(manifest.files.items()):
+        if sha256_of(folder / name) != digest:
+            raise InputRefused(
+                f"{archive}: {name} is not the file that its manifest names; publish the engine "
+                "again."
+            )
+    return EngineArchive(name=str(archive), folder=folder, manifest=manifest)
+
+
+def _reason(archive: Path, folder: Path, error: Exception) -> str:
+    give = "give engine archives that roundhouse published"
+    if isinstance(error, FileNotFoundError):
+        fault = f"has no {MANIFEST_NAME}" if archive.exists() else "is not there"
+        return f" {fault}; {give}"
+    if isinstance(error, IsADirectoryError):
+        return f" is a folder; give the engine archive itself, such as {archive / ARCHIVE_NAME}"
+    if isinstance(error, ValidationError):
+        faults = f"({error.error_count()} faults)"
+        return f": {MANIFEST_NAME} is not the manifest of one engine {faults}; {give}"
+    if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile):
+        fault = f"cannot be read, or not unpacked into {folder.parent}: {error.strerror}"
+        return f" {fault}; see to permissions and room there"
+    return f" cannot be unpacked ({error}); publish the engine again"

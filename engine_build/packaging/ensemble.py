@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine_build.errors import InputRefused
-from engine_build.packaging.archive import MANIFEST_CHECK, backend_file
-from engine_build.packaging.engine_archive import EngineArchive
+from engine_build.packaging.archive import MANIFEST_CHECK, EngineArchive, backend_file
 from engine_build.packaging.model_configuration import CONFIGURATION, tensors
 from engine_build.packaging.pbtxt import Message, entry, text
 from engine_build.packaging.repository import ENSEMBLE

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from engine_build.errors import InputRefused
-from engine_build.packaging.configuration_rules import check_served
 from engine_build.packaging.pbtxt import TRUE, Field, Message, Word, entry, text
 from engine_build.packaging.served import (
     NETWORK_LOGITS,
@@ -54,6 +53,27 @@ def configurations(served: Served, *, is_cpu: bool) -> dict[str, str]:
         if (record := getattr(served, name)) is not None:
             messages[member(model, name)] = processing(served, record)
     return {f"{folder}/{CONFIGURATION}": text(message) for folder, message in messages.items()}
+
+
+def check_served(served: Served, *, is_cpu: bool) -> None:
+    """Refuse what only a checkpoint or a network tells of a model. Raises InputRefused.
+
+    `roundhouse check` refuses the faults of its file.
+    """
+    prompts, answer = served.prompts, served.outputs[0]
+    # Triton's cache knows a request by its inputs; a prompt's name is a parameter.
+    if served.serving.response_cache and prompts is not None and prompts.differ:
+        raise InputRefused(
+            f"model configuration of {served.model}: the model has prompts "
+            f"({', '.join(prompts.texts)}), and response_cache would answer a text from memory "
+            "whatever prompt its request names; set `serving.response_cache` to false."
+        )
+    # On a GPU nothing stands behind the plan that could cast an answer.
+    if served.encoder is not None and not is_cpu and answer.datatype != "FP32":
+        raise InputRefused(
+            f"model configuration of {served.model}: output {answer.name!r} has datatype "
+            f"{answer.datatype}; task {served.task} answers in FP32: end the network with a cast."
+        )
 
 
 def onnxruntime_model(served: Served) -> Message:

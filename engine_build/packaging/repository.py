@@ -7,22 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine_build.onnx_graph.data_file import DATA_NAME, data_file
-from engine_build.packaging.archive import (
-    ANSWER_CHECK,
-    HEAD_BACKEND,
-    HEADS,
-    IMAGE_BACKEND,
-    IMAGE_REQUESTS,
-    IMAGES,
-    MANIFEST_CHECK,
-    ONNXRUNTIME_BACKEND,
-    PROCESSING,
-    PROCESSING_BACKEND,
-    TOKENIZER,
-    backend_file,
-)
-from engine_build.packaging.configuration_rules import check_served
-from engine_build.packaging.model_configuration import configurations
+from engine_build.packaging.archive import backend_file
+from engine_build.packaging.model_configuration import check_served, configurations
 from engine_build.packaging.served import Served, member, processing_file
 from onboarding.values import BASELINE_RUNTIMES, Runtime
 
@@ -53,7 +39,9 @@ def repository(
     """
     model, is_cpu = served.model, runtime == "onnxruntime"
     if runtime in BASELINE_RUNTIMES:
-        return _baseline(served, engine, tokenizer)
+        # Triton has no model of it, and loads none.
+        check_served(served, is_cpu=True)
+        return _with_engine({}, engine, tokenizer, f"{model}/1/model{engine.suffix}", f"{model}/1")
     files: dict[str, Path | str] = {**configurations(served, is_cpu=is_cpu)}
     plan_folder = code_folder = f"{model}/1"
     part = None if is_cpu else served.encoder
@@ -66,26 +54,23 @@ def repository(
             files[f"{folder}/{name}"] = backend_file(code_roots, carried)
     files.update(_processing_files(served, code_roots))
     engine_file = f"{plan_folder}/{'model.onnx' if is_cpu else 'model.plan'}"
+    return _with_engine(files, engine, tokenizer, engine_file, code_folder)
+
+
+def _with_engine(
+    files: dict[str, Path | str],
+    engine: Path,
+    tokenizer: Path | None,
+    engine_file: str,
+    code_folder: str,
+) -> Repository:
+    """Return the files with the engine, what lies beside it, and its tokenizer."""
     files[engine_file] = engine
     if (data := data_file(engine)) is not None:
-        files[f"{plan_folder}/{DATA_NAME}"] = data
+        files[f"{engine_file.rpartition('/')[0]}/{DATA_NAME}"] = data
     tokenizer_file = None
     if tokenizer is not None:
         tokenizer_file = f"{code_folder}/tokenizer.json"
-        files[tokenizer_file] = tokenizer
-    return Repository(files=files, engine_file=engine_file, tokenizer_file=tokenizer_file)
-
-
-def _baseline(served: Served, engine: Path, tokenizer: Path | None) -> Repository:
-    """Return the engine and its tokenizer alone: Triton has no model of it, and loads none."""
-    check_served(served, is_cpu=True)
-    folder = f"{served.model}/1"
-    engine_file = f"{folder}/model{engine.suffix}"
-    files: dict[str, Path | str] = {engine_file: engine}
-    if (data := data_file(engine)) is not None:
-        files[f"{folder}/{DATA_NAME}"] = data
-    tokenizer_file = None if tokenizer is None else f"{folder}/tokenizer.json"
-    if tokenizer is not None and tokenizer_file is not None:
         files[tokenizer_file] = tokenizer
     return Repository(files=files, engine_file=engine_file, tokenizer_file=tokenizer_file)
 
@@ -101,24 +86,24 @@ def _processing_files(
         if spec is None:
             continue
         folder = f"{member(served.model, part)}/1"
-        yield f"{folder}/model.py", backend_file(code_roots, PROCESSING_BACKEND)
-        for name in (MANIFEST_CHECK, PROCESSING, ANSWER_CHECK):
+        yield f"{folder}/model.py", backend_file(code_roots, "processing_backend.py")
+        for name in ("manifest_check.py", "processing.py", "answer_check.py"):
             yield f"{folder}/{name}", backend_file(code_roots, name)
         yield processing_file(served.model, part), code_roots[0] / spec.file
 
 
 def _python_models(served: Served, code_folder: str, *, is_cpu: bool) -> dict[str, dict[str, str]]:
     """Return the files of each model of the python backend: its own, and what it imports."""
-    imported = {name: name for name in (MANIFEST_CHECK, HEADS)}
+    imported = {name: name for name in ("manifest_check.py", "heads.py")}
     reading = imported
     if served.encoder == "processor":
-        reading = imported | {name: name for name in (IMAGES, IMAGE_REQUESTS)}
+        reading = imported | {name: name for name in ("images.py", "image_requests.py")}
     if is_cpu:
-        return {code_folder: {"model.py": ONNXRUNTIME_BACKEND} | reading}
+        return {code_folder: {"model.py": "onnxruntime_backend.py"} | reading}
     models = {}
     if served.encoder is not None:
-        backend = IMAGE_BACKEND if served.encoder == "processor" else TOKENIZER
+        backend = "image_backend.py" if served.encoder == "processor" else "tokenizer.py"
         models[code_folder] = {"model.py": backend} | reading
     if served.has_head:
-        models[f"{member(served.model, 'head')}/1"] = {"model.py": HEAD_BACKEND} | imported
+        models[f"{member(served.model, 'head')}/1"] = {"model.py": "head_backend.py"} | imported
     return models

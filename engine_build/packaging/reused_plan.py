@@ -7,18 +7,16 @@ digest in the lock and its signature vouch for both.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from engine_build.context import BuildContext
 from engine_build.errors import InputRefused
-from engine_build.packaging.archive import known_engine
-from engine_build.packaging.engine_archive import EngineArchive, read_engine_archive
+from engine_build.packaging.archive import EngineArchive, known_engine, read_engine_archive
 from engine_build.request import BuildRequest
-from engine_build.store import FolderStore, Store, sha256_of
+from engine_build.store import Store, sha256_of
 from onboarding.manifest import MANIFEST_NAME, Manifest
-from onboarding.names import ARCHIVE_NAME, ENGINES_PREFIX, RECORD_NAME, engine_archive_path
+from onboarding.names import ARCHIVE_NAME, ENGINES_PREFIX, engine_archive_path
 from onboarding.plan_key_file import is_of_plan
 from onboarding.plan_source import NOT_REUSED, PlanSource
 from onboarding.signature import SignatureFault, parse_public_key, verify_envelope
@@ -46,48 +44,20 @@ class ReusedPlan:
 
 
 def find_plan(context: BuildContext) -> ReusedPlan | None:
-    """Return the plan of the engine that the build names, or of one in a folder; else None.
+    """Return the plan of the engine that the build names; None where it names none.
 
-    A bucket is not searched: which of its engines has the plan, locks tell. Raises InputRefused
-    where the engine that is named cannot be used.
+    Raises InputRefused where that engine cannot be used.
     """
-    request, source = context.request, context.plan_source
-    if request.plan_key is None:
-        if source is not None:
-            raise InputRefused(
-                f"{request.model.name} is an ensemble, which has no plan of its own; leave "
-                "--plan-from out."
-            )
+    source = context.plan_source
+    if source is None:
         return None
-    if source is not None:
-        return _read_plan(context, context.destination, source)
-    for store in context.stores:
-        for engine_key in _engines_of_plan(store, request.plan_key):
-            try:
-                return _read_plan(context, store, PlanSource(engine_key=engine_key))
-            except InputRefused as error:
-                context.log.line(f"  {error}")
-    return None
-
-
-def _engines_of_plan(store: Store, plan_key: str) -> list[str]:
-    """Return the engines of a folder whose records name a plan."""
-    if not isinstance(store, FolderStore):
-        return []
-    engines = []
-    for name in store.names(f"{ENGINES_PREFIX}/"):
-        try:
-            fields = json.loads(store.read(name) or b"") if name.endswith(RECORD_NAME) else {}
-        except ValueError:
-            continue
-        if fields.get("plan_key") == plan_key:
-            engines.append(fields["manifest"]["engine_key"])
-    return engines
-
-
-def _read_plan(context: BuildContext, store: Store, source: PlanSource) -> ReusedPlan:
+    if context.request.plan_key is None:
+        raise InputRefused(
+            f"{context.request.model.name} is an ensemble, which has no plan of its own; leave "
+            "--plan-from out."
+        )
     try:
-        return _verified_plan(context, store, source)
+        return _verified_plan(context, context.destination, source)
     except InputRefused as error:
         raise InputRefused(
             f"the plan of engine {source.engine_key} {NOT_REUSED}: {error}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tokenizers import Tokenizer, normalizers
 
@@ -45,7 +45,7 @@ def checkpoint_tokenizer(folder: Path, *, vocabulary: int, padding: int | None) 
     return tokenizer
 
 
-def transformers_tokenizer(folder: Path) -> Any:
+def transformers_tokenizer(folder: Path, *, trusts_code: bool = False) -> Any:
     """Return the tokenizer that transformers makes of a checkpoint. Raises SourceFault.
 
     Its class may normalize texts in another way than tokenizer.json does.
@@ -54,13 +54,44 @@ def transformers_tokenizer(folder: Path) -> Any:
 
     try:
         return transformers.AutoTokenizer.from_pretrained(
-            str(folder), local_files_only=True, trust_remote_code=False
+            str(folder), local_files_only=True, trust_remote_code=trusts_code
         )
     except Exception as error:
         raise SourceFault(
             f"transformers cannot load the checkpoint's tokenizer ({one_line(error)}); save it "
             "again with transformers."
         ) from error
+
+
+def load_reference_model(
+    kind: Literal["SentenceTransformer", "CrossEncoder"], folder: Path, longest: int
+) -> Any:
+    """Return the model in float32 on the CPU; inputs are cut at `longest` tokens.
+
+    Raises SourceFault.
+    """
+    import sentence_transformers
+    import torch
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    loading = {"attn_implementation": "eager", "dtype": torch.float32, "use_safetensors": True}
+    try:
+        model = getattr(sentence_transformers, kind)(
+            str(folder),
+            device="cpu",
+            local_files_only=True,
+            trust_remote_code=False,
+            model_kwargs=loading,
+        )
+        model.max_seq_length = longest
+    except Exception as error:
+        raise SourceFault(
+            f"sentence-transformers cannot load the checkpoint as a {kind} ({one_line(error)}), so "
+            "there is no reference; save it again with sentence-transformers."
+        ) from error
+    return model
 
 
 def refuse_other_tokens(tokenizer: Tokenizer, folder: Path, texts: Sequence[str]) -> None:

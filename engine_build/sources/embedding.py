@@ -1,4 +1,4 @@
-"""The pipeline of an embedding checkpoint as it declares it, and sentence-transformers' answers.
+"""The pipeline and prompts of an embedding checkpoint, and sentence-transformers' answers.
 
 Sources: modules.json, the modules' config.json, sentence_bert_config.json as sentence-transformers
 writes them: booleans `pooling_mode_*` up to version 5, one `pooling_mode` since;
@@ -17,12 +17,14 @@ import numpy as np
 
 from engine_build.datasets.dataset import Array, Sample
 from engine_build.errors import SourceFault, one_line
-from engine_build.sources.checkpoint import read_json
-from engine_build.sources.reference_model import load_reference_model
+from engine_build.sources.checkpoint import load_reference_model, read_json
+from onboarding.manifest import Prompts
+from onboarding.model_spec import ModelSpec
 from onboarding.values import PIPELINE_BEGIN, PIPELINE_HEADS
 
 VECTOR = "sentence_embedding"
 """What sentence-transformers calls the vector of a text."""
+PROMPTS_FILE = "config_sentence_transformers.json"
 WEIGHTS = {"Dense": "model.safetensors", "LayerNorm": "model.safetensors"}
 ALLOWED = f"{', '.join(PIPELINE_BEGIN)}, and after them {', '.join(PIPELINE_HEADS)} or nothing"
 EXPORT_IT = (
@@ -195,3 +197,45 @@ def refuse_other_vectors(built: Array, reference: Array) -> None:
         "that tokenizer.json does not hold, or its layers see the padding of a batch, as "
         f"ConvBERT's convolutions do. Save the checkpoint without the setting, or: {EXPORT_IT}"
     )
+
+
+def served_prompts(source: Path, model: ModelSpec) -> Prompts | None:
+    """Return the prompts that requests may name; None where there are none. Raises SourceFault.
+
+    `source` is a checkpoint's folder or an ONNX file, which declares none.
+    """
+    if model.task != "text-embedding":
+        return None
+    declared = read_json(source / PROMPTS_FILE, {}) if source.is_dir() else {}
+    texts = _declared_texts(declared) | (model.source.prompts or {})
+    default = model.source.default_prompt_name
+    if default is None:
+        default = declared.get("default_prompt_name")
+    if default is not None and default not in texts:
+        raise SourceFault(
+            f"default_prompt_name is {default!r}, but the prompts are "
+            f"{', '.join(sorted(texts)) or 'none'}; name one of them, or add it to "
+            "`source.prompts` in the model file."
+        )
+    if not texts:
+        return None
+    if any(texts.values()) and source.is_dir() and not embedding_pipeline(source).includes_prompt:
+        raise SourceFault(
+            "the checkpoint leaves its prompts' tokens out of its pooling (include_prompt is false "
+            "in the Pooling module's config.json), which no network here does; serve a checkpoint "
+            f"whose {PROMPTS_FILE} and model file name no prompts, or one that pools them."
+        )
+    return Prompts(texts=texts, default_prompt_name=default)
+
+
+def _declared_texts(declared: dict[str, object]) -> dict[str, str]:
+    """Return the checkpoint's prompts; sentence-transformers reads null as no prefix."""
+    given = declared.get("prompts") or {}
+    if not isinstance(given, dict) or not all(
+        text is None or isinstance(text, str) for text in given.values()
+    ):
+        raise SourceFault(
+            f"the prompts in {PROMPTS_FILE} of the checkpoint are {str(given)[:80]}; allowed: an "
+            "object of texts by name. Save the checkpoint again."
+        )
+    return {name: text or "" for name, text in given.items()}

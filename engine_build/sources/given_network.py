@@ -35,9 +35,9 @@ from engine_build.onnx_graph.refusal import refuse_foreign_operators
 from engine_build.onnx_graph.tensor_names import free_own_names
 from engine_build.ort import OrtNetwork
 from engine_build.request import BuildRequest
+from engine_build.sources.embedding import served_prompts
 from engine_build.sources.head import HEADED, head_of
 from engine_build.sources.image_processor import FILES, network_image_processor
-from engine_build.sources.prompts import served_prompts
 from engine_build.store import sha256_of
 from onboarding.keys import plugin_operators
 from onboarding.manifest import TensorRecord

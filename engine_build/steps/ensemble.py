@@ -24,8 +24,7 @@ from engine_build.evaluation.latency import (
     summaries,
 )
 from engine_build.onnx_graph.network_store import Network
-from engine_build.packaging.archive import known_engine
-from engine_build.packaging.engine_archive import EngineArchive, read_engine_archive
+from engine_build.packaging.archive import EngineArchive, known_engine, read_engine_archive
 from engine_build.packaging.ensemble import Ensemble, ensemble_of
 from engine_build.steps.ensemble_models import (
     Tensors,

@@ -20,8 +20,8 @@ from engine_build.quantization.explicit import format_share
 from engine_build.quantization.given_qdq import given_network, refuse_scales_of_rows
 from engine_build.quantization.sparsity import refuse_dense_network
 from engine_build.request import BuildRequest
+from engine_build.sources.embedding import served_prompts
 from engine_build.sources.given_network import check_answers, encoder_for, read_network
-from engine_build.sources.prompts import served_prompts
 from engine_build.steps.step import BuildState, Step
 from onboarding.values import EXPORT_OPSET, IMAGES, LEAST_INT8_OPSET
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,13 +23,14 @@ import onnx
 from pydantic import ValidationError
 
 from engine_build.context import BuildContext
-from engine_build.errors import InputRefused, NetworkRefused
+from engine_build.errors import InputRefused, NetworkRefused, PublishFailed
+from engine_build.log import Log
 from engine_build.onnx_graph.custom_operators import leave_to_plugins
 from engine_build.onnx_graph.external_data import copy_network, network_sha256
 from engine_build.onnx_graph.network_store import Network
 from engine_build.quantization.calibration_cache import cache_path
 from engine_build.runner import Command, Ended
-from engine_build.store import link_or_copy, sha256_of
+from engine_build.store import Store, link_or_copy, sha256_of
 from engine_build.tensorrt.half_precision import write_half_precision, write_weakly_typed
 from engine_build.tensorrt.plan import (
     INSPECTOR_LINE,
@@ -38,7 +40,6 @@ from engine_build.tensorrt.plan import (
     inspect_plan,
     last_error,
 )
-from engine_build.tensorrt.timing_cache import TimingCache
 from engine_build.tensorrt.trtexec import (
     PROGRAM,
     CompileOptions,
@@ -49,6 +50,7 @@ from engine_build.tensorrt.trtexec import (
 )
 from onboarding.keys import RECIPE_VERSION, plugin_operators
 from onboarding.manifest import PlanRecord
+from onboarding.names import timing_cache_path
 from onboarding.values import Precision, Value
 
 PLANS = "plans"
@@ -269,3 +271,55 @@ class Compilation:
             return None
         is_whole = self.plan.is_file() and sha256_of(self.plan) == finished.sha256
         return finished.record if is_whole else None
+
+
+class TimingCache:
+    """The timing cache of one TensorRT build on one GPU model: later builds skip measured kernels.
+
+    trtexec reads and writes `path`, the stores keep it, the nearest first. It saves time and never
+    decides whether a build succeeds: a damaged one, or a store that does not answer, is left out.
+    """
+
+    def __init__(
+        self, stores: Sequence[Store], tensorrt: str, gpu: str, path: Path, log: Log
+    ) -> None:
+        self.path = path
+        self._stores = stores
+        self._name = timing_cache_path(tensorrt, gpu)
+        self._log = log
+        self._uploaded: str | None = None
+
+    @property
+    def sha256(self) -> str | None:
+        """Digest of the file; None when there is none."""
+        return sha256_of(self.path) if self.path.is_file() else None
+
+    def fetch(self) -> bool:
+        """Copy the nearest store's cache here; return False when no store has one."""
+        for store in self._stores:
+            try:
+                data = store.read(self._name)
+            except PublishFailed as error:
+                self._log.line(f"  no timing cache: {error}")
+                continue
+            if data is not None:
+                # Never a link to the store's own file, which trtexec would write into.
+                self.path.unlink(missing_ok=True)
+                self.path.write_bytes(data)
+                self._uploaded = self.sha256
+                size = f"{len(data) / 1e6:.1f} MB"
+                self._log.line(f"  timing cache {self._name} of {store.place}, {size}")
+                return True
+        return False
+
+    def upload(self) -> None:
+        """Write the cache to every store; of two builds at once, the last writer's remains."""
+        digest = self.sha256
+        if digest is None or digest == self._uploaded:
+            return
+        for store in self._stores:
+            try:
+                store.upload(self.path, self._name)
+            except PublishFailed as error:
+                self._log.line(f"  the timing cache is not kept: {error}")
+        self._uploaded = digest

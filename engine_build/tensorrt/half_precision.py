@@ -32,7 +32,9 @@ from engine_build.onnx_graph.external_data import (
     model_tensors,
     save_model,
 )
+from engine_build.onnx_graph.onnx_file import QDQ
 from engine_build.tensorrt.graph_types import (
+    at_qdq_opset,
     float_tensors,
     outer_reads,
     rename_outer,
@@ -40,7 +42,6 @@ from engine_build.tensorrt.graph_types import (
     without_constant_nodes,
     without_integer_biases,
 )
-from engine_build.tensorrt.qdq_opset import QDQ, at_qdq_opset
 
 PRODUCTS = ("MatMul", "Gemm")
 FLOAT8 = frozenset(

@@ -4,7 +4,7 @@ A plan refuses feeds below its smallest profile as well as above its largest. So
 up: rows by repeating the last one, whose answers are dropped; tokens by zeros, which an attention
 mask of zeros hides. A batch that is too large is cut.
 
-Ran with TensorRT 10.6 on an H100 (tests/gpu); every name is in the real bindings of 10.16 and 11.4.
+The contexts are those of the server, whose names are all in the real bindings of 10.16 and 11.4.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from container.tensorrt.bindings import bindings
-from container.tensorrt.device import Device, Graph
+from container.tensorrt.context import ContextRunner
+from container.tensorrt.device import Device
 from container.tensorrt.faults import DeviceFault, NoBindings
-from container.tensorrt.plan import Plan, Profile, Range, Shapes, allowed, nearest, taking, times
-from container.tensorrt.surface import CudaRuntime, IExecutionContext, TensorRT
+from container.tensorrt.plan import Plan, Profile, Range, Shapes, allowed, taking, times
+from container.tensorrt.surface import CudaRuntime, TensorRT
 from engine_build.datasets.dataset import ATTENTION_MASK, Array, Feed
 from engine_build.errors import InputRefused, NetworkRefused
 
@@ -119,7 +120,7 @@ def _fill(values: Array, ranges: Range, feed: Feed) -> Array:
 
 
 class TensorrtNetwork:
-    """A plan, loaded on the first GPU, with one execution context."""
+    """A plan, loaded on the first GPU, and run by the contexts that serve it."""
 
     @faults_refuse_the_network()
     def __init__(
@@ -137,15 +138,11 @@ class TensorrtNetwork:
         """
         self._device = Device(cuda)
         self._plan = Plan(plan, trt=trt, host_code=host_code, plugins=plugins)
-        self._context: IExecutionContext = self._plan.context()
         self.inputs, self.outputs = self._plan.inputs, self._plan.outputs
-        self._types, self._profiles = self._plan.types, self._plan.profiles
-        self._profile = 0
+        self._any = self._context("any shapes", records=False)
+        self._recorded: ContextRunner | None = None
+        """Of the shapes of the last feed, from their second run on."""
         self._shapes: Shapes = {}
-        self._answers: dict[str, tuple[int, ...]] = {}
-        self._graph: Graph | None = None
-        self._runs = 0
-        """At the shapes of the last feed."""
 
     @faults_refuse_the_network()
     def rows(self, feed: Feed) -> Array:
@@ -153,90 +150,37 @@ class TensorrtNetwork:
 
         Raises InputRefused and NetworkRefused.
         """
-        typed = {
-            name: np.ascontiguousarray(feed[name], dtype=self._types[name]) for name in self.inputs
-        }
-        parts = [self._run(part)[:rows] for part, rows in split_feed(typed, self._profiles)]
+        typed = {name: np.asarray(feed[name], dtype=self._plan.types[name]) for name in self.inputs}
+        parts = [self._run(part)[:rows] for part, rows in split_feed(typed, self._plan.profiles)]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     @faults_refuse_the_network()
     def close(self) -> None:
         """Gives the GPU's memory back, before the next plan is measured."""
         self._forget()
-        del self._context
+        self._any.close()
         self._plan.close()
         self._device.close()
 
     def _run(self, feed: Feed) -> Array:
-        shapes = _shapes(feed)
+        """Run kernel by kernel first, and as a CUDA graph once a shape is run again and again."""
+        shapes, rows = _shapes(feed), len(next(iter(feed.values())))
+        context = self._any
         if shapes != self._shapes:
-            self._prepare(feed, shapes)
-        for name, values in feed.items():
-            self._device.send(name, values)
-        self._execute()
-        answers = [
-            self._device.bring(name, shape, self._types[name])
-            for name, shape in self._answers.items()
-        ]
-        self._device.wait()
-        return _beside(answers, len(next(iter(feed.values()))))
+            self._forget()
+            self._shapes = shapes
+        else:
+            if self._recorded is None:
+                self._recorded = self._context("recorded", records=True)
+            context = self._recorded
+        answers = context.run(feed, shapes, rows).values()
+        flat: list[Array] = [answer.reshape(rows, -1).astype(np.float32) for answer in answers]
+        return flat[0] if len(flat) == 1 else np.concatenate(flat, axis=1)
 
-    def _prepare(self, feed: Feed, shapes: Shapes) -> None:
-        """Makes the context ready for other shapes than before."""
-        self._forget()
-        self._choose_profile(shapes)
-        for name, values in feed.items():
-            self._check(name, self._context.set_input_shape(name, values.shape))
-            self._set_address(name, values.nbytes)
-        self._plan.infer_shapes(self._context)
-        self._answers = {name: tuple(self._context.get_tensor_shape(name)) for name in self.outputs}
-        for name, shape in self._answers.items():
-            if -1 in shape:
-                self._plan.fail(f"the shape of output {name} follows from values, not from shapes")
-            self._set_address(name, int(np.prod(shape)) * np.dtype(self._types[name]).itemsize)
-        self._shapes = shapes
-
-    def _choose_profile(self, shapes: Shapes) -> None:
-        index = nearest(shapes, self._profiles)
-        if index is None or index == self._profile:
-            return
-        self._plan.select_profile(self._context, index, self._device.stream)
-        self._device.wait()
-        self._profile = index
-
-    def _set_address(self, name: str, size: int) -> None:
-        address = self._device.buffer(name, size)
-        self._check(name, self._context.set_tensor_address(name, address))
-
-    def _execute(self) -> None:
-        """Run kernel by kernel first, and as a CUDA graph from the second run of a shape on."""
-        self._runs += 1
-        if self._runs == 2:
-            self._graph = self._device.record_graph(self._queue)
-        if self._graph is not None:
-            self._device.launch(self._graph)
-        elif not self._queue():
-            self._plan.fail("it cannot be queued")
-
-    def _queue(self) -> bool:
-        return self._context.execute_async_v3(self._device.stream)
+    def _context(self, name: str, *, records: bool) -> ContextRunner:
+        return ContextRunner(self._plan, self._device, name=name, records=records)
 
     def _forget(self) -> None:
-        if self._graph is not None:
-            self._device.forget(self._graph)
-        self._graph, self._runs, self._shapes = None, 0, {}
-
-    def _check(self, name: str, done: bool) -> None:
-        if not done:
-            self._plan.fail(f"it takes no such {name}")
-
-
-def _beside(answers: list[Array], rows: int) -> Array:
-    if any(answer.ndim == 0 or len(answer) != rows for answer in answers):
-        shapes = ", ".join(str(list(answer.shape)) for answer in answers)
-        raise NetworkRefused(
-            f"the plan's outputs have shapes {shapes} for {rows} rows; each needs the batch as its "
-            "first axis."
-        )
-    flat: list[Array] = [answer.reshape(rows, -1).astype(np.float32) for answer in answers]
-    return flat[0] if len(flat) == 1 else np.concatenate(flat, axis=1)
+        if self._recorded is not None:
+            self._recorded.close()
+        self._recorded, self._shapes = None, {}

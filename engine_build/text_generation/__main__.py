@@ -5,15 +5,12 @@ Reads arguments and environment once, wires a build, and turns its end into an e
 
 from __future__ import annotations
 
-import io
 import json
 import os
-import signal
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TextIO
 
-from engine_build.ending import end_in_exit_code, interrupt
+from engine_build.ending import end_in_exit_code, run_program
 from engine_build.log import Log
 from engine_build.machine import peak_mib
 from engine_build.options import wants_json
@@ -21,8 +18,7 @@ from engine_build.runner import ProcessRunner
 from engine_build.settings import settings
 from engine_build.store import store_at
 from engine_build.text_generation.job import CheckpointJob, Status
-from engine_build.text_generation.options import options
-from engine_build.text_generation.request import checkpoint_request, installed_tools
+from engine_build.text_generation.request import checkpoint_request, installed_tools, options
 from engine_build.work_folder import WorkFolder
 from onboarding.text_generation.checkpoint_lock import CheckpointEntry
 
@@ -105,7 +101,4 @@ def _format_result(status: Status, entry: CheckpointEntry, log: Log, *, as_json:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, interrupt)
-    # None where a shell closed them.
-    streams = (io.StringIO() if stream is None else stream for stream in (sys.stdout, sys.stderr))
-    sys.exit(main(sys.argv[1:], os.environ, *streams))
+    run_program(main)

@@ -19,8 +19,9 @@ from engine_build.ending import end_in_exit_code
 from engine_build.log import Log
 from engine_build.runner import ProcessRunner
 from engine_build.sources.bucket_checkpoint import BucketAccess
+from engine_build.sources.source import FetchContext
 from engine_build.store import store_at
-from engine_build.text_generation.source import SourceAccess, fetch
+from engine_build.text_generation.source import fetch
 from onboarding.text_generation.spec import GenerationSourceSpec
 
 REGION = "us-east-1"
@@ -39,15 +40,14 @@ def main(
 
     def run() -> str:
         with tempfile.TemporaryDirectory() as folder:
-            access = SourceAccess(
+            fetching = FetchContext(
                 root=Path.cwd(),
                 folder=Path(folder),
                 runner=ProcessRunner(log),
-                log=log,
                 access=BucketAccess(bucket=partial(store_at, region=REGION)),
                 token=environment.get("HF_TOKEN") or None,
             )
-            found = fetch(source, access).checkpoint
+            found = fetch(source, fetching).checkpoint
         chosen.out.write_text(found.document(), encoding="utf-8")
         return f"{len(found.tensors)} tensors"
 

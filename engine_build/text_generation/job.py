@@ -21,18 +21,18 @@ from engine_build.runner import Runner
 from engine_build.settings import Settings
 from engine_build.sources.bucket_checkpoint import BucketAccess
 from engine_build.sources.private import PrivateSources, secret_reader
+from engine_build.sources.source import FetchContext, source_name
 from engine_build.store import Store, sha256_of, store_at
 from engine_build.text_generation import publish as publishing
-from engine_build.text_generation.calibration import Calibration
 from engine_build.text_generation.gate import Evaluation, evaluation_of, judge
 from engine_build.text_generation.language_model import LanguageModel, stored_kv_scales
-from engine_build.text_generation.quantize import copy_source, quantize
+from engine_build.text_generation.quantize import Calibration, copy_source, quantize
 from engine_build.text_generation.recipe import Recipe, recipe_of
 from engine_build.text_generation.references import References
 from engine_build.text_generation.request import CheckpointRequest
 from engine_build.text_generation.scores import Divergence
 from engine_build.text_generation.sensitivity import layers_to_keep
-from engine_build.text_generation.source import FetchedSource, SourceAccess, fetch, pinned_text
+from engine_build.text_generation.source import FetchedSource, fetch
 from engine_build.text_generation.speed import measure_speed
 from engine_build.text_generation.verdict import is_missed_by_little, missed_budgets, reason, slower
 from engine_build.work_folder import WorkFolder
@@ -96,7 +96,7 @@ class CheckpointJob:
         begin, spec = self.clock(), self.request.spec
         (self.work.path / RECORD_NAME).unlink(missing_ok=True)
         evaluation = evaluation_of(spec, self.request.root) if self._is_gated else None
-        with self.log.step("fetch", pinned_text(spec.source)):
+        with self.log.step("fetch", source_name(spec.source)):
             source = self._fetch()
         references = None
         if evaluation is not None:
@@ -127,11 +127,10 @@ class CheckpointJob:
     def _fetch(self) -> FetchedSource:
         environment = self.request.environment
         place = "" if self.store is None else self.store.place
-        access = SourceAccess(
+        fetching = FetchContext(
             root=self.request.root,
             folder=self.work.scratch("source"),
             runner=self.runner,
-            log=self.log,
             access=BucketAccess(
                 bucket=partial(store_at, region=environment.region),
                 copies=self.store if self.upload else None,
@@ -142,7 +141,7 @@ class CheckpointJob:
             ),
             token=self.token,
         )
-        return fetch(self.request.spec.source, access)
+        return fetch(self.request.spec.source, fetching)
 
     def _references(self, source: FetchedSource, evaluation: Evaluation) -> References:
         load = partial(LanguageModel, source.folder, trusts_code=source.trusts_code)
@@ -152,8 +151,6 @@ class CheckpointJob:
             samples=evaluation.token_lists(model),
             model=load,
             here=self.work.store,
-            # What other builds wrote judges no candidate, and its role reads none of it.
-            shared=self.store if self.upload and self.candidate is None else None,
             scratch=self.work.scratch("references"),
             log=self.log,
         )
@@ -284,7 +281,7 @@ class CheckpointJob:
             files=files,
             files_sha256=files_sha256(files),
             weight_bytes=read_folder(self._folder).bytes,
-            source=pinned_text(spec.source),
+            source=source_name(spec.source),
             source_sha256=source.sha256,
             tools=self.tools,
             gate=gate,

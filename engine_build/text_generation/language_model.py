@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from engine_build.errors import SourceFault, one_line
+from engine_build.sources.checkpoint import transformers_tokenizer
 from engine_build.text_generation.scores import Array
 from onboarding.text_generation.checkpoint import shard_names
 from onboarding.text_generation.texts import TextSample
@@ -122,25 +123,10 @@ def stored_kv_scales(folder: Path) -> KvScales:
     return {layer: (pair.get("k", 1.0), pair.get("v", 1.0)) for layer, pair in scales.items()}
 
 
-def load_tokenizer(folder: Path, *, trusts_code: bool = False) -> Any:
-    """Return the tokenizer of a checkpoint. Raises SourceFault."""
-    import transformers
-
-    try:
-        return transformers.AutoTokenizer.from_pretrained(
-            str(folder), local_files_only=True, trust_remote_code=trusts_code
-        )
-    except Exception as error:
-        raise SourceFault(
-            f"transformers cannot load the checkpoint's tokenizer ({one_line(error)}); save it "
-            "again with transformers."
-        ) from error
-
-
 def _load(folder: Path, *, trusts_code: bool) -> tuple[Any, Any]:
     import transformers
 
-    tokenizer = load_tokenizer(folder, trusts_code=trusts_code)
+    tokenizer = transformers_tokenizer(folder, trusts_code=trusts_code)
     options = {"local_files_only": True, "trust_remote_code": trusts_code}
     try:
         config = transformers.AutoConfig.from_pretrained(str(folder), **options)

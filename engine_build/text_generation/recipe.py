@@ -6,7 +6,7 @@ other bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +16,13 @@ from onboarding.text_generation.weights import is_linear
 
 SMOOTHING_STRENGTH = 0.8
 """Share of an outlier that moves from activations into weights (SmoothQuant, section 4)."""
-GROUP_SIZES = (128, 64, 32)
-"""Of W4A16 that vLLM's Marlin kernels take, the cheapest first."""
-W4A8_GROUP = 128
-"""The only group size of vLLM's W4A8 kernels (vllm cutlass_w4a8)."""
+GROUP_SIZES = {
+    **dict.fromkeys(("awq", "gptq"), (128, 64, 32)),
+    "w4a8-fp8": (128,),
+    "nvfp4": (16,),
+    **dict.fromkeys(("mxfp4", "mxfp8"), (32,)),
+}
+"""Weights of a group by scheme, the cheapest first: those that vLLM's kernels take."""
 KV_FP8 = {
     "num_bits": 8, "type": "float", "strategy": "tensor", "dynamic": False, "symmetric": True,
 }  # fmt: skip
@@ -70,19 +73,13 @@ def recipe_of(
     format's groups do not divide.
     """
     scales = kv_cache == "fp8" and has_texts
-    group = None
-    columns = _columns(tensors)
-    if scheme in ("awq", "gptq"):
-        group = next((size for size in GROUP_SIZES if _divides(size, columns)), None)
-    elif scheme == "w4a8-fp8":
-        group = W4A8_GROUP if _divides(W4A8_GROUP, columns) else None
-    elif scheme in ("nvfp4", "mxfp4", "mxfp8"):
-        needed = 16 if scheme == "nvfp4" else 32
-        group = needed if _divides(needed, columns) else None
-    if group is None and scheme not in ("fp8", "int8"):
-        odd = next(size for size in sorted(columns) if size % _least_group(scheme))
+    columns = {t.shape[-1] for name, t in tensors.items() if is_linear(name, t)}
+    sizes = GROUP_SIZES.get(scheme, ())
+    group = next((size for size in sizes if not any(c % size for c in columns)), None)
+    if group is None and sizes:
+        odd = next(size for size in sorted(columns) if size % sizes[-1])
         raise InputRefused(
-            f"{scheme} stores groups of {_least_group(scheme)} weights, which do not divide a "
+            f"{scheme} stores groups of {sizes[-1]} weights, which do not divide a "
             f"layer of {odd} columns; choose fp8 or int8."
         )
     return Recipe(
@@ -132,17 +129,3 @@ def _groups(
     if activations is not None:
         group["input_activations"] = dict(activations)
     return {"group_0": group}
-
-
-def _columns(tensors: Mapping[str, TensorHeader]) -> frozenset[int]:
-    return frozenset(
-        tensor.shape[-1] for name, tensor in tensors.items() if is_linear(name, tensor)
-    )
-
-
-def _divides(size: int, columns: Iterable[int]) -> bool:
-    return all(column % size == 0 for column in columns)
-
-
-def _least_group(scheme: str) -> int:
-    return {"awq": 32, "gptq": 32, "w4a8-fp8": W4A8_GROUP, "nvfp4": 16}.get(scheme, 32)

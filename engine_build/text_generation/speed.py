@@ -12,14 +12,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from engine_build.log import Log
 from engine_build.machine import description
-from engine_build.runner import Command, Runner
+from engine_build.runner import Command, Ended, Runner
 from engine_build.settings import Settings
 from onboarding.text_generation.checkpoint_key import kv_cache
 from onboarding.text_generation.checkpoint_lock import SpeedRecord, SpeedRound
@@ -42,109 +41,6 @@ CPU_VARIABLES = {
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "OMP_NUM_THREADS": "1",
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class SpeedTest:
-    """One checkpoint beside its source; `machine` as the record names it."""
-
-    spec: TextGenerationSpec
-    source: Path
-    checkpoint: Path
-    tensor_parallel: int
-    python: str
-    machine: str
-    on_cpu: bool
-    runner: Runner
-    log: Log
-    clock: Callable[[], float]
-
-    def run(self) -> SpeedRecord | None:
-        """Return the medians of the rounds that end in time.
-
-        None where vLLM does not run the checkpoint, or too few rounds end.
-        """
-        rounds: list[SpeedRound] = []
-        end = self.clock() + SECONDS
-        engine, has_reference = "", True
-        for number in range(ROUNDS):
-            rates: dict[Path, float | None] = {}
-            both = (self.source, self.checkpoint)
-            for folder in both if number % 2 == 0 else both[::-1]:
-                if folder == self.checkpoint or has_reference:
-                    rates[folder], engine = self._tokens_per_second(folder, engine, end)
-            if self.clock() >= end:
-                self.log.line(f"  {SECONDS:g} seconds are over after {len(rounds)} rounds")
-                break
-            mine, reference = rates[self.checkpoint], rates.get(self.source)
-            if mine is None or (reference is None and has_reference and number > 0):
-                self.log.line("  not measured: vLLM does not run it here; its log says why")
-                return None
-            # A source that is too large for this GPU is tried once.
-            has_reference = reference is not None
-            rounds.append(
-                SpeedRound(output_tokens_per_second=mine, reference_tokens_per_second=reference)
-            )
-            self.log.line(
-                f"  round {number + 1}: {_rate_text(mine)}, its source {_rate_text(reference)}"
-            )
-        if len(rounds) < LEAST_ROUNDS:
-            self.log.line("  not measured; the plan's estimate stands")
-            return None
-        references = [item.reference_tokens_per_second for item in rounds]
-        return SpeedRecord(
-            output_tokens_per_second=median(item.output_tokens_per_second for item in rounds),
-            reference_tokens_per_second=median(filter(None, references)) if has_reference else None,
-            rounds=tuple(rounds),
-            concurrency=self.spec.slo.concurrency,
-            instance_type_or_machine=self.machine,
-            engine=engine,
-        )
-
-    def _tokens_per_second(self, folder: Path, engine: str, end: float) -> tuple[float | None, str]:
-        """Return the median of one process's batches, and the engine's version."""
-        seconds = end - self.clock()
-        if seconds <= 0:
-            return None, engine
-        context = self.spec.context
-        request = {
-            "engine": self._engine(folder),
-            "prompt_tokens": context.mean_prompt,
-            "output_tokens": context.mean_output,
-            "concurrency": self.spec.slo.concurrency,
-        }
-        ended = self.runner.run(
-            Command(
-                argv=(self.python, "-m", MODULE, json.dumps(request)),
-                timeout_seconds=seconds,
-                variables={**VARIABLES, **(CPU_VARIABLES if self.on_cpu else {})},
-            )
-        )
-        if ended.code != 0:
-            self.log.line(f"  vLLM {ended.how}: {ended.last_error}")
-            return None, engine
-        rates = ended.report.get("output_tokens_per_second")
-        if not rates:
-            self.log.line("  vLLM ended without a report")
-            return None, engine
-        return median(rates), f"vllm {ended.report['vllm']}"
-
-    def _engine(self, folder: Path) -> Mapping[str, Any]:
-        """Return vLLM's arguments: the plan's, of the source with a KV cache in 16 bits."""
-        serving, is_ours = self.spec.serving, folder == self.checkpoint
-        values = {
-            "model": str(folder),
-            "max_model_len": self.spec.context.max_model_len,
-            "max_num_seqs": self.spec.slo.concurrency,
-            "max_num_batched_tokens": serving.max_num_batched_tokens,
-            "tensor_parallel_size": self.tensor_parallel,
-            "gpu_memory_utilization": None if self.on_cpu else serving.gpu_memory_utilization,
-            "kv_cache_dtype": kv_cache(self.spec) if is_ours else None,
-            "trust_remote_code": True if self.spec.source.trust_remote_code else None,
-            "enforce_eager": True if self.on_cpu else None,
-            "enable_prefix_caching": False,
-        }
-        return {name: value for name, value in values.items() if value is not None}
 
 
 def gpu_name(count: int) -> str | None:
@@ -172,29 +68,95 @@ def measure_speed(
     gpu: Callable[[int], str | None] = gpu_name,
     clock: Callable[[], float] = time.monotonic,
 ) -> SpeedRecord | None:
-    """Return the speed of a checkpoint and its source; None where it cannot be measured.
+    """Return the medians of the rounds of a checkpoint and its source that end in time.
 
-    `folders`: the source's, then the checkpoint's.
+    `folders`: the source's, then the checkpoint's. None where this machine cannot measure, vLLM
+    does not run the checkpoint, or too few rounds end.
     """
-    python = settings.vllm_python
+    python, (source, checkpoint) = settings.vllm_python, folders
     name = None if python is None else gpu(tensor_parallel)
     if python is None or (name is None and not settings.speed_on_cpu):
         log.line("  not measured: this machine has no GPU with vLLM; the plan's estimate stands")
         return None
-    source, checkpoint = folders
-    test = SpeedTest(
-        spec=spec,
-        source=source,
-        checkpoint=checkpoint,
-        tensor_parallel=tensor_parallel,
-        python=python,
-        machine=description() if name is None else name,
-        on_cpu=name is None,
-        runner=runner,
-        log=log,
-        clock=clock,
+    rounds: list[SpeedRound] = []
+    end = clock() + SECONDS
+    engine, has_reference = "", True
+    for number in range(ROUNDS):
+        rates: dict[Path, float | None] = {}
+        for folder in folders if number % 2 == 0 else folders[::-1]:
+            if (folder == checkpoint or has_reference) and clock() < end:
+                request = _request(
+                    spec, folder, tensor_parallel, folder == checkpoint, name is None
+                )
+                command = Command(
+                    argv=(python, "-m", MODULE, json.dumps(request)),
+                    timeout_seconds=end - clock(),
+                    variables={**VARIABLES, **(CPU_VARIABLES if name is None else {})},
+                )
+                rates[folder], version = _tokens_per_second(runner.run(command), log)
+                engine = version or engine
+        if clock() >= end:
+            log.line(f"  {SECONDS:g} seconds are over after {len(rounds)} rounds")
+            break
+        mine, reference = rates[checkpoint], rates.get(source)
+        if mine is None or (reference is None and has_reference and number > 0):
+            log.line("  not measured: vLLM does not run it here; its log says why")
+            return None
+        # A source that is too large for this GPU is tried once.
+        has_reference = reference is not None
+        rounds.append(
+            SpeedRound(output_tokens_per_second=mine, reference_tokens_per_second=reference)
+        )
+        log.line(f"  round {number + 1}: {_rate_text(mine)}, its source {_rate_text(reference)}")
+    if len(rounds) < LEAST_ROUNDS:
+        log.line("  not measured; the plan's estimate stands")
+        return None
+    references = [item.reference_tokens_per_second for item in rounds]
+    return SpeedRecord(
+        output_tokens_per_second=median(item.output_tokens_per_second for item in rounds),
+        reference_tokens_per_second=median(filter(None, references)) if has_reference else None,
+        rounds=tuple(rounds),
+        concurrency=spec.slo.concurrency,
+        instance_type_or_machine=description() if name is None else name,
+        engine=engine,
     )
-    return test.run()
+
+
+def _tokens_per_second(ended: Ended, log: Log) -> tuple[float | None, str | None]:
+    """Return the median of one process's batches, and the engine's version."""
+    rates = ended.report.get("output_tokens_per_second")
+    if ended.code != 0:
+        log.line(f"  vLLM {ended.how}: {ended.last_error}")
+    elif not rates:
+        log.line("  vLLM ended without a report")
+    else:
+        return median(rates), f"vllm {ended.report['vllm']}"
+    return None, None
+
+
+def _request(
+    spec: TextGenerationSpec, folder: Path, tensor_parallel: int, is_ours: bool, on_cpu: bool
+) -> Mapping[str, Any]:
+    """Return what vllm_speed is asked: the plan's arguments, the source's KV cache in 16 bits."""
+    serving, context = spec.serving, spec.context
+    values = {
+        "model": str(folder),
+        "max_model_len": context.max_model_len,
+        "max_num_seqs": spec.slo.concurrency,
+        "max_num_batched_tokens": serving.max_num_batched_tokens,
+        "tensor_parallel_size": tensor_parallel,
+        "gpu_memory_utilization": None if on_cpu else serving.gpu_memory_utilization,
+        "kv_cache_dtype": kv_cache(spec) if is_ours else None,
+        "trust_remote_code": True if spec.source.trust_remote_code else None,
+        "enforce_eager": True if on_cpu else None,
+        "enable_prefix_caching": False,
+    }
+    return {
+        "engine": {name: value for name, value in values.items() if value is not None},
+        "prompt_tokens": context.mean_prompt,
+        "output_tokens": context.mean_output,
+        "concurrency": spec.slo.concurrency,
+    }
 
 
 def _rate_text(rate: float | None) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -154,6 +155,7 @@ def _tensors(random: np.random.Generator, layers: int) -> dict[str, np.ndarray]:
     }
 
 
+@cache
 def _byte_pairs(size: int) -> tuple[list[str], list[tuple[str, str]]]:
     """Return a vocabulary of so many tokens and its merges, learnt from this repository's texts."""
     letters = _byte_letters()

@@ -49,7 +49,6 @@ def references(evaluation, tmp_path_factory, log):
         samples=chosen.token_lists(load()),
         model=load,
         here=FolderStore(folder / "here"),
-        shared=None,
         scratch=folder,
         log=log,
     )
@@ -138,7 +137,6 @@ def test_references_are_computed_once(references, evaluation, tmp_path, log):
         samples=references.samples,
         model=load,
         here=references.here,
-        shared=None,
         scratch=tmp_path,
         log=log,
     )
@@ -148,7 +146,7 @@ def test_references_are_computed_once(references, evaluation, tmp_path, log):
 
 
 def test_references_of_other_texts_are_others(references, tmp_path, log):
-    fields = {"source_sha256": "0" * 64, "model": None, "here": references.here, "shared": None}
+    fields = {"source_sha256": "0" * 64, "model": None, "here": references.here}
     other = References(samples=references.samples[1:], scratch=tmp_path, log=log, **fields)
     assert other.key != references.key
 

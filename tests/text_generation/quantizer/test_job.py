@@ -53,12 +53,6 @@ def test_published_checkpoint_is_not_built_again(tree, first, tmp_path):
     assert not (tmp_path / "out/checkpoint").exists() and "quantize" not in ended.log
 
 
-def test_answers_of_the_source_are_computed_once_for_all_schemes(tree, first, tmp_path):
-    store = ("--store", str(first[0] / "store"), "--upload")
-    ended = run(tree, tmp_path / "out", *store, key=keys(tree)["int8"])
-    assert ended.code == 0 and "the source's answers come from the store" in ended.log
-
-
 def test_candidate_waits_under_its_own_name(tree, tmp_path):
     store = ("--store", str(tmp_path / "store"), "--upload", "--candidate", "try-1")
     ended = run(tree, tmp_path / "out", *store)

@@ -246,8 +246,9 @@ def test_refuses_a_file_without_a_digest_and_another_file_that_is_there(cloud):
 def test_refuses_a_build_that_left_nothing_and_one_that_is_none(cloud):
     with pytest.raises(Refused, match=f"the build left no {RECORD_NAME}"):
         cloud.publish()
-    with pytest.raises(Refused, match="no engine key and candidate"):
-        cloud.publish(candidate="../x")
+    for change in ({"candidate": "../x"}, {"engineKey": "../x"}, {"candidate": "a/b"}):
+        with pytest.raises(Refused, match="are no engine key and candidate of a build"):
+            cloud.publish(**change)
 
 
 @pytest.mark.parametrize("name", ["signer.py", "checkpoint_signer.py"])

@@ -1,24 +1,23 @@
-"""`python -m engine_build` as a process: exit codes, streams, time."""
+"""`python -m engine_build`: arguments, exit codes, and streams that nobody reads."""
 
 from __future__ import annotations
 
-import fcntl
+import io
 import json
 import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
+from engine_build.__main__ import main
+from tests.unit.engine_build.graphs import linear
 from tests.unit.engine_build.stand_ins import ROOT
 from tests.unit.engine_build.tiny import write_tree
+from tests.unit.engine_build.trees import write_tensors_tree
 
-OFFLINE = {
-    "ROUNDHOUSE_BENCHMARK_SECONDS": "0.1",
-    "PIP_NO_INDEX": "1",
-    "PIP_FIND_LINKS": "",
-    "PYTHONPATH": str(ROOT),
-}
+OFFLINE = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "", "PYTHONPATH": str(ROOT)}
 NOWHERE = {
     "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
     "AWS_ACCESS_KEY_ID": "x",
@@ -27,63 +26,100 @@ NOWHERE = {
 }
 
 
+class Unread(io.StringIO):
+    """A stream whose reader has gone."""
+
+    def write(self, text):
+        super().write("")
+        raise BrokenPipeError(32, "Broken pipe")
+
+
+def build(root, *more, environment="desk", stdout=None, stderr=None):
+    """Exit code and the two streams of a build in this process."""
+    out, err = (io.StringIO() if stream is None else stream for stream in (stdout, stderr))
+    options = ["--root", root, "--environment", environment, "--model", "tiny", "--format", "json"]
+    options += ["--out", root / "out", *more]
+    variables = {"ROUNDHOUSE_BENCHMARK_SECONDS": "0.02"}
+    return main([str(option) for option in options], variables, out, err), out, err
+
+
 @pytest.fixture
 def root(tmp_path):
-    return write_tree(tmp_path / "root")
+    rows = np.random.default_rng(0).standard_normal((120, 4)).astype(np.float32)
+    network = linear(tmp_path / "model.onnx")
+    return write_tensors_tree(tmp_path / "root", network, {"validation": {"x": rows}})
 
 
-def options(root, out, *more, environment="desk"):
-    return ("--root", root, "--environment", environment, "--model", "tiny", "--out", out, *more)
+NO_STORE = "is no store; allowed: s3://BUCKET, or a folder's path."
 
 
-def assert_refused(arguments, code, *words, **environment):
-    """Run the command, and return its output."""
-    command = [sys.executable, "-W", "error", "-m", "engine_build", *map(str, arguments)]
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (("--out", ""), "argument --out: it is empty"),
+        (("--out", f"{__file__}/out"), "Not a directory"),
+        (("--publish", ""), "argument --publish: it"),
+        (("--compute-capability", ""), "--compute-capability: it is empty"),
+        (("--environment", "dest"), "desk"),
+        (("--frmat", "x"), "--frmat"),
+        (("extra",), "extra"),
+        (("--format=json", "--frmat"), "--frmat"),
+        (("--publish", "s3://"), f"--publish s3:// {NO_STORE}"),
+        (("--publish", "s3://a b"), f"--publish s3://a b {NO_STORE}"),
+        (("--publish", "s3://bucket/folder"), f"--publish s3://bucket/folder {NO_STORE}"),
+        (("--publish", __file__), "test_command.py is no folder"),
+        *(
+            (("--plan-from", text), "is no engine; allowed")
+            for text in ("", "abc", "0" * 20 + ":1", "0" * 21)
+        ),
+    ],
+)
+def test_refuses_arguments_in_json_before_anything_is_made(more, words, root):
+    code, stdout, stderr = build(root, *more)
+    failure = json.loads(stdout.getvalue())
+    assert (code, failure["status"], failure["exit_code"]) == (1, "failed", 1)
+    assert words in failure["reason"] and "unforeseen" not in failure["reason"]
+    assert f"FAILED: {failure['reason']}" in stderr.getvalue()
+    assert "Traceback" not in stderr.getvalue() and not (root / "out/networks").exists()
+
+
+def test_refuses_a_command_line_without_what_it_needs():
+    stderr = io.StringIO()
+    assert main(["--mode", "x"], {}, io.StringIO(), stderr) == 1
+    assert "--environment, --model, --out" in stderr.getvalue()
+
+
+def test_build_goes_on_when_nobody_reads_its_stderr_and_refuses_an_unread_stdout(root):
+    code, stdout, _ = build(root, stderr=Unread())
+    assert (code, json.loads(stdout.getvalue())["status"]) == (0, "built")
+    assert "benchmark … " in (root / "out/build.log").read_text()
+    code, _, stderr = build(root, stdout=Unread())
+    assert (code, "Traceback" in stderr.getvalue()) == (1, False)
+    assert "FAILED: stdout takes no result ([Errno 32] Broken pipe)" in stderr.getvalue()
+    assert json.loads(build(root)[1].getvalue())["status"] == "known"
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "words"),
+    [
+        ((), 5, "tiny-embedder==1.0 cannot be fetched"),
+        (("--publish", "s3://bucket"), 6, "s3://bucket/engines/"),
+    ],
+)
+def test_refuses_unreachable_places_as_a_process(more, code, words, tmp_path):
+    root, out = write_tree(tmp_path / "root"), tmp_path / "out"
+    options = ("--root", root, "--environment", "desk", "--model", "tiny", "--out", out, *more)
+    command = [sys.executable, "-W", "error", "-m", "engine_build", "--format", "json"]
     ended = subprocess.run(
-        command,
+        [*command, *map(str, options)],
         cwd=ROOT,
-        env={**os.environ, **OFFLINE, **environment},
+        env={**os.environ, **OFFLINE, **NOWHERE},
         capture_output=True,
         text=True,
         timeout=120,
     )
     last = ended.stderr.strip().splitlines()[-1]
     assert (ended.returncode, last[:8]) == (code, "FAILED: "), ended.stderr
+    assert json.loads(ended.stdout)["exit_code"] == code
     assert "Traceback" not in ended.stderr + ended.stdout
-    assert [word for word in words if word not in last] == []
-    return ended.stdout
-
-
-def test_refuses_bad_arguments_with_code_1():
-    assert_refused(("--mode", "x"), 1, "--environment")
-
-
-def test_refuses_an_unknown_environment_with_code_1(root, tmp_path):
-    assert_refused(options(root, tmp_path / "o", environment="dest"), 1, "dest", "desk")
-
-
-def test_refuses_a_work_folder_that_cannot_be_used_with_code_1(root, tmp_path):
-    (tmp_path / "file").write_text("")
-    assert_refused(options(root, tmp_path / "file/out"), 1, "--out", "Not a directory")
-
-
-def test_refuses_a_work_folder_in_use_with_code_1(root, tmp_path):
-    handle = os.open(tmp_path, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        assert_refused(options(root, tmp_path), 1, "in use by another build")
-    finally:
-        os.close(handle)
-
-
-def test_refuses_an_unreadable_package_with_code_5_and_says_where_the_log_is(root, tmp_path):
-    log = tmp_path / "out/build.log"
-    words = ("tiny-embedder==1.0 cannot be fetched", f"(log: {log})")
-    output = assert_refused(options(root, tmp_path / "out", "--format", "json"), 5, *words)
-    assert json.loads(output)["exit_code"] == 5
-    assert "No matching distribution" in log.read_text()
-
-
-def test_refuses_an_unreachable_bucket_with_code_6(root, tmp_path):
-    arguments = options(root, tmp_path / "out", "--publish", "s3://bucket")
-    assert_refused(arguments, 6, "s3://bucket/engines/", "cannot be reached", **NOWHERE)
+    assert words in last and f"(log: {out}/build.log)" in last

@@ -6,6 +6,7 @@ Trtexec, nvidia-smi and TensorRT's runtime are stood in for.
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import tarfile
 
 import pytest
@@ -15,6 +16,7 @@ from engine_build.pipeline import NETWORK_STEPS, run_steps
 from engine_build.steps.benchmark import choose_candidate
 from engine_build.steps.compile import check_machine, compile_candidates
 from engine_build.steps.verify import verify_candidates
+from engine_build.store import FolderStore
 from onboarding.model_spec import BudgetSpec
 from tests.unit.engine_build.stand_ins import StandInRunner
 from tests.unit.engine_build.tensorrt.gpu_machine import GpuMachine, install_runtime
@@ -31,10 +33,18 @@ class Both:
         return (self.answers if command.argv[1:2] == ("-m",) else self.programs).run(command)
 
 
+@pytest.fixture(scope="module")
+def store(tiny_build, tmp_path_factory):
+    """The networks of the fixture's build, and those that a test here has made."""
+    folder = tmp_path_factory.mktemp("store")
+    shutil.copytree(tiny_build.store / "networks", folder / "networks")
+    return FolderStore(folder)
+
+
 @pytest.fixture
-def tools(wheel, tmp_path, monkeypatch):
+def tools(store, wheel, tmp_path, monkeypatch):
     install_runtime(monkeypatch)
-    tools = GpuMachine(tmp_path, monkeypatch).context("auto")
+    tools = GpuMachine(tmp_path, monkeypatch).context("auto", store=store)
     return dataclasses.replace(tools, runner=Both(tools.runner, StandInRunner(wheel)))
 
 
@@ -51,15 +61,15 @@ def test_gpu_engine_is_built_evaluated_and_packed(tools):
     assert subjects == {"int8 Q/DQ network", "fp16 engine", "int8 engine"}
     measured = {(record.runtime, record.precision) for record in manifest.benchmark}
     assert {("tensorrt", "fp16"), ("tensorrt", "int8")} <= measured
-    with tarfile.open(tools.work_store.path(result.entry.archive.path)) as tar:
+    with tarfile.open(tools.destination.path(result.entry.archive.path)) as tar:
         assert tar.extractfile(manifest.engine_file).read()[:4] == b"ftrt"
 
 
-def test_auto_tries_fp8_where_the_gpu_computes_in_it(wheel, tmp_path, monkeypatch):
+def test_auto_tries_fp8_where_the_gpu_computes_in_it(store, wheel, tmp_path, monkeypatch):
     install_runtime(monkeypatch)
     machine = GpuMachine(tmp_path, monkeypatch)
     machine.describe(gpus=["NVIDIA L4, 580.95.05, 8.9"])
-    tools = machine.context("auto", instance="ml.g6.xlarge")
+    tools = machine.context("auto", store=store, instance="ml.g6.xlarge")
     tools = dataclasses.replace(tools, runner=Both(tools.runner, StandInRunner(wheel)))
     with tools.work:
         manifest = build(tools).entry.manifest

@@ -94,12 +94,6 @@ def test_both_registries_are_opened_and_the_password_is_no_argument(orders):
     assert tools.inputs.count("secret") == 2
 
 
-def test_nothing_is_done_when_every_tag_is_there(orders):
-    tools = Tools(TRITON, SERVER)
-    assert run(orders, tools)[:2] == (0, "0 images built, 2 were there.\n")
-    assert {command[0] for command in tools.commands} == {"aws"}
-
-
 def test_a_tag_that_another_build_pushed_meanwhile_is_as_good(orders):
     tools = Tools(TRITON, fails={"docker push": "tag invalid: it is immutable"})
 

@@ -21,32 +21,6 @@ class Clock:
         return self.now
 
 
-def test_every_line_goes_to_stream_and_file(tmp_path):
-    stream = io.StringIO()
-    log = Log(stream)
-    log.keep(tmp_path / "build.log")
-    log.line("hello")
-    log.note("for the file")
-    assert stream.getvalue() == "hello\n"
-    assert (tmp_path / "build.log").read_text() == "hello\nfor the file\n"
-
-
-def test_step_says_what_it_does_and_how_long_it_took():
-    stream, clock = io.StringIO(), Clock()
-    log = Log(stream, clock=clock)
-    with log.step("export", "opset 17"):
-        clock.now = 2.5
-    assert stream.getvalue() == "export: opset 17\nexport … 2.5 seconds\n"
-    assert log.seconds == {"export": 2.5}
-
-
-def test_step_that_fails_took_no_time():
-    log = Log(io.StringIO())
-    with pytest.raises(ValueError, match="no"), log.step("export", "opset 17"):
-        raise ValueError("no")
-    assert log.seconds == {}
-
-
 def test_progress_is_shown_in_place_on_a_terminal_and_leaves_no_trace():
     stream = Terminal()
     log = Log(stream)
@@ -67,3 +41,17 @@ def test_progress_is_a_seldom_line_in_a_build_log():
     for _ in range(30):
         count(1)
     assert stream.getvalue().splitlines() == ["  … 10 of 30 layers", "  … 20 of 30 layers"]
+
+
+def test_lines_go_to_stream_and_file_and_a_step_that_ends_says_how_long_it_took(tmp_path):
+    stream, clock = io.StringIO(), Clock()
+    log = Log(stream, clock=clock)
+    log.keep(tmp_path / "build.log")
+    log.note("for the file")
+    with log.step("export", "opset 17"):
+        clock.now = 2.5
+    with pytest.raises(ValueError, match="no"), log.step("check", "none"):
+        raise ValueError("no")
+    lines = "export: opset 17\nexport … 2.5 seconds\ncheck: none\n"
+    assert (stream.getvalue(), log.seconds) == (lines, {"export": 2.5})
+    assert (tmp_path / "build.log").read_text() == f"for the file\n{lines}"

@@ -107,11 +107,3 @@ def test_refused_secret_ends_in_a_sentence_that_does_not_hold_it(kind, tmp_path,
     assert ended.returncode == 5
     assert words in json.loads(ended.stdout)["reason"]
     assert places_of_secrets(tmp_path) == []
-
-
-def test_missing_secret_ends_the_build_before_a_request(tmp_path, checkpoint, wheel):
-    source = {"huggingface": f"owner/name@{COMMIT}"}
-    ended = build(tmp_path, source, {}, checkpoint, wheel)
-    assert ended.returncode == 5
-    reason = json.loads(ended.stdout)["reason"]
-    assert HUB in reason and "make the secret, or correct `source_secrets`" in reason

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto
 
 from engine_build.build import build
-from engine_build.errors import BudgetMissed, BuildError, InputRefused
+from engine_build.errors import BudgetMissed, BuildError
 from engine_build.ort import OrtNetwork
 from engine_build.steps.export import EXPORT
 from engine_build.steps.fetch import FETCH
@@ -130,40 +130,6 @@ g (float[batch, 16] x) => (float[batch, 16] y) { y = Relu(x) }""")
         build_entry(tools(tmp_path, network, reference=path))
 
 
-@pytest.mark.parametrize(
-    ("kind", "requested", "words"),
-    [
-        (
-            E4M3,
-            "int8",
-            r"computes in fp8, so it is no network of precision int8; allowed: auto, fp8",
-        ),
-        (
-            INT8,
-            "fp8",
-            r"computes in int8, so it is no network of precision fp8; allowed: auto, int8",
-        ),
-    ],
-)
-def test_refuses_another_precision_than_the_nodes(kind, requested, words, tmp_path):
-    source = write_quantized(tmp_path / "q.onnx", kind)
-    with pytest.raises(InputRefused, match=words):
-        export(tools(tmp_path, source, precision=requested))
-
-
-@pytest.mark.parametrize(
-    ("kind", "value", "instance", "words"),
-    [
-        (UINT8, 128, "ml.g5.xlarge", "asymmetrically"),
-        (E4M3, 0, "ml.g5.xlarge", "needs compute capability 8.9, and this engine's is 8.6"),
-    ],
-)
-def test_refuses_nodes_that_the_gpu_does_not_take(kind, value, instance, words, tmp_path):
-    source = write_quantized(tmp_path / "q.onnx", kind, value)
-    with pytest.raises(BuildError, match=words):
-        export(tools(tmp_path, source, platform=instance))
-
-
 def test_a_gpus_network_is_half_the_sources_and_keeps_its_nodes(tmp_path):
     """FP8 on an L4: the float part becomes FP16, and nothing is quantized again."""
     from engine_build.steps.half_precision import HALF_PRECISION
@@ -190,7 +156,34 @@ def test_auto_leaves_int8_out_of_a_network_below_opset_13(tmp_path):
     assert reason in manifest.decision
 
 
-def test_refuses_int8_of_a_network_below_opset_13(tmp_path):
-    source = write_float(tmp_path / "f.onnx", opset=11)
-    with pytest.raises(BuildError, match="opset 11, and INT8 needs 13 or newer; export it with"):
-        export(tools(tmp_path, source, precision="int8", calibrated=True))
+@pytest.mark.parametrize(
+    ("source", "settings", "words"),
+    [
+        (
+            (E4M3, 0),
+            {"precision": "int8"},
+            "computes in fp8, so it is no network of precision int8; allowed: auto, fp8",
+        ),
+        (
+            (INT8, 0),
+            {"precision": "fp8"},
+            "computes in int8, so it is no network of precision fp8; allowed: auto, int8",
+        ),
+        ((UINT8, 128), {"platform": "ml.g5.xlarge"}, "asymmetrically"),
+        (
+            (E4M3, 0),
+            {"platform": "ml.g5.xlarge"},
+            r"needs compute capability 8\.9, and this engine's is 8\.6",
+        ),
+        (
+            None,
+            {"precision": "int8", "calibrated": True},
+            "opset 11, and INT8 needs 13 or newer; export it with",
+        ),
+    ],
+)
+def test_refuses_nodes_and_networks_of_another_precision(source, settings, words, tmp_path):
+    path = tmp_path / "q.onnx"
+    write_float(path, opset=11) if source is None else write_quantized(path, *source)
+    with pytest.raises(BuildError, match=words):
+        export(tools(tmp_path, path, **settings))

@@ -3,82 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import shutil
-import tarfile
 
 import pytest
 
 from engine_build.build import build
 from engine_build.errors import InputRefused
-from engine_build.options import options
 from engine_build.packaging.reused_plan import find_plan
 from engine_build.steps.package import OF_THE_PLAN
-from engine_build.store import FolderStore
-from onboarding.names import engine_archive_path, engine_record_path
+from engine_build.store import FolderStore, sha256_of
+from onboarding.names import engine_archive_path
 from onboarding.plan_source import PlanSource
 from tests.fixtures.signer import Signer
 from tests.unit.engine_build.stand_ins import StandInRunner, context
 from tests.unit.engine_build.tensorrt.gpu_machine import GpuMachine, install_runtime
 from tests.unit.engine_build.test_gpu_pipeline import Both
 from tests.unit.engine_build.tiny import model, sample_texts, write_tree
-
-BATCHING = (
-    {},
-    {"max_queue_delay_us": 100},
-    {"preferred_batch_sizes": [2]},
-    {"max_queue_delay_us": 200},
-)
-CELLS = tuple(itertools.product(BATCHING, (1, 2)))
-
-
-def build_cell(root, out, store, **changes):
-    """Build one model file; return its result and whether anything was compiled."""
-    spec = model(precision="fp32") | changes
-    tools = context(
-        write_tree(root, spec), out, store=store, runner=StandInRunner(), model=spec["name"]
-    )
-    with tools.work:
-        result = build(tools)
-    return result, "compile" in tools.log.seconds
-
-
-@pytest.fixture
-def store(tiny_build, tmp_path):
-    """A store with the networks of a build, and no engine."""
-    shutil.copytree(tiny_build.store / "networks", tmp_path / "store/networks")
-    return FolderStore(tmp_path / "store")
-
-
-def configuration(store, entry):
-    with tarfile.open(store.path(entry.archive.path)) as tar:
-        return tar.extractfile(f"{entry.manifest.model}/config.pbtxt").read().decode()
-
-
-def test_eight_batching_and_instance_cells_compile_one_plan_and_a_renamed_model_none(
-    store, tmp_path
-):
-    results = []
-    for number, (batching, instances) in enumerate(CELLS):
-        serving = {"dynamic_batching": batching, "instances_per_gpu": instances}
-        root, out = tmp_path / f"root-{number}", tmp_path / f"out-{number}"
-        results.append(build_cell(root, out, store, serving=serving))
-    results.append(build_cell(tmp_path / "root", tmp_path / "out", store, name="renamed"))
-    assert [compiled for _, compiled in results] == [True] + len(CELLS) * [False]
-    entries = [result.entry for result, _ in results]
-    assert len({entry.manifest.engine_key for entry in entries}) == len(entries)
-    assert len({entry.plan_key for entry in entries}) == 1
-    first, *others = entries
-    assert first.repackaged is None and others[-1].manifest.model == "renamed"
-    for entry in others:
-        assert entry.repackaged.engine_key in {item.manifest.engine_key for item in entries}
-        for name in OF_THE_PLAN:
-            assert getattr(entry.manifest, name) == getattr(first.manifest, name)
-    # A server of before plan keys reads the manifest too: no field is new.
-    fields = {frozenset(json.loads(entry.manifest.to_bytes())) for entry in entries}
-    assert len(fields) == 1 and "repackaged" not in fields.pop()
-    assert len({configuration(store, entry) for entry in entries[:-1]}) == len(CELLS)
 
 
 @pytest.fixture
@@ -112,6 +53,12 @@ def test_named_engine_s_plan_is_packaged_with_its_own_measurements(packaging, ti
         entry.manifest.engine_key,
         entry.archive.sha256,
     )
+    for name in OF_THE_PLAN:
+        assert getattr(built.manifest, name) == getattr(entry.manifest, name)
+    # A server of before plan keys reads the manifest too: no field is new.
+    fields = [set(json.loads(item.manifest.to_bytes())) for item in (built, entry)]
+    assert fields[0] == fields[1] and "repackaged" not in fields[0]
+    assert built.plan_key == entry.plan_key and entry.repackaged is None
     assert tools.runner.commands == []
     card = tools.destination.path(f"engines/{built.manifest.engine_key}/card.html").read_text()
     assert f"--plan-from {entry.manifest.engine_key}:{entry.archive.sha256}" in card
@@ -140,6 +87,18 @@ def test_refuses_a_plan_whose_archive_is_unsigned_or_another_s(packaging, tiny_b
         tools = with_source(packaging, key, **changes)
         with tools.work, pytest.raises(InputRefused, match=fault):
             find_plan(tools)
+    archive = packaging.destination.path(engine_archive_path(key))
+    data = bytearray(archive.read_bytes())
+    data[len(data) // 2] ^= 1
+    archive.write_bytes(data)
+    tools = with_source(packaging, key, sha256_of(archive))
+    with (
+        tools.work,
+        pytest.raises(InputRefused, match=r"not reused: .*publish the engine again"),
+    ):
+        find_plan(tools)
+    with packaging.work:
+        assert find_plan(packaging) is None, "no engine is named"
 
 
 PROMPTS = {"query": "find: ", "passage": "text: "}
@@ -180,20 +139,9 @@ def test_plan_is_of_the_same_key_whatever_a_lock_says(tiny_build, tmp_path, chan
                 find_plan(tools)
 
 
-def test_damaged_archive_in_a_folder_is_no_source(packaging, tiny_build):
-    key = tiny_build.result.entry.manifest.engine_key
-    archive = packaging.destination.path(engine_archive_path(key))
-    data = bytearray(archive.read_bytes())
-    data[len(data) // 2] ^= 1
-    archive.write_bytes(data)
-    with packaging.work:
-        # Not named, so nothing depends on it: what is damaged is compiled.
-        assert find_plan(packaging) is None
-    assert packaging.destination.path(engine_record_path(key)).is_file()
-
-
-def test_plan_of_a_gpu_is_packaged_where_there_is_none(wheel, tmp_path, monkeypatch):
+def test_plan_of_a_gpu_is_packaged_where_there_is_none(tiny_build, wheel, tmp_path, monkeypatch):
     install_runtime(monkeypatch)
+    shutil.copytree(tiny_build.store / "networks", tmp_path / "store/networks")
     store, machine = FolderStore(tmp_path / "store"), GpuMachine(tmp_path, monkeypatch)
     tools = machine.context("fp16", store=store)
     tools = dataclasses.replace(tools, runner=Both(tools.runner, StandInRunner(wheel)))
@@ -201,7 +149,8 @@ def test_plan_of_a_gpu_is_packaged_where_there_is_none(wheel, tmp_path, monkeypa
         first = build(tools).entry
     serving = {"dynamic_batching": {"max_queue_delay_us": 7}}
     tools = machine.context("fp16", store=store, out="again", changes={"serving": serving})
-    tools = dataclasses.replace(tools, runner=StandInRunner())
+    source = PlanSource(engine_key=first.manifest.engine_key)
+    tools = dataclasses.replace(tools, runner=StandInRunner(), plan_source=source)
     with tools.work:
         again = build(tools).entry
     assert tools.runner.commands == []
@@ -210,10 +159,3 @@ def test_plan_of_a_gpu_is_packaged_where_there_is_none(wheel, tmp_path, monkeypa
     file = again.manifest.engine_file
     assert again.manifest.files[file] == first.manifest.files[first.manifest.engine_file]
     assert again.manifest.builder.gpu == "NVIDIA A10G"
-
-
-@pytest.mark.parametrize("text", ["", "abc", "0" * 20 + ":1", "0" * 21])
-def test_refuses_a_plan_source_that_is_no_engine_key(text):
-    arguments = ("--environment", "e", "--model", "m", "--out", "o", "--plan-from", text)
-    with pytest.raises(InputRefused, match="is no engine; allowed"):
-        options(arguments)

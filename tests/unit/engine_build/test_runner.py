@@ -32,26 +32,25 @@ def shell(script, **options):
     return Command(argv=("sh", "-c", script), **options)
 
 
-def test_command_is_printed_and_recorded_in_a_script(runner, stream, tmp_path):
+def test_command_is_printed_recorded_and_logged_and_its_output_kept_whole(runner, stream, tmp_path):
+    (tmp_path / "logs/07-trtexec.log").write_text("of an earlier build")
+    runner.record(tmp_path / "reproduce.sh")
     ended = runner.run(shell("echo out; echo err >&2; exit 3"))
     assert ended == Ended(code=3, output="out\n", errors="err\n")
     line = "sh -c 'echo out; echo err >&2; exit 3'\n"
     assert f"$ {line}" in stream.getvalue()
     assert (tmp_path / "reproduce.sh").read_text().endswith(line)
-
-
-def test_each_process_leaves_a_log_of_both_its_streams(runner, tmp_path):
-    runner.run(shell("echo out; echo err >&2"))
     runner.run(Command(argv=(sys.executable, "-m", "this")))
+    assert sorted(path.name for path in (tmp_path / "logs").iterdir()) == [
+        "01-sh.log",
+        "02-this.log",
+    ]
     assert sorted((tmp_path / "logs/01-sh.log").read_text().split()) == ["err", "out"]
     assert "Zen of Python" in (tmp_path / "logs/02-this.log").read_text()
-
-
-def test_logs_of_an_earlier_build_go(tmp_path):
-    (tmp_path / "logs").mkdir()
-    (tmp_path / "logs/07-trtexec.log").write_text("old")
-    ProcessRunner(Log(io.StringIO())).record(tmp_path / "reproduce.sh")
-    assert list((tmp_path / "logs").iterdir()) == []
+    assert runner.run(shell(r"printf '\377ok'")).output == "\ufffdok"
+    assert len(runner.run(shell("yes | head -c 3000000")).output) == 3_000_000
+    absent = runner.run(Command(argv=("no-such-program-here",)))
+    assert (absent.code, absent.errors) == (127, "cannot be started: No such file or directory")
 
 
 def test_log_has_each_line_as_it_comes(runner, tmp_path):
@@ -74,14 +73,6 @@ def test_terminal_shows_how_long_a_process_runs(tmp_path):
     until_shown = shell(f"until test -e {tmp_path}/shown; do :; done", timeout_seconds=30)
     assert ProcessRunner(Log(stream), tick_seconds=0.01).run(until_shown).code == 0
     assert re.search(r"sh, \d+ seconds", stream.getvalue())
-
-
-def test_output_that_is_no_text_is_kept_readable(runner):
-    assert runner.run(shell(r"printf '\377ok'")).output == "\ufffdok"
-
-
-def test_large_output_is_kept_whole(runner):
-    assert len(runner.run(shell("yes | head -c 3000000")).output) == 3_000_000
 
 
 def test_process_that_takes_too_long_ends_with_those_that_it_started(runner, tmp_path):
@@ -142,11 +133,6 @@ def test_process_ends_with_a_builder_that_is_killed(tmp_path, last):
 def test_end_has_its_code_or_signal(runner, script, code, how):
     ended = runner.run(shell(script))
     assert (ended.code, ended.how) == (code, how)
-
-
-def test_program_that_does_not_start_has_its_reason(runner):
-    ended = runner.run(Command(argv=("no-such-program-here",)))
-    assert (ended.code, ended.errors) == (127, "cannot be started: No such file or directory")
 
 
 def test_finds_programs_along_path(runner):

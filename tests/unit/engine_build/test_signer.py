@@ -301,9 +301,3 @@ def test_refuses_a_record_of_an_archive_that_is_gone(cloud, archive):
 def test_refuses_a_build_that_left_nothing(cloud):
     with pytest.raises(Refused, match=r"s3://b/candidates/.*: the build left no archive"):
         cloud.publish()
-
-
-@pytest.mark.parametrize("change", [{"engineKey": "../x"}, {"candidate": "a/b"}])
-def test_refuses_names_that_lead_elsewhere(change, cloud):
-    with pytest.raises(Refused, match="are no engine key and candidate of a build"):
-        cloud.publish(**change)

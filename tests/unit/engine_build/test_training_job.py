@@ -79,33 +79,24 @@ def test_job_runs_the_same_command_as_any_other_build(paths):
         "s3://bucket --compute-capability 8.9 --candidate 0a1b-0 --format json"
     )
     assert build.arguments == tuple(line.split())
+    chosen = options(build.arguments)
+    assert (chosen.environment, chosen.publish, chosen.candidate) == (
+        "dev",
+        "s3://bucket",
+        "0a1b-0",
+    )
     assert build.environment == {
         "PATH": "/bin",
         "ROUNDHOUSE_SOURCE_COMMIT": "c0ffee",
         "ROUNDHOUSE_IMAGE": "builder-gpu@sha256:1",
     }
-    assert not paths.failure.exists()
-
-
-def test_job_of_a_checkpoint_runs_the_program_that_quantizes(paths):
+    assert not paths.failure.exists() and not build.of_checkpoint
     values = {**REQUIRED, "checkpoint_key": "0a" * 10, "candidate": "0a1b-0"}
-    paths.hyperparameters.write_text(json.dumps(values))
-    build = Build()
-    assert run(paths, build)[0] == 0 and build.of_checkpoint
     line = (
-        f"--root {paths.source} --out {paths.out} --environment dev --model tiny --candidate "
-        f"0a1b-0 --key {'0a' * 10} --store s3://bucket --upload --format json"
+        f"--root tree --out out --environment dev --model tiny --candidate 0a1b-0 --key "
+        f"{'0a' * 10} --store s3://bucket --upload --format json"
     )
-    assert build.arguments == tuple(line.split())
-
-
-@pytest.mark.parametrize("capability", [{}, {"compute_capability": "8.9"}])
-def test_engine_build_takes_those_arguments(capability):
-    chosen = options(training_job.arguments(REQUIRED | capability, Path("tree"), Path("out")))
-    assert chosen.compute_capability == capability.get("compute_capability")
-    assert (chosen.root, chosen.out) == (Path("tree"), Path("out"))
-    assert (chosen.environment, chosen.model) == ("dev", "tiny")
-    assert (chosen.publish, chosen.format) == ("s3://bucket", "json")
+    assert training_job.arguments(values, Path("tree"), Path("out")) == tuple(line.split())
 
 
 def test_files_lie_where_sagemaker_puts_and_saves_them():
@@ -181,17 +172,19 @@ def test_refuses_hyperparameters_by_name(paths, values, words):
     assert words in paths.failure.read_text() and build.trees == []
 
 
-def test_refuses_a_channel_without_a_source(paths):
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (None, "channel source brings no models/ (0 zips); give it one zip"),
+        (b"PK damaged", "0123.zip of channel source cannot be unpacked"),
+    ],
+)
+def test_refuses_a_channel_without_a_whole_source(paths, damage, words):
     (paths.source / "models").rmdir()
+    if damage is not None:
+        (paths.source / "0123.zip").write_bytes(damage)
     assert run(paths, Build())[0] == 1
-    words = "channel source brings no models/ (0 zips); give it one zip"
     assert paths.failure.read_text().startswith(words)
-
-
-def test_refuses_a_damaged_zip(paths):
-    (paths.source / "0123.zip").write_bytes(b"PK damaged")
-    assert run(paths, Build())[0] == 1
-    assert paths.failure.read_text().startswith("0123.zip of channel source cannot be unpacked")
 
 
 def test_file_imports_the_standard_library_only():

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from botocore.exceptions import ClientError
 
-from engine_build.card.precisions import PrecisionRow
+from engine_build.card.page import PrecisionRow
 from onboarding.names import engine_card_data_path, engine_card_path
 from roundhouse.card import fetch_card, write_precisions
 from roundhouse.errors import RoundhouseError

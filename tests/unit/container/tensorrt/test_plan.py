@@ -65,8 +65,7 @@ def test_ranges_are_listed():
 def test_context_without_memory_is_one(tmp_path, trt):
     plan = load(tmp_path, trt)
     plan.context_without_memory()
-    plan.context()
-    assert [context.strategy for context in trt.engines[0].contexts] == [2, 0]
+    assert [context.strategy for context in trt.engines[0].contexts] == [2]
 
 
 def test_logger_keeps_the_latest_errors(trt):
@@ -152,7 +151,7 @@ def test_words_belong_to_their_own_failure(tmp_path, trt):
     plan = load(tmp_path, trt)
     trt.short_of_memory = "context"
     with pytest.raises(DeviceOutOfMemory):
-        plan.context()
+        plan.context_without_memory()
     with pytest.raises(PlanRefused, match=r"it cannot be queued \(TensorRT says no more\)"):
         plan.fail("it cannot be queued")
     trt.engines[0].logger.log(1, "out of memory")
@@ -162,7 +161,7 @@ def test_words_belong_to_their_own_failure(tmp_path, trt):
 
 def test_refuses_profiles_and_shapes_for_which_the_binding_raises(tmp_path, trt):
     plan = load(tmp_path, trt, shapes_fail=True)
-    context = plan.context()
+    context = plan.context_without_memory()
     with pytest.raises(PlanRefused, match="it takes no such profile 7 "):
         plan.select_profile(context, 7, stream=1)
     with pytest.raises(PlanRefused, match="its outputs' shapes cannot be computed "):

@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from engine_build.errors import InputRefused
-from engine_build.packaging.engine_archive import read_engine_archive
+from engine_build.packaging.archive import read_engine_archive
 from onboarding.manifest import MANIFEST_NAME
 from tests.unit.engine_build.packaging.archives import ENGINE, publish_test_archive, replace_files
 

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from engine_build.errors import InputRefused
 from engine_build.packaging.model_configuration import configurations
 from engine_build.packaging.pbtxt import TRUE, Word, entry, text
-from onboarding.manifest import ProfileRecord, Prompts, TensorRecord
+from onboarding.manifest import Prompts
 from onboarding.processing_spec import ClientTensorSpec, PreprocessingSpec
-from onboarding.serving_spec import DynamicBatchingSpec, ServingSpec
+from onboarding.serving_spec import ServingSpec
 from tests.unit.engine_build import golden_configurations
 from tests.unit.engine_build.golden_configurations import (
     CASES,
-    DETECTOR,
     LOGITS,
-    SHORT,
-    TOKENS,
-    TUNED,
-    VISION,
     golden,
     served_model,
 )
@@ -35,28 +28,6 @@ def test_golden_files_are_those_of_the_cases():
     assert {path.stem for path in golden_configurations.GOLDEN.glob("*.pbtxt")} == set(CASES)
 
 
-def test_text_on_a_gpu_is_an_ensemble_of_two_members():
-    texts = configurations(served_model(), is_cpu=False)
-    folders = ("embedder", "embedder_tokenizer", "embedder_engine")
-    assert list(texts) == [f"{folder}/config.pbtxt" for folder in folders]
-    # Triton's SageMaker front end finds the ensemble of a multi-model archive by this very text.
-    ensembles = [name for name, text in texts.items() if 'platform: "ensemble"' in text]
-    assert ensembles == ["embedder/config.pbtxt"]
-    assert not any("\nname:" in f"\n{text}" for text in texts.values())
-
-
-def test_processing_stands_at_the_ends_of_an_ensemble_of_every_engine():
-    for case, engine in (("cpu-cleaned", ["engine"]), ("gpu-cleaned", ["tokenizer", "engine"])):
-        served, is_cpu = CASES[case]
-        texts = configurations(served, is_cpu=is_cpu)
-        parts = ["preprocessing", *engine]
-        steps = re.findall(r'model_name: "embedder_(\w+)"', texts["embedder/config.pbtxt"])
-        assert steps == parts
-        assert set(texts) == {
-            f"embedder{part}/config.pbtxt" for part in ("", *(f"_{p}" for p in parts))
-        }
-
-
 def test_refuses_a_tensor_that_has_the_name_of_another_inside():
     tokens = ClientTensorSpec(name="input_ids", datatype="INT64", dims=(-1,))
     code = PreprocessingSpec(file="a.py", sha256="a" * 64, inputs=(tokens,))
@@ -66,95 +37,11 @@ def test_refuses_a_tensor_that_has_the_name_of_another_inside():
         configurations(served, is_cpu=False)
 
 
-def test_tensors_on_a_gpu_are_the_plan_alone():
-    assert list(configurations(served_model(**VISION), is_cpu=False)) == ["vision/config.pbtxt"]
-
-
-def engine_lines(**changes):
-    text = configurations(served_model(**changes), is_cpu=False)["embedder_engine/config.pbtxt"]
-    return [line.strip() for line in text.splitlines()]
-
-
-TWO_PROFILES = (*served_model().profiles, SHORT)
-
-
-def test_warm_up_of_a_plan_follows_the_spec_and_covers_every_profile():
-    assert "model_warmup {" not in engine_lines(serving=ServingSpec(warm_up=False))
-    names = [line for line in engine_lines(profiles=TWO_PROFILES) if 'name: "profile' in line]
-    assert names == [
-        f'name: "profile {index} {size}"' for index in (0, 1) for size in ("min", "opt", "max")
-    ]
-
-
-def test_graphs_are_of_the_opt_shapes_and_preferred_batches_within_a_profile():
-    lines = engine_lines(serving=TUNED, profiles=TWO_PROFILES)
-    specs = lines[: lines.index("model_warmup {")]
-    batches = [line for line in specs if line.startswith("batch_size:")]
-    assert batches == [f"batch_size: {size}" for size in (1, 4, 4, 8)]
-
-
-def test_axis_of_unknown_size_has_neither_graph_nor_warm_up():
-    text = configurations(served_model(**DETECTOR), is_cpu=False)["detector/config.pbtxt"]
-    assert "graphs" not in text and "model_warmup" not in text
-
-
 def test_pbtxt_escapes_what_would_end_a_string():
     assert text([("name", 'a"b\\c\nü')]) == 'name: "a\\"b\\\\c\\012ü"\n'
     message = [("enable", TRUE), ("kind", Word("KIND_CPU")), ("dims", ()), ("map", entry("k", 1))]
     lines = ("enable: true", "kind: KIND_CPU", "dims: [ ]", "map {", '  key: "k"', "  value: 1")
     assert text(message) == "\n".join((*lines, "}\n"))
-
-
-def output(**changes):
-    record = {"name": "y", "datatype": "FP32", "shape": (-1, 2), **changes}
-    return {"outputs": (TensorRecord(**record),)}
-
-
-def profile(**sizes):
-    return {"profiles": (ProfileRecord(**{"batch": (1, 8, 32), **sizes}),)}
-
-
-PREFERRED = ServingSpec(dynamic_batching=DynamicBatchingSpec(preferred_batch_sizes=(8, 64)))
-NO_INSTANCE = ServingSpec.model_construct(**(dict(ServingSpec()) | {"instances_per_gpu": 0}))
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"max_batch_size": 0}, "max_batch_size is 0; it must be 1 or more"),
-        ({"max_batch_size": -5}, "max_batch_size is -5"),
-        (
-            {"max_batch_size": 33},
-            "max_batch_size is 33, but no optimization profile takes more than 32 rows",
-        ),
-        (
-            {"serving": PREFERRED},
-            "preferred batch size 64 is not from 1 to max_batch_size 32; change "
-            "preferred_batch_sizes",
-        ),
-        ({"serving": NO_INSTANCE}, "instances_per_gpu is 0"),
-        ({"profiles": ()}, "it has no optimization profile"),
-        (
-            profile(batch=(1, 40, 32)),
-            r"optimization profile 0 has batch \[1, 40, 32\]; it must be 1 <= min <= opt <= max",
-        ),
-        (profile(sequence=(0, 2, 3)), r"optimization profile 0 has sequence \[0, 2, 3\]"),
-        ({"inputs": ()}, "the network has no input"),
-        (
-            {"inputs": (TOKENS[0], TOKENS[0])},
-            "two inputs have the name 'input_ids'; rename one in the network",
-        ),
-        (output(name=""), "an output of the network has no name"),
-        (output(datatype="BF16"), "output 'y' has datatype BF16; allowed: BOOL, INT8"),
-        (output(shape=(8, 2)), r"output 'y' has shape \[8, 2\]; its first axis"),
-        (output(shape=(-1, 0)), r"output 'y' has shape \[-1, 0\]; each axis"),
-        ({"model": "a_b"}, "the name 'a_b' must have no underscore or slash"),
-    ],
-)
-@pytest.mark.parametrize("is_cpu", [True, False])
-def test_refuses_what_triton_would_refuse_later(changes, words, is_cpu):
-    with pytest.raises(InputRefused, match=f"model configuration of .*: {words}"):
-        configurations(served_model(**changes), is_cpu=is_cpu)
 
 
 def test_refuses_a_cache_beside_prompts():
@@ -174,3 +61,12 @@ def test_refuses_a_half_precision_answer_of_a_text_task_on_a_gpu():
     with pytest.raises(InputRefused, match=reason):
         configurations(served_model(**half), is_cpu=False)
     assert "TYPE_FP32" in configurations(served_model(**half), is_cpu=True)["embedder/config.pbtxt"]
+
+
+def test_no_configuration_names_itself_and_the_ensemble_is_the_models_own_folder():
+    """Triton's SageMaker front end finds the ensemble of a multi-model archive by its text."""
+    for case, (served, is_cpu) in CASES.items():
+        texts = configurations(served, is_cpu=is_cpu)
+        assert not any("\nname:" in f"\n{text}" for text in texts.values()), case
+        ensembles = [name for name, text in texts.items() if 'platform: "ensemble"' in text]
+        assert ensembles in ([], [f"{served.model}/config.pbtxt"]), case

@@ -160,30 +160,32 @@ def test_text_network_notes_the_files_beside_it(tmp_path):
     assert {"tokenizer.json sha256", "config.json sha256"} <= set(network.facts)
 
 
+@pytest.mark.parametrize(
+    ("write", "words"),
+    [
+        (lambda path: text_graph(path), r"model.onnx has no tokenizer.json beside it"),
+        (
+            lambda path: text_graph(path, ("hidden", "batch", "sequence", 3)),
+            r"gives hidden \[-1, -1, 3\]; a text network gives one output, \[batch, values\]",
+        ),
+        (
+            linear,
+            r"model.onnx takes x; a text network takes input_ids, attention_mask, token_type_ids",
+        ),
+    ],
+)
+def test_refuses_a_network_that_is_none_of_texts(write, words, tmp_path):
+    path = write(tmp_path / "model.onnx")
+    if "no tokenizer" in words:
+        (tmp_path / "tokenizer.json").unlink()
+    with pytest.raises(SourceFault, match=words):
+        text_network(tmp_path, path)
+
+
 def test_refuses_class_names_that_are_not_the_networks(tmp_path):
     words = r"gives 3 scores, but config.json names 2 classes; they are not a pair"
     with pytest.raises(SourceFault, match=words):
         classifier(tmp_path, "calm", "glad")
-
-
-def test_refuses_a_text_network_without_a_tokenizer(tmp_path):
-    path = text_graph(tmp_path / "model.onnx")
-    (tmp_path / "tokenizer.json").unlink()
-    with pytest.raises(SourceFault, match=r"model.onnx has no tokenizer.json beside it"):
-        text_network(tmp_path, path)
-
-
-def test_refuses_a_text_network_that_gives_hidden_states(tmp_path):
-    path = text_graph(tmp_path / "model.onnx", ("hidden", "batch", "sequence", 3))
-    words = r"gives hidden \[-1, -1, 3\]; a text network gives one output, \[batch, values\]"
-    with pytest.raises(SourceFault, match=words):
-        text_network(tmp_path, path)
-
-
-def test_refuses_a_text_network_with_other_inputs(tmp_path):
-    words = r"model.onnx takes x; a text network takes input_ids, attention_mask, token_type_ids"
-    with pytest.raises(SourceFault, match=words):
-        text_network(tmp_path, linear(tmp_path / "model.onnx"))
 
 
 def test_functions_of_the_file_become_nodes_and_data_one_file(tmp_path):

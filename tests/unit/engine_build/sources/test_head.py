@@ -20,13 +20,15 @@ def write(folder, name="config.json", **config):
     return folder
 
 
-def test_embedder_has_no_head(tmp_path):
-    assert head_of(write(tmp_path, id2label=NAMES), "text-embedding") is None
-
-
 @pytest.mark.parametrize(
     ("task", "config", "head"),
     [
+        ("text-embedding", {}, None),
+        (
+            "text-classification",
+            {"id2label": None},
+            Head(labels=("LABEL_0", "LABEL_1"), activation="softmax"),
+        ),
         ("text-classification", {}, Head(labels=("calm", "glad"), activation="softmax")),
         (
             "text-classification",
@@ -42,16 +44,6 @@ def test_embedder_has_no_head(tmp_path):
 )
 def test_head_is_that_of_the_configuration(task, config, head, tmp_path):
     assert head_of(write(tmp_path, **{"id2label": NAMES} | config), task, scores=2) == head
-
-
-def test_labels_without_names_are_numbered_as_transformers_does(tmp_path):
-    head = head_of(tmp_path, "text-classification", scores=3)
-    assert head.labels == ("LABEL_0", "LABEL_1", "LABEL_2")
-
-
-def test_refuses_names_of_classes_as_a_list_and_shows_the_object(tmp_path):
-    with pytest.raises(SourceFault, match=r'as a list.*names: \{"0": "calm", "1": "glad"\}'):
-        head_of(write(tmp_path, id2label=["calm", "glad"]), "text-classification")
 
 
 @pytest.mark.parametrize(
@@ -82,6 +74,12 @@ def test_activation_of_a_ranker_is_cross_encoders(own, config, activation, tmp_p
     [
         ("text-classification", {"id2label": NAMES}, 3, "3 scores, but config.json names 2"),
         ("text-classification", {"id2label": {"0": "a", "1": "a"}}, 2, "two classes 'a'"),
+        (
+            "text-classification",
+            {"id2label": ["calm", "glad"]},
+            2,
+            r'as a list.*names: \{"0": "calm", "1": "glad"\}',
+        ),
         ("text-classification", {"problem_type": "ordinal"}, 2, "problem_type 'ordinal'; allowed"),
         ("text-ranking", {}, 3, "gives 3 scores for a pair"),
         (

@@ -24,13 +24,6 @@ CLASSES = {
     "Bit": {"size": {"shortest_edge": 40}, "do_center_crop": True, "crop_size": CROP},
     "CLIP": {"size": {"shortest_edge": 20}, "do_center_crop": True, "crop_size": CROP},
     "ConvNext": {"size": {"shortest_edge": 36}, "crop_pct": 0.875, "resample": 3},
-    "Levit": {"size": {"shortest_edge": 32}, "do_center_crop": True, "crop_size": CROP},
-    "PoolFormer": {
-        "size": {"shortest_edge": 30},
-        "crop_pct": 0.9,
-        "do_center_crop": True,
-        "crop_size": CROP,
-    },
     "EfficientNet": {"rescale_offset": True, "rescale_factor": 1 / 127.5, "include_top": True},
     "MobileNetV1": {"size": {"shortest_edge": 31}, "do_center_crop": True, "crop_size": CROP},
     "MobileNetV2": {"size": {"shortest_edge": 31}, "do_center_crop": True, "crop_size": CROP},

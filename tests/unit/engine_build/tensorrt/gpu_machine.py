@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import io
 import json
 import sys
 from pathlib import Path
@@ -13,14 +15,16 @@ import onnx
 from onnx import helper, numpy_helper
 
 from engine_build.onnx_graph.network_store import Network
-from engine_build.runner import ProcessRunner
+from engine_build.runner import Ended, ProcessRunner
 from onboarding.manifest import TensorRecord
 from tests.fixtures.recorded_gpu.cuda import RecordedCuda
 from tests.unit.engine_build import stand_ins
+from tests.unit.engine_build.tensorrt import stand_in_gpu
 from tests.unit.engine_build.tensorrt.stand_ins import StandInTensorRT
 from tests.unit.engine_build.tiny import model, write_tree
 
 TINY = Path(__file__).resolve().parents[3] / "fixtures/tiny_embedder/model.onnx"
+PROGRAMS = ("trtexec", "nvidia-smi")
 PROGRAM = Path(__file__).with_name("stand_in_gpu.py")
 TEXT = tuple(
     TensorRecord(name=name, datatype="INT64", shape=(-1, -1))
@@ -33,15 +37,38 @@ runpy.run_path({program!r}, run_name="__main__")
 """
 
 
-class GpuMachine:
-    """Programs in a folder that the test puts on PATH; `describe` changes what they find."""
+class InProcess(ProcessRunner):
+    """Runs the stand-ins' programs in this process, where no test asks for their own."""
 
-    def __init__(self, folder, monkeypatch):
-        self.folder = folder
+    def __init__(self, log, machine):
+        super().__init__(log)
+        self._machine = machine
+
+    def _wait_for_end(self, command, path):
+        name = Path(command.argv[0]).name
+        if name not in PROGRAMS:
+            return super()._wait_for_end(command, path)
+        streams = io.StringIO(), io.StringIO()
+        machine = {**stand_in_gpu.DEFAULTS, **json.loads(self._machine.read_text())}
+        with contextlib.redirect_stdout(streams[0]), contextlib.redirect_stderr(streams[1]):
+            code = stand_in_gpu.main(name, list(command.argv[1:]), machine)
+        output, errors = (stream.getvalue() for stream in streams)
+        path.write_text(output + errors)
+        return Ended(code=code, output=output, errors=errors)
+
+
+class GpuMachine:
+    """Programs in a folder that the test puts on PATH; `describe` changes what they find.
+
+    `processes`: they run as processes, which takes seconds.
+    """
+
+    def __init__(self, folder, monkeypatch, *, processes=False):
+        self.folder, self._processes = folder, processes
         self.bin = folder / "bin"
         self.bin.mkdir()
         self.describe()
-        for name in ("trtexec", "nvidia-smi"):
+        for name in PROGRAMS:
             path = self.bin / name
             paths = {"machine": str(self._machine), "program": str(PROGRAM)}
             path.write_text(WRAPPER.format(python=sys.executable, name=name, **paths))
@@ -79,6 +106,8 @@ class GpuMachine:
         environment.write_text(environment.read_text().replace("triton-24.10-cpu", platform))
         tools = stand_ins.context(root, self.folder / out, store=store, runner=None)
         runner = ProcessRunner(tools.log)
+        if not self._processes:
+            runner = InProcess(tools.log, self._machine)
         self.folder.joinpath(out).mkdir(exist_ok=True)
         runner.record(self.folder / out / "reproduce.sh")
         return dataclasses.replace(tools, runner=runner)

@@ -5,14 +5,13 @@ It runs in the memory of the recorded CUDA.
 
 from __future__ import annotations
 
-import ctypes
 import json
 from pathlib import Path
 
 import numpy as np
 
 from engine_build.ort import OrtNetwork
-from tests.fixtures.recorded_gpu.tensorrt import MAGIC, Engine, RecordedTensorRT, Runtime
+from tests.fixtures.recorded_gpu.tensorrt import MAGIC, Context, Engine, RecordedTensorRT, Runtime
 
 
 class StandInTensorRT(RecordedTensorRT):
@@ -54,52 +53,25 @@ class StandInEngine(Engine):
         }
         super().__init__(trt, logger, {**plan, **tensors, "profiles": profiles})
 
-    def create_execution_context(self):
-        return StandInContext(self)
+    def create_execution_context(self, strategy=0):
+        return StandInContext(self, strategy)
 
 
-class StandInContext:
+class StandInContext(Context):
     """Runs the plan's network in ONNX Runtime, from and to the addresses it was given."""
 
-    def __init__(self, engine):
-        self.engine = engine
+    def __init__(self, engine, strategy):
+        super().__init__(engine, strategy)
         self.network = OrtNetwork(Path(engine.plan["network"]))
-        self.profile = 0
-        self.shapes: dict[str, tuple[int, ...]] = {}
-        self.addresses: dict[str, int] = {}
-
-    def set_optimization_profile_async(self, profile_index, stream_handle):
-        self.profile = profile_index
-        return True
-
-    def set_input_shape(self, name, shape):
-        low, _, high = self.engine.get_tensor_profile_shape(name, self.profile)
-        self.shapes[name] = shape
-        return len(low) == len(shape) and all(
-            least <= size <= most for least, size, most in zip(low, shape, high, strict=True)
-        )
-
-    def infer_shapes(self):
-        return [name for name in self.engine.plan["inputs"] if name not in self.shapes]
 
     def get_tensor_shape(self, name):
         zeros = {key: np.zeros(shape, dtype=np.int64) for key, shape in self.shapes.items()}
         return list(self.network.values([name], zeros)[name].shape)
 
-    def set_tensor_address(self, name, memory):
-        self.addresses[name] = memory
-        return True
-
-    def execute_async_v3(self, stream_handle):
+    def _run(self, stream, made):
+        assert made == self.changes, "the context changed after it was queued or recorded"
         self.engine.runs.append((self.profile, dict(self.shapes)))
-        self.engine.trt.cuda.queue(stream_handle, self._write)
-        return True
-
-    def _write(self):
-        feed = {}
-        for name in self.engine.plan["inputs"]:
-            feed[name] = np.empty(self.shapes[name], dtype=np.int64)
-            ctypes.memmove(feed[name].ctypes.data, self.addresses[name], feed[name].nbytes)
+        feed = {name: self._read(name) for name in self.engine.plan["inputs"]}
         for name, values in self.network.values(list(self.engine.plan["outputs"]), feed).items():
-            answer = np.ascontiguousarray(values, dtype=np.float32)
-            ctypes.memmove(self.addresses[name], answer.ctypes.data, answer.nbytes)
+            answer = np.ascontiguousarray(values, dtype=np.float32).reshape(-1).view(np.uint8)
+            self.cuda.memory(self.addresses[name], answer.nbytes)[:] = answer

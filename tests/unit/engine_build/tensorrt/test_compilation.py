@@ -29,6 +29,12 @@ def machine(tmp_path, monkeypatch):
 
 
 @pytest.fixture
+def processes(tmp_path, monkeypatch):
+    """The same machine, whose programs run as processes."""
+    return GpuMachine(tmp_path, monkeypatch, processes=True)
+
+
+@pytest.fixture
 def store(tmp_path):
     return FolderStore(tmp_path / "store")
 
@@ -42,7 +48,7 @@ def log_of(context):
     return context.log._stream.getvalue()
 
 
-def test_auto_compiles_fp16_and_int8_plans_that_are_read_back(machine):
+def test_auto_compiles_fp16_and_int8_plans_that_are_read_back(machine, monkeypatch):
     context = machine.context()
     plain, int8 = compiled(context, machine.networks())
     assert [plain.precision, int8.precision] == ["fp16", "int8"]
@@ -54,16 +60,13 @@ def test_auto_compiles_fp16_and_int8_plans_that_are_read_back(machine):
     )
     assert "int8: 0.0 MB of TensorRT 10.16.1.11" in log_of(context)
     assert "1.254 ms by trtexec at 2 x 8 without a CUDA graph" in log_of(context)
+    install_runtime(monkeypatch)
+    assert check_machine(context.request, context.runner).gpu == "NVIDIA A10G"
+    answer = load_engine("tensorrt", plain.path).rows(feed(2, 8))
+    assert np.allclose(answer, OrtNetwork(TINY).rows(feed(2, 8)), atol=2e-3)
     for candidate in (plain, int8):
         weights = onnx.load(candidate.path.with_name("network.onnx")).graph.initializer
         assert TensorProto.FLOAT16 in {weight.data_type for weight in weights}
-
-
-def test_plan_answers_in_the_runtime_that_judges_it(machine, monkeypatch):
-    candidate = compiled(machine.context(), machine.networks())[0]
-    install_runtime(monkeypatch)
-    answer = load_engine("tensorrt", candidate.path).rows(feed(2, 8))
-    assert np.allclose(answer, OrtNetwork(TINY).rows(feed(2, 8)), atol=2e-3)
 
 
 def test_eleven_builds_the_same_networks_without_typing_flags(machine, store):
@@ -83,11 +86,6 @@ def test_fallback_is_fp32_and_only_for_auto(machine):
     fp16 = machine.context("fp16", out="fp16")
     with fp16.work:
         assert fallback(fp16, machine.networks()) is None
-
-
-def test_bf16_is_left_to_trtexec_in_dialect_10(machine):
-    (candidate,) = compiled(machine.context("bf16"), machine.networks())
-    assert "--bf16" in candidate.plan.command and "--stronglyTyped" not in candidate.plan.command
 
 
 def test_engine_options_reach_trtexec(machine):
@@ -180,23 +178,23 @@ def test_timing_cache_is_shared_by_the_builds_of_a_store(machine, store):
     assert f"timing cache {CACHE} of {store.place}" in log_of(other)
 
 
-def test_damaged_timing_cache_is_replaced(machine, store, tmp_path):
+def test_damaged_timing_cache_is_replaced(processes, store, tmp_path):
     (tmp_path / "damaged").write_bytes(b"damaged")
     store.upload(tmp_path / "damaged", CACHE)
-    context = machine.context("fp16", store=store)
-    (candidate,) = compiled(context, machine.networks())
+    context = processes.context("fp16", store=store)
+    (candidate,) = compiled(context, processes.networks())
     assert "the timing cache may be damaged: once more without it" in log_of(context)
     assert candidate.plan is not None and store.read(CACHE).startswith(b"timings")
 
 
-def test_each_process_has_its_log_and_its_line_in_the_script(machine):
-    compiled(machine.context("fp16"), machine.networks())
-    folder = machine.folder / "out/logs"
+def test_each_process_has_its_log_and_its_line_in_the_script(processes):
+    compiled(processes.context("fp16"), processes.networks())
+    folder = processes.folder / "out/logs"
     names = sorted(path.name for path in folder.iterdir())
     assert names == ["01-nvidia-smi.log", *(f"0{number}-trtexec.log" for number in (2, 3, 4, 5))]
     banner = "&&&& PASSED TensorRT.trtexec [TensorRT v101601] [b11]"
     assert banner in (folder / "02-trtexec.log").read_text()
-    assert (machine.folder / "out/reproduce.sh").read_text().count("\ntrtexec --") == 4
+    assert (processes.folder / "out/reproduce.sh").read_text().count("\ntrtexec --") == 4
 
 
 @pytest.mark.parametrize(
@@ -216,12 +214,6 @@ def test_refuses_a_plan_that_fails_or_is_another(machine, precision, changes, re
     machine.describe(**changes)
     with pytest.raises(NetworkRefused, match=reason):
         compiled(machine.context(precision), machine.networks())
-
-
-def test_machine_of_the_key_is_accepted(machine, monkeypatch):
-    install_runtime(monkeypatch)
-    context = machine.context()
-    assert check_machine(context.request, context.runner).gpu == "NVIDIA A10G"
 
 
 BINDINGS = "cannot be judged on this machine, whose Python has no "

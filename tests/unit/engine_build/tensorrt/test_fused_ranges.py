@@ -143,11 +143,6 @@ def test_planted_overflow_is_named_with_its_value(network, node, intermediate, l
     assert str(found).startswith(f"node {node}: {found.intermediate} reaches ")
 
 
-def test_cases_are_thirty_and_of_every_kind():
-    assert [len(plants) for plants in PLANTED.values()] == [6] * 5
-    assert len({intermediate for _, _, intermediate, _ in CASES}) == 7
-
-
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("network", PLANTED)
 def test_good_network_gives_no_alarm(network, seed):

@@ -40,24 +40,6 @@ SHORT = profile((1, 8, 32), (16, 64, 128))
 LONG = profile((1, 1, 4), (128, 256, 512))
 
 
-def test_feed_that_fits_is_left_alone():
-    feed = shaped_feed(3, 20)
-    assert fill_feed(feed, [SHORT]) is feed
-
-
-def test_short_rows_are_filled_with_zeros_that_the_mask_hides():
-    filled = fill_feed(shaped_feed(2, 5), [SHORT, LONG])
-    assert {values.shape for values in filled.values()} == {(2, 16)}
-    assert (filled["attention_mask"][:, 5:] == 0).all()
-    assert filled["input_ids"][1, :5].tolist() == [6, 7, 8, 9, 10]
-
-
-def test_few_rows_are_filled_with_the_last_one():
-    filled = fill_feed(shaped_feed(2, 16), [profile((4, 8, 32), (16, 64, 128))])
-    assert filled["input_ids"].shape == (4, 16)
-    assert (filled["input_ids"][2:] == filled["input_ids"][1]).all()
-
-
 @pytest.mark.parametrize(("rows", "tokens", "sizes"), [(70, 64, [32, 32, 6]), (9, 300, [4, 4, 1])])
 def test_large_batch_is_cut_to_what_its_own_profile_takes(rows, tokens, sizes):
     parts = list(split_feed(shaped_feed(rows, tokens), [SHORT, LONG]))
@@ -66,15 +48,33 @@ def test_large_batch_is_cut_to_what_its_own_profile_takes(rows, tokens, sizes):
     assert (whole == shaped_feed(rows, tokens)["input_ids"]).all()
 
 
-def test_refuses_rows_that_no_profile_takes():
-    reason = r"takes input_ids 2x600, .*allowed: input_ids 1x16 to 32x128, .*; input_ids 1x128 to"
+def test_feed_is_filled_up_to_what_a_profile_takes():
+    fitting = shaped_feed(3, 20)
+    assert fill_feed(fitting, [SHORT]) is fitting
+    filled = fill_feed(shaped_feed(2, 5), [SHORT, LONG])
+    assert {values.shape for values in filled.values()} == {(2, 16)}
+    assert (filled["attention_mask"][:, 5:] == 0).all()
+    assert filled["input_ids"][1, :5].tolist() == [6, 7, 8, 9, 10]
+    filled = fill_feed(shaped_feed(2, 16), [profile((4, 8, 32), (16, 64, 128))])
+    assert filled["input_ids"].shape == (4, 16)
+    assert (filled["input_ids"][2:] == filled["input_ids"][1]).all()
+
+
+@pytest.mark.parametrize(
+    ("given", "profiles", "reason"),
+    [
+        (
+            shaped_feed(2, 600),
+            [SHORT, LONG],
+            r"takes input_ids 2x600, .*allowed: input_ids 1x16 to 32x128, .*; input_ids 1x128 to",
+        ),
+        # No mask would hide what is filled up.
+        (shaped_feed(2, 5, ["x"]), [profile((1, 8, 32), (16, 64, 128), ["x"])], "takes x 2x5"),
+    ],
+)
+def test_refuses_rows_that_no_profile_takes(given, profiles, reason):
     with pytest.raises(InputRefused, match=reason):
-        list(split_feed(shaped_feed(2, 600), [SHORT, LONG]))
-
-
-def test_refuses_to_fill_up_what_no_mask_hides():
-    with pytest.raises(InputRefused, match="takes signal 2x5"):
-        fill_feed(shaped_feed(2, 5, ["signal"]), [profile((1, 8, 32), (16, 64, 128), ["signal"])])
+        list(split_feed(given, profiles))
 
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
@@ -123,45 +123,38 @@ def test_plan_answers_as_its_network_does(network):
         assert_answers_as_before(network, feed(rows, tokens))
 
 
-def test_profile_follows_the_shape(network, trt):
+def test_feeds_are_run_in_parts_by_the_profile_of_their_shape_in_the_plans_type(network, trt):
     for tokens in (8, 24, 9):
         network.rows(feed(1, tokens))
-    assert [profile for profile, _ in trt.engines[0].runs] == [0, 1, 0]
-
-
-def test_batch_beyond_the_plan_is_run_in_parts(network, trt):
     assert_answers_as_before(network, feed(11, 8))
-    assert [shape["input_ids"] for _, shape in trt.engines[0].runs] == [(4, 8), (4, 8), (3, 8)]
-
-
-def test_values_are_sent_in_the_plans_own_type(network):
+    runs = [(profile, shape["input_ids"]) for profile, shape in trt.engines[0].runs]
+    assert runs[:3] == [(0, (1, 8)), (1, (1, 24)), (0, (1, 9))]
+    assert runs[3:] == [(0, (4, 8)), (0, (4, 8)), (0, (3, 8))]
     small = {name: values.astype(np.int32)[:, ::-1] for name, values in feed(2, 8).items()}
     turned = {name: values[:, ::-1] for name, values in feed(2, 8).items()}
     assert np.allclose(network.rows(small), OrtNetwork(TINY).rows(turned), atol=1e-6)
 
 
-def test_memory_is_given_back(network, cuda):
+def test_load_plan_takes_the_modules_of_this_machine_and_refuses_where_there_are_none(
+    plan, monkeypatch
+):
+    reason = "cannot be judged on this machine, whose Python has no tensorrt"
+    with pytest.raises(InputRefused, match=reason):
+        load_plan(plan())
+    install_runtime(monkeypatch)
+    assert load_plan(plan()).rows(feed(1, 4)).shape == (1, 16)
+
+
+def test_shapes_that_are_run_again_become_a_graph_and_other_shapes_end_it(network, cuda):
     with closing(network):
-        network.rows(feed(1, 4))
-        network.rows(feed(4, 16))
-        assert len(cuda.blocks) == len(INPUTS) + 1
-    assert (cuda.blocks, cuda.streams) == ({}, 0)
-
-
-def test_same_shapes_run_as_a_graph_with_new_values(network, cuda):
-    for index in range(4):
-        ids = feed(2, 8)["input_ids"] % (index + 2) + 1
-        assert_answers_as_before(network, {**feed(2, 8), "input_ids": ids})
-    assert (cuda.launches, len(cuda.graphs)) == (3, 1)
-
-
-def test_other_shapes_end_a_graph(network, cuda):
-    with closing(network):
-        for tokens in (8, 8, 9, 8):
+        for index in range(4):
+            ids = feed(2, 8)["input_ids"] % (index + 2) + 1
+            assert_answers_as_before(network, {**feed(2, 8), "input_ids": ids})
+        assert (cuda.launches, len(cuda.graphs)) == (2, 1)
+        for tokens in (9, 8):
             assert_answers_as_before(network, feed(2, tokens))
-        assert (cuda.launches, cuda.graphs) == (1, {})
-        network.rows(feed(2, 8))
-    assert (cuda.launches, cuda.graphs) == (2, {})
+        assert (cuda.launches, cuda.graphs) == (2, {})
+    assert (cuda.blocks, cuda.host, cuda.streams) == ({}, {}, 0)
 
 
 def test_plan_that_cannot_be_recorded_runs_kernel_by_kernel(network, cuda):
@@ -177,28 +170,11 @@ def test_host_code_is_allowed_only_where_the_caller_says_so(plan, trt, cuda, hos
     assert [runtime.engine_host_code_allowed for runtime in trt.runtimes] == [host_code]
 
 
-def test_load_plan_takes_the_modules_of_this_machine(plan, monkeypatch):
-    install_runtime(monkeypatch)
-    assert load_plan(plan()).rows(feed(1, 4)).shape == (1, 16)
-
-
-def test_refuses_a_machine_without_bindings(plan):
-    reason = r"cannot be judged on this machine, whose Python has no tensorrt"
-    with pytest.raises(InputRefused, match=reason):
-        load_plan(plan())
-
-
 def test_refuses_a_plan_of_another_tensorrt_in_its_own_words(trt, cuda, tmp_path):
     (tmp_path / "model.plan").write_bytes(b"other")
     reason = r"model.plan does not load \(The engine plan file is not compatible"
     with pytest.raises(NetworkRefused, match=reason):
         TensorrtNetwork(tmp_path / "model.plan", trt=trt, cuda=cuda)
-
-
-def test_refuses_sizes_beyond_every_profile(network):
-    reason = "no optimization profile of the plan takes input_ids 1x40"
-    with pytest.raises(InputRefused, match=reason):
-        network.rows(feed(1, 40))
 
 
 def test_refuses_types_that_numpy_lacks(plan, trt, cuda):
@@ -223,7 +199,7 @@ def test_refuses_what_the_context_refuses(network, monkeypatch, method, answer, 
 
 
 def test_refuses_a_plan_that_gets_no_context(plan, trt, cuda, monkeypatch):
-    monkeypatch.setattr(StandInEngine, "create_execution_context", lambda self: None)
+    monkeypatch.setattr(StandInEngine, "create_execution_context", lambda self, strategy: None)
     with pytest.raises(NetworkRefused, match="gets no execution context"):
         TensorrtNetwork(plan(), trt=trt, cuda=cuda)
 

@@ -58,24 +58,6 @@ def io_tensors(*layers, inputs=INPUTS, outputs=OUTPUTS, profiles=1):
 INT8 = layer("a", "Int8")
 
 
-@pytest.mark.parametrize("document", [bindings, io_tensors])
-def test_both_majors_list_tensors_and_layers(document):
-    plan = inspection(document(layer("a"), layer("b", "Int8")))
-    assert plan.tensors == {*INPUTS, *OUTPUTS}
-    assert (plan.layers, plan.int8_layers) == (2, 1)
-
-
-def test_eleven_tells_inputs_from_outputs_and_counts_profiles():
-    plan = inspection(io_tensors(layer("a"), profiles=3))
-    assert (plan.inputs, plan.profiles) == (set(INPUTS), 3)
-
-
-def test_layers_of_further_profiles_are_not_counted_again():
-    names = ("x", "y", "x [profile 1]", "y [profile 1]")
-    plan = inspection(bindings(layer("a"), layer("a [profile 1]"), names=names))
-    assert (plan.tensors, plan.layers, plan.profiles) == ({"x", "y"}, 1, 2)
-
-
 @pytest.mark.parametrize(
     ("described", "is_int8"),
     [
@@ -104,14 +86,6 @@ def test_refuses_a_document_that_is_not_the_inspectors(text):
 
 def inspected(text, tensorrt="10.16.1.11"):
     return InspectedPlan(tensorrt=tensorrt, inspection=inspection(text), median_ms=None)
-
-
-@pytest.mark.parametrize(
-    ("text", "precision"),
-    [(bindings(INT8), "int8"), (io_tensors(INT8), "int8"), (bindings(layer("a")), "fp16")],
-)
-def test_expected_plan_is_accepted(text, precision):
-    check_plan(inspected(text), replace(EXPECTED, precision=precision))
 
 
 @pytest.mark.parametrize(
@@ -168,13 +142,17 @@ def test_refuses_a_plan_that_does_not_name_its_version(tmp_path):
         inspect_plan(tmp_path / "model.plan", EXPECTED, 10, runner)
 
 
-@pytest.mark.parametrize(
-    ("output", "error"),
-    [
-        ("[I] one\n[E] first\n[E] second\n&&&& FAILED\n", "second"),
-        ("[I] one\n\n", "[I] one"),
-        ("", "no output"),
-    ],
-)
-def test_last_error_comes_before_the_last_line(output, error):
-    assert last_error(Ended(code=1, output=output, errors="")) == error
+def test_both_majors_list_tensors_and_layers_and_are_accepted():
+    for document, inputs, profiles in ((bindings, None, None), (io_tensors, set(INPUTS), 1)):
+        plan = inspection(document(layer("a"), layer("b", "Int8")))
+        assert plan.tensors == {*INPUTS, *OUTPUTS}
+        assert (plan.layers, plan.int8_layers) == (2, 1)
+        assert (plan.inputs, plan.profiles) == (inputs, profiles)
+        check_plan(inspected(document(INT8)), EXPECTED)
+    names = ("x", "y", "x [profile 1]", "y [profile 1]")
+    plan = inspection(bindings(layer("a"), layer("a [profile 1]"), names=names))
+    assert (plan.tensors, plan.layers, plan.profiles) == ({"x", "y"}, 1, 2)
+    check_plan(inspected(bindings(layer("a"))), replace(EXPECTED, precision="fp16"))
+    outputs = ("[I] one\n[E] first\n[E] second\n&&&& FAILED\n", "[I] one\n\n", "")
+    errors = [last_error(Ended(code=1, output=output, errors="")) for output in outputs]
+    assert errors == ["second", "[I] one", "no output"]

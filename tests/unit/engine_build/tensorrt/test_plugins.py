@@ -52,7 +52,7 @@ class Subject:
     """A tree with the subject embedder and a library, and a machine that builds it."""
 
     def __init__(self, folder: Path, monkeypatch) -> None:
-        self.machine = GpuMachine(folder, monkeypatch)
+        self.machine = GpuMachine(folder, monkeypatch, processes=True)
         self.network = scaled_embedder(folder / "root/models/data/scaled.onnx")
         shutil.copyfile(TINY.with_name("tokenizer.json"), self.network.with_name("tokenizer.json"))
         self.library = plugin(folder / "root" / LIBRARY)

