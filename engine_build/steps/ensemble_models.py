@@ -27,7 +27,7 @@ from engine_build.errors import InputRefused
 from engine_build.evaluation.runtimes import Running, close, load_engine
 from engine_build.onnx_graph.network_store import Network
 from engine_build.ort import OrtNetwork
-from engine_build.packaging.engine_archive import EngineArchive
+from engine_build.packaging.archive import EngineArchive
 from engine_build.packaging.ensemble import Ensemble
 from engine_build.sources.given_network import encoder_for
 from engine_build.steps.step import BuildState
