@@ -20,7 +20,9 @@ IMAGE = (
 FLEET = "arn:aws:codebuild:us-east-1:111122223333:fleet/gpu:0b1c2d3e-0000-4000-8000-000000000000"
 KEY = "arn:aws:kms:us-east-1:111122223333:key/0b1c2d3e-0000-4000-8000-000000000000"
 NETWORK = NetworkSpec(
-    vpc_id="vpc-0a", subnet_ids=("subnet-0a", "subnet-0b"), security_group_ids=("sg-0a",)
+    vpc_id="vpc-0000000a",
+    subnet_ids=("subnet-0000000a", "subnet-0000000b"),
+    security_group_ids=("sg-0000000a",),
 )
 
 

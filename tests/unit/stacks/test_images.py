@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import get_args
 
 import pytest
-from tests.unit.onboarding.test_runtimes import beside
 
 from onboarding import resolve
 from onboarding.environment_spec import PLATFORM_IMAGES, ImagesSpec, ServingImage
@@ -31,6 +30,7 @@ from stacks.images import (
 from stacks.rollout import COMPILING_SECONDS, variant_timeouts
 from stacks.template import content_name
 from tests.synth.deployments import environment, with_locks
+from tests.unit.onboarding.test_deployments import with_rival
 from tests.unit.roundhouse.engines import copied_tree, entry_for, with_entry
 
 pytestmark = pytest.mark.unit
@@ -155,7 +155,7 @@ CPU = instance_types()["ml.c7i.large"]
 
 @pytest.fixture
 def deployment(tmp_path):
-    (one,) = resolve.deployments(beside(tmp_path, "pytorch-compile"), "cloud", only=["example"])
+    (one,) = resolve.deployments(with_rival(tmp_path, "pytorch-compile"), "cloud", only=["example"])
     return one
 
 

@@ -23,8 +23,6 @@ from engine_build.packaging.archive import (
     CARRIED,
     CARRIED_FILES,
     MANIFEST_CHECK,
-    ONNXRUNTIME_BACKEND,
-    TOKENIZER,
     backend_file,
     entry_of,
     model_repository,
@@ -156,8 +154,8 @@ def test_gpu_archive_of_texts_is_an_ensemble_and_its_members(lay_out, tmp_path):
     assert digests["embedder_engine/1/model.plan"] == sha256_of(tmp_path / "engine")
     on_cpu = model_repository(tmp_path / "cpu", lay_out(is_cpu=True).files)
     for carried, folder, name in (
-        (digests, f"{tokenizer}/1", TOKENIZER),
-        (on_cpu, "embedder/1", ONNXRUNTIME_BACKEND),
+        (digests, f"{tokenizer}/1", "tokenizer.py"),
+        (on_cpu, "embedder/1", "onnxruntime_backend.py"),
     ):
         assert carried[f"{folder}/model.py"] == sha256_of(ROOT / CARRIED / name)
         assert carried[f"{folder}/{MANIFEST_CHECK}"] == sha256_of(ROOT / CARRIED / MANIFEST_CHECK)
@@ -222,8 +220,9 @@ def test_quantization_of_a_cache_a_cpu_and_a_float_engine(request_of, tmp_path):
 
 @pytest.mark.parametrize("missing", CARRIED_FILES)
 def test_refuses_a_source_tree_without_what_archives_carry(tmp_path, missing):
+    name = "tokenizer.py"
     shutil.copytree(ROOT / CARRIED, tmp_path / CARRIED)
-    assert backend_file((tmp_path / "none", tmp_path), TOKENIZER) == tmp_path / CARRIED / TOKENIZER
+    assert backend_file((tmp_path / "none", tmp_path), name) == tmp_path / CARRIED / name
     (tmp_path / CARRIED / missing).unlink()
     with pytest.raises(InputRefused, match=f"{CARRIED / missing} is missing from the source tree"):
         backend_file((tmp_path / "none", tmp_path))
