@@ -198,10 +198,12 @@ def _show(paths: Paths, report: Report, result: CompareReport, form: Format) -> 
     )
     from roundhouse.paths import displayed_path, output_folder
     from roundhouse.report import print_json, table
+    from roundhouse.reports.compare_report import compare_page
 
     folder = paths.build / "compare" / result.environment / result.model
     written = document(result)
     with output_folder(folder):
+        (folder / "report.html").write_bytes(compare_page(result))
         (folder / "report.md").write_text(markdown(result), encoding="utf-8")
         (folder / "report.json").write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")
     if form is Format.json:
@@ -223,7 +225,7 @@ def _show(paths: Paths, report: Report, result: CompareReport, form: Format) -> 
         chosen = overrides(dict(result.best.cell.values), result.candidate)
         block = yaml.safe_dump(chosen, sort_keys=False).rstrip()
         report.print(f"Into models/{result.model}.yaml (null: leave the key out):\n{block}")
-    report.print(f"The report: {displayed_path(folder / 'report.md')}, report.json.")
+    report.print(f"The report: {displayed_path(folder / 'report.html')}, report.md, report.json.")
 
 
 def _show_cost(run: Run, grid: tuple[Cell, ...], form: Format) -> None:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
@@ -111,6 +111,23 @@ def ranked(rows: Iterable[Row]) -> tuple[Row, ...]:
         )
 
     return tuple(sorted(rows, key=order))
+
+
+def pareto(rows: Sequence[Row]) -> tuple[Row, ...]:
+    """Return the rows to which none is both cheaper and faster at the median, by price."""
+    known = [
+        (row, row.usd_an_hour, row.cell.knee.p50_ms)
+        for row in rows
+        if row.usd_an_hour is not None and row.cell.knee is not None
+    ]
+    points = [(row, usd, p50) for row, usd, p50 in known if usd is not None and p50 is not None]
+    points.sort(key=lambda point: (point[1], point[2]))
+    result, fastest = [], float("inf")
+    for row, _, p50 in points:
+        if p50 < fastest:
+            result.append(row)
+            fastest = p50
+    return tuple(result)
 
 
 def with_engine(result: CellResult, entry: LockEntry) -> CellResult:

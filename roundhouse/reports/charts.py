@@ -135,14 +135,14 @@ def line_chart(
     return element(
         "svg",
         element("title", f"{title}. {values}"),
-        _plot(lines, frame, across, up, marks),
+        plot(lines, frame, across, up, marks),
         viewBox=f"0 0 {number(frame.width)} {number(frame.height)}",
         role="img",
     )
 
 
-def _plot(
-    lines: Sequence[Line], frame: Frame, across: Axis, up: Axis, marks: Sequence[Mark]
+def plot(
+    lines: Sequence[Line], frame: Frame, across: Axis, up: Axis, marks: Sequence[Mark] = ()
 ) -> list[Markup]:
     """Return axes, marks and lines, to be put into an SVG."""
     middle = (frame.left + frame.right) / 2

@@ -16,12 +16,14 @@ from roundhouse.compare.result import (
     CellResult,
     Row,
     State,
+    pareto,
     ranked,
     read_result,
     write_result,
 )
 from roundhouse.compare.run import Control
 from roundhouse.load_test.knee import Knee
+from roundhouse.reports.compare_report import compare_page
 from tests.unit.roundhouse.engines import copied_tree, local_deployments
 from tests.unit.roundhouse.live_account import Account
 
@@ -91,6 +93,19 @@ def test_every_form_has_every_row_and_the_reasons():
     assert rows[1]["sizing"]["usd_an_hour"] is None and "0.98 of its rate" in text
 
 
+def test_the_chart_joins_what_no_other_is_cheaper_and_faster_than():
+    cheap, dear, quick = (
+        row(cell(name, rate=rate, p50=p50), price=price)
+        for name, rate, p50, price in (
+            ("a", 300.0, 9.0, 0.5), ("b", 300.0, 9.5, 0.9), ("c", 300.0, 4.0, 1.1)
+        )
+    )  # fmt: skip
+    assert [item.cell.name for item in pareto((dear, quick, cheap))] == ["a", "c"]
+    page = compare_page(report(cheap, dear, quick)).decode()
+    assert page.count("<circle") == 5 and page.count("<polyline") == 1
+    assert "<svg" not in compare_page(report(cheap)).decode()
+
+
 def test_a_measured_cell_is_read_back_and_a_broken_file_is_none(tmp_path):
     write_result(tmp_path, "x", cell("a"))
     assert read_result(tmp_path, "x") == cell("a")
@@ -145,8 +160,10 @@ def test_every_report_has_the_table():
     shown = dataclasses.replace(report(*rows), break_even=compared(*rows))
     line = "| fp16 instead of pytorch | 5,913.29 | 1,075.14 | 2.00 | 0.3 |"
     assert line in markdown(shown)
+    page = compare_page(shown).decode()
+    assert all(part.strip() in page for part in line.strip("| ").split("|"))
     assert document(shown)["break_even"]["now"] == pytest.approx(11 * MONTH)
-    assert "break-even" not in markdown(report(*rows))
+    assert "break-even" not in markdown(report(*rows)) + compare_page(report(*rows)).decode()
 
 
 @pytest.fixture
