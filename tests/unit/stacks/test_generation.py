@@ -46,21 +46,6 @@ def test_refuses_a_checkpoint_that_is_not_built():
     assert template(generator(build=False)) == {"Resources": {}}
 
 
-@pytest.mark.parametrize(
-    ("changes", "fault"),
-    [
-        (
-            {"serving": {"speculative": {"method": "eagle3", "tokens": 4,
-                                         "model": f"acme/draft@{'0' * 40}"}}},
-            "its container has no network",
-        ),
-    ],
-)  # fmt: skip
-def test_refuses_what_cannot_be_served(changes, fault):
-    found = generation_faults(generator(**changes))
-    assert any(fault in item for item in found), found
-
-
 def test_estimate_is_noted_until_a_load_test_has_measured_the_instance_type():
     notes = [
         any("the plan's estimate" in note for note in generation_notes(generator(**SCALED, **more)))
