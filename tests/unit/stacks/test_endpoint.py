@@ -115,8 +115,7 @@ def test_pools_that_change_places_give_no_model_the_name_of_one_that_is_still_th
         (
             endpoint_settings(POOLS),
             endpoint_settings(
-                "instance_pools: [{instance_type: ml.g6.xlarge, priority: 4}, {instance_type:"
-                " ml.g4dn.xlarge}]"
+                "instance_pools: [{instance_type: ml.g4dn.xlarge}, {instance_type: ml.g6.xlarge}]"
             ),
         ),
         (endpoint_settings("weight: 2"), endpoint_settings("weight: 3")),
