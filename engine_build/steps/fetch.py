@@ -10,9 +10,10 @@ from functools import partial
 
 from engine_build.context import BuildContext
 from engine_build.sources.bucket_checkpoint import BucketAccess
+from engine_build.sources.network import fetch
 from engine_build.sources.plugin_source import fetch_plugin
 from engine_build.sources.private import PrivateSources, secret_reader
-from engine_build.sources.source import FetchContext, fetch, source_name
+from engine_build.sources.source import FetchContext, source_name
 from engine_build.steps.reference import stored_reference
 from engine_build.steps.step import BuildState, Step
 from engine_build.store import store_at

@@ -140,3 +140,19 @@ def test_package_imports_without_its_neighbours_dependencies(environment, packag
     )
     assert result.returncode == 0, result.stderr
     assert int(result.stdout) > 0
+
+
+def test_quantizer_of_text_generators_needs_no_onnx():
+    """Its environment, and its image, have neither onnx nor ONNX Runtime."""
+    script = (
+        "import importlib, pkgutil, sys\n"
+        "sys.modules.update({'onnx': None, 'onnxruntime': None})\n"
+        "package = importlib.import_module('engine_build.text_generation')\n"
+        "walk = pkgutil.walk_packages(package.__path__, package.__name__ + '.')\n"
+        "[importlib.import_module(m.name) for m in walk if not m.name.endswith('__main__')]\n"
+    )
+    python = ROOT / ".venvs" / "builder" / "bin" / "python"
+    result = subprocess.run(
+        (str(python), "-c", script), cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr

@@ -45,7 +45,8 @@ def main() -> int:
     from engine_build.log import Log
     from engine_build.runner import ProcessRunner
     from engine_build.sources.bucket_checkpoint import BucketAccess
-    from engine_build.sources.source import FetchContext, fetch
+    from engine_build.sources.network import fetch
+    from engine_build.sources.source import FetchContext
     from engine_build.store import store_at
     from onboarding.source_spec import SourceSpec
 

@@ -11,8 +11,9 @@ import pytest
 from engine_build.errors import SourceFault
 from engine_build.sources.bucket_checkpoint import BucketAccess, bucket_checkpoint
 from engine_build.sources.checkpoint import read_json
+from engine_build.sources.network import bucket_network
 from engine_build.sources.plugin_source import fetch_plugin
-from engine_build.sources.source import FetchContext, bucket_network
+from engine_build.sources.source import FetchContext
 from engine_build.store import FolderStore, S3Store
 from onboarding.checkpoint import checkpoint_sha256, files_sha256
 from onboarding.names import source_copy_path

@@ -12,7 +12,8 @@ from engine_build.errors import SourceFault
 from engine_build.onnx_graph.external_data import onnx_sha256
 from engine_build.onnx_graph.onnx_file import read_model
 from engine_build.sources.bucket_checkpoint import BucketAccess
-from engine_build.sources.source import FetchContext, fetch
+from engine_build.sources.network import fetch
+from engine_build.sources.source import FetchContext
 from engine_build.store import FolderStore, sha256_of
 from onboarding.checkpoint import checkpoint_sha256
 from onboarding.source_spec import SourceSpec
