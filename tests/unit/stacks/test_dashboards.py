@@ -7,7 +7,6 @@ import re
 
 import pytest
 
-from onboarding.metrics import metric_facts
 from roundhouse.status.endpoints import endpoint_state
 from stacks.alarms.properties import alarms
 from stacks.dashboards.endpoint import dashboard_name, endpoint_dashboard_body
@@ -33,6 +32,7 @@ from tests.synth.deployments import locked, with_endpoint, with_locks, with_scal
 from tests.synth.endpoint_cases import example
 from tests.synth.kinds import endpoint_templates, generator_templates
 from tests.synth.scaled import with_own_pools, with_served, with_variant
+from tests.unit.stacks.published_metrics import metric_facts
 
 pytestmark = pytest.mark.unit
 
