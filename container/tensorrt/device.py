@@ -64,12 +64,6 @@ class Device:
         self._answer(self._cuda.cudaMemcpyAsync(address, host, values.nbytes, kind, self._stream))
         return address
 
-    def bring(self, name: str, shape: tuple[int, ...], dtype: Any) -> Array:
-        """Queue a copy from the GPU; the values are there after `wait`."""
-        values: Array = np.empty(shape, dtype=dtype)
-        self.bring_into(name, values)
-        return values
-
     def bring_into(self, name: str, values: Array) -> None:
         """Queue a copy from the GPU into a contiguous array."""
         address, host = self.buffer(name, values.nbytes), values.ctypes.data

@@ -30,11 +30,15 @@ class BucketAccess:
     """The store of an address such as s3://bucket."""
     copies: Store | None = None
     """Where sources are kept by digest; None: nowhere."""
-    keeps: Callable[[str], bool] = lambda address: True
-    """Whether the source of an address is copied."""
+    own: str | None = None
+    """The place of the store that the build publishes to; what lies in it is not copied."""
     largest_copy: int = LARGEST_OBJECT_BYTES
     """Bytes of a file; a checkpoint with a larger one is not kept, and read from its bucket again.
     """
+
+    def keeps(self, address: str) -> bool:
+        """Return whether the source of an address is copied."""
+        return self.own is None or not address.startswith(f"{self.own}/")
 
     def copies_of(self, address: str, sha256: str | None) -> Store | None:
         """Return where a source is copied to, and read again; None where it is not kept."""

@@ -66,8 +66,7 @@ def fetch_context(context: BuildContext, folder: str) -> FetchContext:
         access=BucketAccess(
             bucket=partial(store_at, region=request.region),
             copies=context.publish_to,
-            # What lies outside the store that a build publishes to.
-            keeps=lambda address: not address.startswith(f"{context.destination.place}/"),
+            own=context.destination.place,
         ),
         private=PrivateSources(spec=request.source_secrets, read=secret_reader(request.region)),
     )

@@ -126,7 +126,6 @@ class CheckpointJob:
 
     def _fetch(self) -> FetchedSource:
         environment = self.request.environment
-        place = "" if self.store is None else self.store.place
         fetching = FetchContext(
             root=self.request.root,
             folder=self.work.scratch("source"),
@@ -134,7 +133,7 @@ class CheckpointJob:
             access=BucketAccess(
                 bucket=partial(store_at, region=environment.region),
                 copies=self.store if self.upload else None,
-                keeps=lambda address: not address.startswith(f"{place}/"),
+                own=None if self.store is None else self.store.place,
             ),
             private=PrivateSources(
                 spec=environment.source_secrets, read=secret_reader(environment.region)

@@ -98,7 +98,7 @@ def test_checkpoint_is_read_whole_and_again_when_its_bucket_is_gone(
     [
         # A file above one upload, and a source of the builds' own bucket.
         {"largest_copy": len(b"weights") - 1},
-        {"keeps": lambda address: not address.startswith("s3://theirs/")},
+        {"own": "s3://theirs"},
     ],
 )
 def test_checkpoint_that_is_not_kept_is_read_all_the_same(
@@ -107,6 +107,9 @@ def test_checkpoint_that_is_not_kept_is_read_all_the_same(
     access = access_to(theirs, copies, **changes)
     assert read(bucket_checkpoint(ADDRESS, digest, access, folder_for(tmp_path))) == CHECKPOINT
     assert copies.names("") == ()
+    # Another bucket's name, or a folder's, may only begin alike.
+    assert access_to(theirs, copies, own="s3://their").keeps("s3://theirs/x")
+    assert access_to(theirs, copies, own="/folder").keeps("s3://a/x")
 
 
 @pytest.mark.parametrize("names", [(), ("data/w.bin",)])
@@ -129,7 +132,7 @@ def test_library_is_read_once_and_kept_by_digest(tmp_path, theirs, copies):
     gone = access_to(tmp_path / "nothing", copies)
     assert plugin(gone, folder_for(tmp_path, "b")).read_bytes() == FIXTURE.read_bytes()
     own = FolderStore(tmp_path / "own")
-    access = access_to(theirs, own, keeps=lambda address: False)
+    access = access_to(theirs, own, own="s3://theirs")
     plugin(access, folder_for(tmp_path, "c"))
     assert own.read(copied) is None
 
