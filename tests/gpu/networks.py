@@ -10,6 +10,7 @@ gives the same weights; needs torch and transformers, and no download.
 from __future__ import annotations
 
 import hashlib
+import io
 import sys
 import warnings
 from collections.abc import Callable, Mapping
@@ -18,6 +19,12 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import yaml
+
+from engine_build.errors import InputRefused
+from engine_build.log import Log
+from engine_build.runner import ProcessRunner
+from engine_build.tensorrt.host import gpu_host
+from roundhouse.dev.gpu.machine import GpuMachine, InterpreterFacts
 
 Name = Literal["bert-large", "vit-base", "resnet-50", "cross-encoder", "qwen-embedder"]
 NAMES: tuple[Name, ...] = get_args(Name)
@@ -44,15 +51,16 @@ def write_source(
     name: Name,
     folder: Path,
     *,
-    instance_type: str = INSTANCE_TYPE,
+    instance_type: str | None = None,
     platform: str = PLATFORM,
     engine: Mapping[str, Any] | None = None,
     **sizes: Any,
 ) -> Path:
     """Write a network's onboarding root, whose one model has its name, and return it.
 
-    `engine` replaces keys of the model file's engine, such as {"precision": "int8"}; `sizes`
-    replaces sizes of transformers' configuration.
+    `instance_type` is by default one with this machine's GPU. `engine` replaces keys of the model
+    file's engine, such as {"precision": "int8"}; `sizes` replaces sizes of transformers'
+    configuration.
     """
     import torch
 
@@ -96,7 +104,7 @@ def write_source(
             "metric": made.metric,
             "budget": {"mean": 0.9},
         },
-        "endpoint": {"instance_type": instance_type},
+        "endpoint": {"instance_type": instance_type or own_instance_type()},
     }
     environment = {
         "name": "local-gpu",
@@ -109,6 +117,18 @@ def write_source(
         text = yaml.safe_dump(content, sort_keys=False)
         (folder / f"{file}.yaml").write_text(text, encoding="utf-8")
     return folder
+
+
+def own_instance_type() -> str:
+    """Return an instance type that has this machine's GPU; INSTANCE_TYPE where it has none."""
+    try:
+        host = gpu_host(ProcessRunner(Log(io.StringIO())))
+    except InputRefused:
+        return INSTANCE_TYPE
+    machine = GpuMachine(python=sys.executable, host=host, interpreter=InterpreterFacts())
+    found = machine.instance_type
+    assert found is not None, f"no instance type has {host.gpu}"
+    return found.name
 
 
 def _bert_large(sizes: Mapping[str, Any]) -> Made:

@@ -247,7 +247,7 @@ def test_servers_give_the_same_answers(servers, record_property):
         status, body, kind = server.request(*text_request(texts, binary=True))
         assert status == 200, body
         vectors[name] = np.asarray(rows_of(body, kind))
-    first = vectors["one process"]
+    first = vectors[OURS]
     for name, other in vectors.items():
         norms = np.linalg.norm(first, axis=1) * np.linalg.norm(other, axis=1)
         worst = float(((first * other).sum(1) / norms).min())
