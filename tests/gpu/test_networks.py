@@ -27,7 +27,8 @@ from engine_build.tensorrt.trtexec import CompileOptions, InputRange, compile_co
 from tests.gpu.networks import NAMES, SEQUENCE, write_source
 from tests.gpu.test_trtexec import pytestmark  # noqa: F401
 
-LEAST_MEAN = {"fp16": 0.999, "int8": 0.9, "fp8": 0.9}
+LEAST_MEAN = {"fp16": 0.95, "int8": 0.9, "fp8": 0.9}
+"""One less the relative error of random weights, whose errors add up."""
 TIMED = {"cross-encoder": 32, "bert-large": 32, "vit-base": 8}
 ROUNDS, MOST_SLOWER = 5, 1.02
 BENCHMARK_SECONDS = "2"

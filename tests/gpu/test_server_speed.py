@@ -273,7 +273,7 @@ def test_64_contexts_of_a_slot_cost_little(plan, record_property):
     for name, value in each.items():
         record_property(f"{name}_a_context", value)
     assert len(shapes) == 64
-    assert each["device_mib"] < 32 and each["host_mib"] < 32 and seconds < 30
+    assert each["device_mib"] < 32 and each["host_mib"] < 64 and seconds < 30
 
 
 def host_mib() -> float:
