@@ -65,7 +65,7 @@ TIERS = (
             (".venv", "tests/unit/local_cloud"),
             (".venv", "tests/unit/rehearsal"),
             (".venv", "tests/unit/template_rules"),
-            (".venv", "tests/unit/generation_front"),
+            (".venv", "tests/unit/vllm_server"),
             (".venv", "tests/unit/benchmarks"),
             (".venv", "tests/unit/aws"),
         ),

@@ -1,18 +1,26 @@
-"""The command that starts the Python server: `python -m container.server [serve]`."""
+"""The command that starts a server: `python -m container.server [serve]`, or one before another.
+
+`python3 -I container/server/__main__.py triton COMMAND...`, or `vllm COMMAND...`: COMMAND is the
+server's behind, which gets a port that only this process asks.
+"""
 
 import signal
 import sys
+from importlib import import_module
+from pathlib import Path
 
 # Importing the rest takes a third of a second: until the server listens for it, Ctrl-C ends it
 # without a word.
 signal.signal(signal.SIGINT, signal.SIG_DFL)
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from container.server.process import bound_free_memory, end, prepare_process
 
 prepare_process()
 bound_free_memory()
 
-from container.server.app import main
+BEHIND = {"triton": "container.server.triton.app", "vllm": "container.server.vllm.app"}
+app = import_module(BEHIND.get("".join(sys.argv[1:2]), "container.server.app"))
 
 if __name__ == "__main__":
-    end(main(sys.argv[1:]))
+    end(app.main(sys.argv[1:]))

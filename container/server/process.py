@@ -13,24 +13,17 @@ import socket
 import sys
 import threading
 import time
-from asyncio.subprocess import Process
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from container.server.settings import (
-    Settings,
-    SettingsFault,
-    bind_address,
-    limit_libraries,
-    process_settings,
-)
+from container.server.settings import Settings, bind_address, limit_libraries
 
 T = TypeVar("T")
-SETTING, COMMAND, KILLED = 2, 4, 1
-"""Exit codes of a server before another one; KILLED where a signal ended the other one."""
+SETTING = 2
+"""The exit code of a server whose settings or arguments are wrong."""
 LAST_SECONDS = 0.5
 """How long threads may take to end once all is answered or given up."""
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
@@ -236,68 +229,6 @@ def listening_socket(settings: Settings) -> socket.socket:
         raise CannotListen(
             f"Cannot listen on {bind_address(settings)} ({reason}); set {remedy}."
         ) from fault
-
-
-def free_ports(count: int) -> tuple[int, ...]:
-    """Return different ports of the loopback device that nobody listens on."""
-    with ExitStack() as open_sockets:
-        listeners = [
-            open_sockets.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)
-        ]
-        return tuple(int(listener.getsockname()[1]) for listener in listeners)
-
-
-def run_front(
-    command: Sequence[str],
-    words: str,
-    serve: Callable[[Settings, socket.socket], Coroutine[Any, Any, int]],
-) -> int:
-    """Run a server before that of `command`, and return its exit code.
-
-    2: no command, which `words` describes, or a setting is wrong. 4: the port cannot be used, or
-    the command cannot be started. Else that of `serve`, which gets settings and listening socket.
-    """
-    import uvloop
-
-    if not command:
-        return refuse(SETTING, f"No command; the arguments are {words}.")
-    try:
-        settings = process_settings()
-        with listening_socket(settings) as listener:
-            code: int = uvloop.run(without_executor_wait(serve(settings, listener)))
-            return code
-    except SettingsFault as fault:
-        return refuse(SETTING, str(fault))
-    except CannotListen as fault:
-        return refuse(COMMAND, str(fault))
-    except OSError as fault:
-        return refuse(COMMAND, f"{command[0]} cannot be started ({fault.strerror}).")
-    finally:
-        ignore_stop_signals()
-
-
-async def first_done(*awaited: Awaitable[Any]) -> None:
-    """Return once one of these is done; the others are cancelled. Raises what it raises."""
-    tasks = [asyncio.ensure_future(one) for one in awaited]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-    for task in done:
-        task.result()
-
-
-async def end_process(process: Process, seconds: float, *, group: bool = False) -> None:
-    """End a process, or its whole group, by force when it does not end in time."""
-    for number, limit in ((signal.SIGTERM, seconds), (signal.SIGKILL, None)):
-        with suppress(ProcessLookupError):
-            if group:
-                os.killpg(process.pid, number)
-            else:
-                process.send_signal(number)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), limit)
 
 
 def say(sentence: str) -> None:

@@ -28,6 +28,8 @@ import numpy as np
 from onboarding.manifest import Prompts, TensorRecord
 from onboarding.values import Activation, Task
 
+JSON_TYPE = "application/json"
+BINARY_TYPE = "application/vnd.sagemaker-triton.binary+json"
 Array = np.ndarray[Any, Any]
 Arrays = tuple[Array, ...]
 """One array per output, rows on axis 0."""

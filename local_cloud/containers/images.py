@@ -74,7 +74,7 @@ def _table(settings: Settings) -> dict[str, LocalImage]:
         # torch is the builder's; what else the server imports is the server's own.
         "python-server-baseline": ("builder", "-m", "container.server", "serve"),
         "triton": ("triton", "-I", "-S", TRITON_SERVE, *triton),
-        "vllm-server": ("vllm", "-m", "container.generation_front", *vllm),
+        "vllm-server": ("vllm", "-m", "container.server", "vllm", *vllm),
         "builder-cpu": ("builder", *training),
         "builder-quantizer": ("quantizer", *training),
     }

@@ -22,7 +22,7 @@ PING_MODE = "SAGEMAKER_TRITON_PING_MODE"
 IMAGE = {"SAGEMAKER_TRITON_LOG_VERBOSE": "false", PING_MODE: "ready"}
 """What the image's own environment holds."""
 TRITON_IMAGE = Path(__file__).parents[2] / "container" / "triton_image"
-TRITON_FRONT = TRITON_IMAGE.with_name("triton_front") / "__main__.py"
+SERVER = TRITON_IMAGE.with_name("server") / "__main__.py"
 """What our image adds to NVIDIA's."""
 SIZES = ("shm-default-byte-size=16777216", "shm-growth-byte-size=1048576")
 """Shared memory of each Python backend, as `serve` sets it unless variables say otherwise."""
@@ -106,7 +106,7 @@ def checking_server(triton: Path) -> tuple[str, ...]:
 
     The image has one Python; here its packages lie in the Python server's environment.
     """
-    return (str(triton.parent / "server" / "bin" / "python"), "-I", str(TRITON_FRONT))
+    return (str(triton.parent / "server" / "bin" / "python"), "-I", str(SERVER), "triton")
 
 
 def preloaded_verification(variables: Mapping[str, str], folder: Path) -> tuple[str, ...]:

@@ -14,6 +14,8 @@ import numpy as np
 import orjson
 
 from container.server.types import (
+    BINARY_TYPE,
+    JSON_TYPE,
     Array,
     HeadSignature,
     RequestFault,
@@ -24,8 +26,6 @@ from container.server.types import (
 )
 from onboarding.manifest import Prompts
 
-JSON_TYPE = "application/json"
-BINARY_TYPE = "application/vnd.sagemaker-triton.binary+json"
 READ_TYPES = frozenset(
     {"", JSON_TYPE, BINARY_TYPE, "application/octet-stream", "application/x-www-form-urlencoded"}
 )
@@ -239,11 +239,6 @@ def json_bytes(document: Mapping[str, Any]) -> bytes:
     """
     data: bytes = orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
     return data
-
-
-def fault_document(sentence: str) -> bytes:
-    """Return the body of an error response."""
-    return json_bytes({"error": sentence})
 
 
 def excerpt(value: object) -> str:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from container.server.codecs.envelope import (
-    JSON_TYPE,
     claimed_pieces,
     encode_outputs,
     excerpt,
@@ -24,7 +23,7 @@ from container.server.codecs.envelope import (
     wanted_outputs,
 )
 from container.server.codecs.texts import kserve_texts
-from container.server.types import Array, HeadSignature, RequestFault, TokenText
+from container.server.types import JSON_TYPE, Array, HeadSignature, RequestFault, TokenText
 from container.triton import heads
 
 CLASSIFIERS = ("text-classification", "image-classification")

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from container.server.codecs.envelope import (
-    JSON_TYPE,
     binary_size,
     encode_outputs,
     excerpt,
@@ -24,7 +23,7 @@ from container.server.codecs.envelope import (
     timeout_seconds,
     wanted_outputs,
 )
-from container.server.types import RequestFault, Signature, TextRequest
+from container.server.types import JSON_TYPE, RequestFault, Signature, TextRequest
 
 Row = TypeVar("Row")
 

@@ -6,8 +6,8 @@ from time import monotonic, perf_counter
 from typing import Any
 
 from container.server.codecs import heads, images, tensors, texts
-from container.server.codecs.envelope import BINARY_TYPE
 from container.server.data_plane.plane import DataPlane
+from container.server.http.dispatch import Stages, content_type, refuse_encoding
 from container.server.http.json_lines import infer_lines, is_json_lines
 from container.server.http.messages import Request, Response
 from container.server.types import (
@@ -15,7 +15,6 @@ from container.server.types import (
     ImageSignature,
     Signature,
     TensorSignature,
-    UnsupportedEncoding,
 )
 
 CODECS = {
@@ -26,18 +25,8 @@ CODECS = {
 }
 
 
-def refuse_encoding(request: Request) -> None:
-    """Raise UnsupportedEncoding for a body that is compressed."""
-    encoding = request.headers.get(b"content-encoding")
-    if encoding is not None and encoding.strip().lower() not in (b"", b"identity"):
-        raise UnsupportedEncoding(
-            f"Content-Encoding is {encoding.decode('latin-1')[:40]!r}; bodies are read "
-            "uncompressed only."
-        )
-
-
 async def infer(
-    plane: DataPlane, request: Request, stages: dict[str, float], *, deadline_seconds: float
+    plane: DataPlane, request: Request, stages: Stages, *, deadline_seconds: float
 ) -> Response:
     """Return the answer of one request; `stages` gets the seconds of each stage that ends.
 
@@ -69,11 +58,3 @@ async def infer(
     body, media_type = codec.encode_response(arrays, inference, signature)
     stages["encode"] = perf_counter() - ran
     return Response(200, body, media_type)
-
-
-def content_type(request: Request) -> str:
-    """Return the content type; KServe's own header of the header's length means the binary one."""
-    length = request.headers.get(b"inference-header-content-length")
-    if length is not None:
-        return f"{BINARY_TYPE};json-header-size={length.decode('latin-1')}"
-    return request.headers.get(b"content-type", b"").decode("latin-1")

@@ -13,13 +13,19 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator
 from time import monotonic
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-from container.server.codecs.envelope import JSON_TYPE
 from container.server.data_plane.plane import DataPlane
 from container.server.http.messages import Response
 from container.server.http.spool import Spool
-from container.server.types import Arrays, ImageSignature, QueueFull, RequestFault, TooLarge
+from container.server.types import (
+    JSON_TYPE,
+    Arrays,
+    ImageSignature,
+    QueueFull,
+    RequestFault,
+    TooLarge,
+)
 
 LINES_TYPE = "application/jsonlines"
 """As batch transform and SageMaker's built-in algorithms name it."""
@@ -32,8 +38,6 @@ ROWS_AT_ONCE = 2048
 LINES_A_TURN = 16
 """After so many lines the event loop has its turn, so that `/ping` is answered meanwhile."""
 LINE = re.compile(rb"[^\n]*\n|[^\n]+\Z")
-Line = TypeVar("Line", bound=Any)
-"""A line under way, whose `answer` is a future."""
 
 
 def is_json_lines(content_type: str) -> bool:
@@ -61,12 +65,23 @@ def number_lines(body: bytes) -> Iterator[tuple[int, bytes]]:
         yield number, match.group()
 
 
-class LinesUnderWay(ABC, Generic[Line]):
+class _Line(NamedTuple):
+    """A line under way."""
+
+    number: int
+    cost: int
+    request: Any
+    answer: asyncio.Future[Any]
+
+
+class LinesUnderWay(ABC):
     """The lines of one body that are under way, and the answers so far."""
 
-    def __init__(self) -> None:
-        self._under_way: deque[Line] = deque()
+    def __init__(self, most_cost: int) -> None:
+        """`most_cost`: of the lines under way, or one that is larger."""
+        self._under_way: deque[_Line] = deque()
         self._answers = Spool()
+        self._cost, self._most_cost = 0, most_cost
 
     async def answer(self, body: bytes) -> Response:
         """Return the answers of all lines, a line each. Raises RequestFault."""
@@ -84,44 +99,56 @@ class LinesUnderWay(ABC, Generic[Line]):
             for under_way in self._under_way:
                 under_way.answer.cancel()
 
-    @abstractmethod
     async def _add(self, number: int, line: bytes) -> None:
         """Submit a line, once there is room for it."""
-
-    @abstractmethod
-    async def _answer_oldest(self) -> None:
-        """Wait for the oldest line's answer, and write it down."""
-
-
-class _EngineLine(NamedTuple):
-    number: int
-    request: Any
-    answer: asyncio.Future[Arrays]
-
-
-class _EngineLines(LinesUnderWay[_EngineLine]):
-    """Lines whose rows go to the engine's queue."""
-
-    def __init__(self, plane: DataPlane, codec: Any, deadline: float) -> None:
-        super().__init__()
-        self._plane, self._codec, self._deadline = plane, codec, deadline
-        self._rows = 0
-        is_of_images = isinstance(plane.signature, ImageSignature)
-        self._most_rows = IMAGES_AT_ONCE if is_of_images else ROWS_AT_ONCE
-
-    async def _add(self, number: int, line: bytes) -> None:
         try:
-            request = self._codec.decode_request(line, JSON_TYPE, self._plane.signature)
-            rows = len(request.rows)
-            while self._under_way and self._rows + rows > self._most_rows:
+            request, cost = self._read(line)
+            while self._under_way and self._cost + cost > self._most_cost:
                 await self._answer_oldest()
-            future = await self._submitted(request)
+            answer = await self._submit(request)
         except RequestFault as fault:
             raise fault_of_line(number, fault) from fault
-        self._rows += rows
-        self._under_way.append(_EngineLine(number, request, future))
+        self._cost += cost
+        self._under_way.append(_Line(number, cost, request, answer))
 
-    async def _submitted(self, request: Any) -> asyncio.Future[Arrays]:
+    async def _answer_oldest(self) -> None:
+        """Wait for the oldest line's answer, and write it down."""
+        line = self._under_way.popleft()
+        self._cost -= line.cost
+        try:
+            text, media_type = await self._encode(line.request, await line.answer)
+            if not media_type.startswith(JSON_TYPE):
+                raise RequestFault("It asks for binary outputs; JSON lines hold JSON alone.")
+            self._answers.write(text + b"\n")
+        except RequestFault as fault:
+            raise fault_of_line(line.number, fault) from fault
+
+    @abstractmethod
+    def _read(self, line: bytes) -> tuple[Any, int]:
+        """Return a line's request and its cost. Raises RequestFault."""
+
+    @abstractmethod
+    async def _submit(self, request: Any) -> asyncio.Future[Any]:
+        """Return the answer to come of a request. Raises RequestFault."""
+
+    @abstractmethod
+    async def _encode(self, request: Any, answer: Any) -> tuple[bytes, str]:
+        """Return the text of an answer, without line ends, and its type. Raises RequestFault."""
+
+
+class _EngineLines(LinesUnderWay):
+    """Lines whose rows go to the engine's queue; a line costs its rows."""
+
+    def __init__(self, plane: DataPlane, codec: Any, deadline: float) -> None:
+        is_of_images = isinstance(plane.signature, ImageSignature)
+        super().__init__(IMAGES_AT_ONCE if is_of_images else ROWS_AT_ONCE)
+        self._plane, self._codec, self._deadline = plane, codec, deadline
+
+    def _read(self, line: bytes) -> tuple[Any, int]:
+        request = self._codec.decode_request(line, JSON_TYPE, self._plane.signature)
+        return request, len(request.rows)
+
+    async def _submit(self, request: Any) -> asyncio.Future[Arrays]:
         """Submit a request; where others fill the queue, as soon as our own leave it."""
         deadline = self._deadline
         if request.timeout_seconds is not None:
@@ -137,20 +164,18 @@ class _EngineLines(LinesUnderWay[_EngineLine]):
                     raise
             await self._answer_oldest()
 
-    async def _answer_oldest(self) -> None:
-        number, request, future = self._under_way.popleft()
-        self._rows -= len(request.rows)
-        try:
-            arrays = await future
-            text, media_type = self._codec.encode_response(arrays, request, self._plane.signature)
-            if media_type != JSON_TYPE:
-                raise RequestFault("It asks for binary outputs; JSON lines hold JSON alone.")
-            self._answers.write(text + b"\n")
-        except RequestFault as fault:
-            raise fault_of_line(number, fault) from fault
+    async def _encode(self, request: Any, answer: Arrays) -> tuple[bytes, str]:
+        text: tuple[bytes, str] = self._codec.encode_response(
+            answer, request, self._plane.signature
+        )
+        return text
 
 
 def fault_of_line(number: int, fault: RequestFault) -> RequestFault:
     """Return a fault with its line's number; a fault of an earlier line has its own already."""
     sentence = str(fault)
-    return fault if sentence.startswith("Line ") else type(fault)(f"Line {number}: {sentence}")
+    if sentence.startswith("Line "):
+        return fault
+    numbered = type(fault)(f"Line {number}: {sentence}")
+    numbered.status = fault.status
+    return numbered

@@ -24,6 +24,8 @@ class ReceivedRequest(NamedTuple):
 
     request: Request
     ending: Ending
+    takes_chunks: bool = True
+    """Whether its HTTP version has chunks."""
 
 
 class RequestReader:
@@ -51,6 +53,11 @@ class RequestReader:
     def wanted_bytes(self) -> int:
         """Bytes to feed next."""
         return max(PIECE_BYTES, self._length - self._body.size)
+
+    @property
+    def unfinished_bytes(self) -> int:
+        """Bytes of the body that is being read, so far."""
+        return 0 if self.begun is None else self._body.size
 
     def feed(self, data: bytes) -> None:
         """Read on; faults are queued, never raised."""
@@ -132,7 +139,8 @@ class RequestReader:
         path, query = _target(self._url)
         method = self._parser.get_method().decode("ascii")
         request = Request(method, path, self._headers, body, query)
-        self.arrived.append(ReceivedRequest(request, self._ending()))
+        takes_chunks = self._version == "1.1"
+        self.arrived.append(ReceivedRequest(request, self._ending(), takes_chunks))
         self.begun, self.expects, self._body = None, False, Spool()
 
     def _ending(self) -> Ending:

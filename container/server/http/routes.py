@@ -1,93 +1,33 @@
-"""Dispatches requests by path: those of one model, and those of SageMaker's several models."""
+"""The paths of the Python server: those of one model, and those of SageMaker's several models."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
-from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import parse_qs
 
-from container.server.codecs.envelope import JSON_TYPE, excerpt, json_type, read_document
+from container.server.codecs.envelope import excerpt, json_bytes, json_type, read_document
 from container.server.data_plane.multi_model import LoadedModel, LoadedModels
 from container.server.data_plane.plane import DataPlane
-from container.server.http.inference import infer, refuse_encoding
-from container.server.http.messages import (
-    Application,
-    Request,
-    Response,
-    fault_response,
-    internal_fault_response,
-    json_response,
+from container.server.http.dispatch import (
+    Answer,
+    Route,
+    Stages,
+    dispatch_by_path,
+    refuse_encoding,
 )
+from container.server.http.inference import infer
+from container.server.http.messages import Application, Request, Response
 from container.server.settings import Settings
 from container.server.telemetry.metrics import CONTENT_TYPE, RequestMetrics
-from container.server.types import RequestFault, Unavailable, UnknownPath, WrongMethod
-
-Answer = Callable[[Request, dict[str, float]], Awaitable[Response]]
-"""Answers a request and writes down the seconds of its stages. Raises RequestFault."""
+from container.server.types import JSON_TYPE, RequestFault, Unavailable
 
 EMPTY = Response(200, b"", JSON_TYPE)
-CLIENT_LEFT = 499
-"""The status recorded for a request whose client left before its answer; no client reads it."""
 NOT_READY = "The server is not ready: it is loading, draining or its engine fails."
 
 DEFAULT_PAGE = 100
 LARGEST_PAGE = 1000
-
-
-class Route(NamedTuple):
-    """A path: its `kind` in metrics, its answers by method, and the model that it names."""
-
-    kind: str
-    methods: Mapping[str, Answer]
-    model: str | None = None
-
-
-def dispatch_by_path(
-    find_route: Callable[[str], Route | None], *, elsewhere: str, observer: RequestMetrics
-) -> Application:
-    """Return an application that answers by path, and turns every fault into a response.
-
-    `elsewhere` is the sentence for unknown paths.
-    """
-
-    async def answer(request: Request) -> Response:
-        begun = perf_counter()
-        stages: dict[str, float] = {}
-        route = find_route(request.path)
-        kind, model = ("elsewhere", None) if route is None else (route.kind, route.model)
-        method = None if route is None else route.methods.get(request.method)
-        try:
-            response = (
-                _unroutable(route, request, elsewhere)
-                if method is None
-                else await method(request, stages)
-            )
-        except RequestFault as fault:
-            response = fault_response(fault)
-        except asyncio.CancelledError:
-            observer.request_over(kind, CLIENT_LEFT, perf_counter() - begun, stages, model=model)
-            raise
-        except (GeneratorExit, KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as fault:  # a panic in a library of Rust is no Exception
-            observer.request_failed(fault)
-            response = internal_fault_response()
-        observer.request_over(kind, response.status, perf_counter() - begun, stages, model=model)
-        return response
-
-    return answer
-
-
-def _unroutable(route: Route | None, request: Request, elsewhere: str) -> Response:
-    path = request.path[:60]
-    if route is None:
-        return fault_response(UnknownPath(f"There is no {path!r} here; {elsewhere}"))
-    allowed = ", ".join(route.methods)
-    response = fault_response(WrongMethod(f"{path} takes {allowed}, not {request.method}."))
-    return response._replace(headers=((b"allow", allowed.encode()),))
 
 
 def model_application(
@@ -95,7 +35,7 @@ def model_application(
 ) -> Application:
     """Return the HTTP application of one model."""
 
-    async def ready(request: Request, stages: dict[str, float]) -> Response:
+    async def ready(request: Request, stages: Stages) -> Response:
         if not plane.ready:
             raise Unavailable(NOT_READY)
         return EMPTY
@@ -108,11 +48,13 @@ def model_application(
     }
     model = plane.signature.model
     elsewhere = f"GET /ping and POST /invocations are, with model {model!r}."
-    return dispatch_by_path(routes.get, elsewhere=elsewhere, observer=observer)
+    return dispatch_by_path(
+        routes.get, elsewhere=elsewhere, failed=observer.request_failed, over=observer.request_over
+    )
 
 
 def _metrics_route(observer: RequestMetrics) -> Route:
-    async def metrics_text(request: Request, stages: dict[str, float]) -> Response:
+    async def metrics_text(request: Request, stages: Stages) -> Response:
         return Response(200, observer.metrics.exposition(), CONTENT_TYPE)
 
     return Route(kind="metrics", methods={"GET": metrics_text})
@@ -123,29 +65,29 @@ def multi_model_application(
 ) -> Application:
     """Return the HTTP application of several models; it is healthy without any."""
 
-    async def healthy(request: Request, stages: dict[str, float]) -> Response:
+    async def healthy(request: Request, stages: Stages) -> Response:
         return EMPTY
 
-    async def invoke_model(request: Request, stages: dict[str, float]) -> Response:
+    async def invoke_model(request: Request, stages: Stages) -> Response:
         plane = models.plane(_name(request.path, "/invoke"))
         return await infer(plane, request, stages, deadline_seconds=settings.deadline_seconds)
 
-    async def load(request: Request, stages: dict[str, float]) -> Response:
+    async def load(request: Request, stages: Stages) -> Response:
         refuse_encoding(request)
         document = read_document(request.body)
         name, url = (_required_string(document, field) for field in ("model_name", "url"))
         await models.load(name, url)
         return EMPTY
 
-    async def list_models(request: Request, stages: dict[str, float]) -> Response:
+    async def list_models(request: Request, stages: Stages) -> Response:
         entries, token = models.page(*_page(request.query))
         document: dict[str, Any] = {"models": [_document(entry) for entry in entries]}
-        return json_response(document if token is None else document | {"nextPageToken": token})
+        return _json_response(document if token is None else document | {"nextPageToken": token})
 
-    async def describe(request: Request, stages: dict[str, float]) -> Response:
-        return json_response(_document(models.entry(_name(request.path))))
+    async def describe(request: Request, stages: Stages) -> Response:
+        return _json_response(_document(models.entry(_name(request.path))))
 
-    async def unload(request: Request, stages: dict[str, float]) -> Response:
+    async def unload(request: Request, stages: Stages) -> Response:
         await models.unload(_name(request.path))
         return EMPTY
 
@@ -165,7 +107,9 @@ def multi_model_application(
         return None if "/" in _name(path) else Route(kind="model", methods=one, model=_name(path))
 
     elsewhere = "GET /ping, /models, /models/NAME and POST /models/NAME/invoke are."
-    return dispatch_by_path(route_of, elsewhere=elsewhere, observer=observer)
+    return dispatch_by_path(
+        route_of, elsewhere=elsewhere, failed=observer.request_failed, over=observer.request_over
+    )
 
 
 def _name(path: str, end: str = "") -> str:
@@ -193,6 +137,10 @@ def _page(query: str) -> tuple[str | None, int]:
             f"limit is {excerpt(limit)}; it must be a whole number from 1 to {LARGEST_PAGE}."
         )
     return parameters.get("next_page_token", [None])[-1], min(int(limit), LARGEST_PAGE)
+
+
+def _json_response(document: dict[str, Any]) -> Response:
+    return Response(200, json_bytes(document), JSON_TYPE)
 
 
 def _document(model: LoadedModel) -> dict[str, str]:

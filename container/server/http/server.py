@@ -12,15 +12,19 @@ from container.server.http.messages import (
     CONTINUE,
     Application,
     Ending,
+    ErrorBody,
     HttpLimits,
     Response,
+    StreamedResponse,
+    error_body,
     fault_response,
     internal_fault_response,
     response_bytes,
+    stream_head,
 )
 from container.server.http.request_reader import ReceivedRequest, RequestReader
 from container.server.http.spool import HELD_BYTES
-from container.server.types import RequestFault, TooSlow, Unavailable
+from container.server.types import QueueFull, RequestFault, TooSlow, Unavailable
 
 ANSWER_PIECE_BYTES = 1 << 20
 """Of a large answer written at a time; its client has the whole request time to read each."""
@@ -33,9 +37,14 @@ class ConnectionGroup:
     application: Application
     limits: HttpLimits
     clock: Callable[[], float]
+    error_body: ErrorBody = error_body
+    memory_full: Callable[[], object] = lambda: None
+    """Called for a request that the limit of all bodies refuses."""
     closed: Callable[[], None] = lambda: None
     """Called after a connection is gone."""
     connections: set[Connection] = field(default_factory=set)
+    held_bytes: int = 0
+    """Of all bodies that are read or answered, where the limits bound them."""
     draining: bool = False
 
 
@@ -48,12 +57,15 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_backlog",
+        "_body",
         "_ending",
         "_group",
+        "_held_bytes",
         "_is_unread",
         "_loop",
         "_reader",
         "_reading",
+        "_resumed",
         "_task",
         "_then",
         "_transport",
@@ -69,6 +81,11 @@ class Connection(asyncio.Protocol):
         self._unsent, self._then = b"", Ending.KEEP
         """What is left of a large answer, and what becomes of the connection after it."""
         self._backlog: bytes = b""
+        self._body: bytes = b""
+        """Of the request that is being answered, where the limits bound all bodies."""
+        self._held_bytes = 0
+        self._resumed: asyncio.Future[None] | None = None
+        """Done when the client reads again; of an answer in pieces that waits for it."""
         self._reading = True
         self._ending = False
         """Whether the last answer is written; what still comes is thrown away."""
@@ -84,7 +101,7 @@ class Connection(asyncio.Protocol):
         connections.add(self)
         if len(connections) > most:
             refusal = Unavailable(f"The server has {most} connections, as many as it takes.")
-            self._send_last(fault_response(refusal))
+            self._send_last(fault_response(refusal, self._group.error_body))
         if len(connections) > 2 * most:
             transport.abort()  # type: ignore[attr-defined]
 
@@ -114,6 +131,8 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Go on: the client reads again."""
         self._is_unread, self._wait_began = False, self._group.clock()
+        if self._resumed is not None and not self._resumed.done():
+            self._resumed.set_result(None)
         self._send_rest()
         self._advance()
 
@@ -134,7 +153,7 @@ class Connection(asyncio.Protocol):
         """Refuse or close what lasts too long; called periodically."""
         limits, reader, waited = self._group.limits, self._reader, now - self._wait_began
         if self._ending or self._is_unread:
-            if waited > (limits.linger_seconds if self._ending else limits.request_seconds):
+            if waited > (limits.linger_seconds if self._ending else limits.unread_seconds):
                 self.abort()
         elif self._task is not None:
             return
@@ -157,6 +176,8 @@ class Connection(asyncio.Protocol):
                 whole = len(data) <= size
                 self._backlog = b"" if whole else data[size:]
                 self._reader.feed(data if whole else data[:size])
+                if self._group.limits.held_bytes is not None:
+                    self._count_held(self._group.limits.held_bytes)
             else:
                 break
         if self._reader.expects and self._task is None and not arrived and not self._ending:
@@ -167,25 +188,73 @@ class Connection(asyncio.Protocol):
             self._reading = reading
             (self._transport.resume_reading if reading else self._transport.pause_reading)()
 
+    def _count_held(self, most: int) -> None:
+        """Count this connection's bodies, and refuse the one that is read where all are too many.
+
+        What is not read whole yet counts too.
+        """
+        arrivals = (item for item in self._reader.arrived if isinstance(item, ReceivedRequest))
+        whole = sum(len(arrival.request.body) for arrival in arrivals)
+        held = len(self._body) + whole + self._reader.unfinished_bytes
+        grows = held > self._held_bytes
+        self._group.held_bytes += held - self._held_bytes
+        self._held_bytes = held
+        if grows and self._group.held_bytes > most:
+            self._group.memory_full()
+            self._reader.arrived.clear()
+            full = "The requests that are being read fill this container's memory."
+            self._reader.refuse(QueueFull(full))
+
     def _begin(self, arrival: ReceivedRequest | RequestFault) -> None:
         if isinstance(arrival, RequestFault):
-            self._send_last(fault_response(arrival))
-        else:
-            self._task = self._loop.create_task(self._answer(arrival))
+            self._send_last(fault_response(arrival, self._group.error_body))
+            return
+        if self._group.limits.held_bytes is not None:
+            self._body = arrival.request.body
+        self._task = self._loop.create_task(self._answer(arrival))
 
     async def _answer(self, arrival: ReceivedRequest) -> None:
         try:
             response = await self._group.application(arrival.request)
+            if type(response) is StreamedResponse:
+                await self._stream(response, arrival)
+                return
         except asyncio.CancelledError:
             if self._ending:
                 raise
             stopped = Unavailable("The server stopped working on this request; try again.")
-            self._send(fault_response(stopped), arrival)
+            self._send(fault_response(stopped, self._group.error_body), arrival)
         except Exception:
-            self._send(internal_fault_response(), arrival)
+            self._send(internal_fault_response(self._group.error_body), arrival)
             raise
         else:
             self._send(response, arrival)
+
+    async def _stream(self, response: StreamedResponse, arrival: ReceivedRequest) -> None:
+        """Send an answer as its pieces come; HTTP/1.0 has no chunks, so its connection's end is.
+
+        Where the pieces fail the connection ends, so that no client takes half an answer for whole.
+        """
+        chunked, transport = arrival.takes_chunks, self._transport
+        ending = arrival.ending if chunked and not self._group.draining else Ending.CLOSE
+
+        async def send(piece: bytes) -> None:
+            transport.write(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
+            while self._is_unread:
+                self._resumed = self._loop.create_future()
+                await self._resumed
+
+        transport.write(stream_head(response, ending, chunked=chunked))
+        try:
+            await response.send_pieces(send)
+        except BaseException:
+            self._task = None
+            self.abort()
+            raise
+        if chunked:
+            transport.write(b"0\r\n\r\n")
+        self._task, self._wait_began = None, self._group.clock()
+        self._go_on(Ending.CLOSE if self._group.draining else ending)
 
     def _send(self, response: Response, arrival: ReceivedRequest) -> None:
         """Write an answer and go on to the next request."""
@@ -215,6 +284,10 @@ class Connection(asyncio.Protocol):
 
     def _go_on(self, ending: Ending) -> None:
         """Close after an answer, or turn to the next request."""
+        if self._body:
+            self._group.held_bytes -= len(self._body)
+            self._held_bytes -= len(self._body)
+            self._body = b""
         if ending is Ending.CLOSE:
             self._close()
         else:
@@ -233,7 +306,9 @@ class Connection(asyncio.Protocol):
 
     def _end(self) -> None:
         self._ending, self._wait_began, self._backlog = True, self._group.clock(), b""
-        self._unsent = b""
+        self._unsent = self._body = b""
+        self._group.held_bytes -= self._held_bytes
+        self._held_bytes = 0
         self._reader.close()
 
     def _stop_work(self) -> None:
@@ -250,17 +325,30 @@ LONGEST_CHECK_SECONDS = 1.0
 class HttpServer:
     """Passes whole requests to `application`."""
 
-    def __init__(self, application: Application, *, limits: HttpLimits) -> None:
+    def __init__(
+        self,
+        application: Application,
+        *,
+        limits: HttpLimits,
+        error_body: ErrorBody = error_body,
+        memory_full: Callable[[], object] = lambda: None,
+    ) -> None:
+        """`error_body` writes the errors of requests that reach no application."""
         self._loop = asyncio.get_running_loop()
         self._empty = asyncio.Event()
         self._group = ConnectionGroup(
             application=application,
             limits=limits,
             clock=self._loop.time,
+            error_body=error_body,
+            memory_full=memory_full,
             closed=self._connection_closed,
         )
         self._listening: asyncio.Server | None = None
-        shortest = min(limits.request_seconds, limits.idle_seconds, limits.linger_seconds)
+        shortest = min(
+            *(limits.request_seconds, limits.unread_seconds),
+            *(limits.idle_seconds, limits.linger_seconds),
+        )
         self._check_seconds = min(LONGEST_CHECK_SECONDS, shortest / CHECKS_PER_LIMIT)
         self._timer: asyncio.TimerHandle | None = None
 

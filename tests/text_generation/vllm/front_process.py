@@ -92,7 +92,7 @@ def front_process(checkpoint: Path, log: Path, **settings: str) -> Iterator[Fron
         **SETTINGS,
         **settings,
     }
-    command = (str(PYTHON), "-m", "container.generation_front", str(PYTHON), str(SERVE))
+    command = (str(PYTHON), "-m", "container.server", "vllm", str(PYTHON), str(SERVE))
     with log.open("ab") as output:
         process = subprocess.Popen(
             command, cwd=ROOT, env=variables, stdout=output, stderr=subprocess.STDOUT

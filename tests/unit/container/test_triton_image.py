@@ -22,7 +22,7 @@ LAST_LINE = (
 """Of NVIDIA's docker/sagemaker/serve."""
 LIBRARY = "/opt/roundhouse/libverify_repository.so"
 PRELOADED = f"{LIBRARY}${{LD_PRELOAD:+:$LD_PRELOAD}}"
-FRONT = "/opt/roundhouse/container/triton_front/__main__.py"
+FRONT = "/opt/roundhouse/container/server/__main__.py triton"
 
 
 def change_serve(script: str, folder: Path) -> tuple[int, str]:
@@ -55,7 +55,7 @@ def test_serve_preloads_the_check_of_signatures_before_what_was_preloaded(
     """
     change_serve("#!/bin/bash\n" + LAST_LINE, tmp_path)
     python = tmp_path / "python3"
-    python.write_text('#!/bin/sh\nshift 2\nexec "$@"\n')
+    python.write_text('#!/bin/sh\nshift 3\nexec "$@"\n')
     python.chmod(0o755)
     server = tmp_path / "tritonserver"
     server.write_text('#!/bin/sh\necho "$LD_PRELOAD"\n')
@@ -131,7 +131,8 @@ def test_image_holds_all_that_the_server_before_triton_imports(tmp_path):
         "error",
         "-I",
         "-B",
-        str(tmp_path / "container/triton_front/__main__.py"),
+        str(tmp_path / "container/server/__main__.py"),
+        "triton",
     )
     process = subprocess.run(command, capture_output=True, text=True)
     assert process.returncode == 2 and process.stderr.startswith("No command")

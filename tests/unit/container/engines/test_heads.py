@@ -14,9 +14,9 @@ from container.server.engines.heads import (
     SpanEncoder,
     TokenClassEngine,
 )
+from container.server.triton.probe import PIXEL
 from container.server.types import RequestFault, TokenText
 from container.triton.images import MOST_REQUEST_BYTES
-from container.triton_front.probe import PIXEL
 from onboarding.manifest import ImageProcessor, TensorRecord
 from tests.fixtures.tiny_embedder.archive import HERE
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from container.server.triton.probe import PIXEL
 from container.triton import images
 from container.triton.images import ImageProcessor, ImageRefused, decoded_image, pixel_count
-from container.triton_front.probe import PIXEL
 
 pytestmark = pytest.mark.unit
 PLAIN = {

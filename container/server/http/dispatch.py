@@ -1,0 +1,120 @@
+"""Dispatches requests by path, and turns every fault into a response: of all servers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from time import perf_counter
+from typing import NamedTuple
+
+from container.server.http.messages import (
+    Application,
+    ErrorBody,
+    Reply,
+    Request,
+    Response,
+    error_body,
+    fault_response,
+    internal_fault_response,
+)
+from container.server.types import (
+    BINARY_TYPE,
+    RequestFault,
+    UnknownPath,
+    UnsupportedEncoding,
+    WrongMethod,
+)
+
+Stages = dict[str, float]
+Answer = Callable[[Request, Stages], Awaitable[Reply]]
+"""Answers a request and writes down the seconds of its stages. Raises RequestFault."""
+CLIENT_LEFT = 499
+"""The status recorded for a request whose client left before its answer; no client reads it."""
+
+
+class Route(NamedTuple):
+    """A path: its `kind` in metrics, its answers by method, and the model that it names."""
+
+    kind: str
+    methods: Mapping[str, Answer]
+    model: str | None = None
+
+
+def _ignore_end(
+    kind: str, status: int, seconds: float, stages: Stages, *, model: str | None = None
+) -> None:
+    """Record nothing."""
+
+
+def dispatch_by_path(
+    find_route: Callable[[str], Route | None],
+    *,
+    elsewhere: str,
+    failed: Callable[[BaseException], object],
+    over: Callable[..., object] = _ignore_end,
+    error_body: ErrorBody = error_body,
+) -> Application:
+    """Return an application that answers by path, and turns every fault into a response.
+
+    `elsewhere` is the sentence for unknown paths. `failed` records faults of this server, and
+    `over` each request: its kind, status, seconds, stages and `model`.
+    """
+
+    async def answer(request: Request) -> Reply:
+        begun = perf_counter()
+        stages: Stages = {}
+        route = find_route(request.path)
+        kind, model = ("elsewhere", None) if route is None else (route.kind, route.model)
+        method = None if route is None else route.methods.get(request.method)
+        response: Reply
+        try:
+            response = (
+                _unroutable(route, request, elsewhere, error_body)
+                if method is None
+                else await method(request, stages)
+            )
+        except RequestFault as fault:
+            response = fault_response(fault, error_body)
+        except asyncio.CancelledError:
+            over(kind, CLIENT_LEFT, perf_counter() - begun, stages, model=model)
+            raise
+        except (GeneratorExit, KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as fault:  # a panic in a library of Rust is no Exception
+            failed(fault)
+            response = internal_fault_response(error_body)
+        over(kind, response.status, perf_counter() - begun, stages, model=model)
+        return response
+
+    return answer
+
+
+def _unroutable(
+    route: Route | None, request: Request, elsewhere: str, error_body: ErrorBody
+) -> Response:
+    path = request.path[:60]
+    if route is None:
+        fault = UnknownPath(f"There is no {path!r} here; {elsewhere}")
+        return fault_response(fault, error_body)
+    allowed = ", ".join(route.methods)
+    wrong = WrongMethod(f"{path} takes {allowed}, not {request.method}.")
+    response = fault_response(wrong, error_body)
+    return response._replace(headers=((b"allow", allowed.encode()),))
+
+
+def refuse_encoding(request: Request) -> None:
+    """Raise UnsupportedEncoding for a body that is compressed."""
+    encoding = request.headers.get(b"content-encoding")
+    if encoding is not None and encoding.strip().lower() not in (b"", b"identity"):
+        raise UnsupportedEncoding(
+            f"Content-Encoding is {encoding.decode('latin-1')[:40]!r}; bodies are read "
+            "uncompressed only."
+        )
+
+
+def content_type(request: Request) -> str:
+    """Return the content type; KServe's own header of the header's length means the binary one."""
+    length = request.headers.get(b"inference-header-content-length")
+    if length is not None:
+        return f"{BINARY_TYPE};json-header-size={length.decode('latin-1')}"
+    return request.headers.get(b"content-type", b"").decode("latin-1")

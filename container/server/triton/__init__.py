@@ -1,0 +1,1 @@
+"""Triton behind the HTTP server: it reads only what this package has checked and written again."""

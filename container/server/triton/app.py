@@ -1,0 +1,124 @@
+"""Triton behind this server: its command, its variables, and the health of its models.
+
+The exit code is 6 where a model can no longer answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from container.server.http.messages import HttpLimits
+from container.server.process import MALLOC_VARIABLES, say
+from container.server.settings import Settings
+from container.server.supervisor import Backend, free_ports, run_backend
+from container.server.telemetry.failure_log import FailureLog, stderr
+from container.server.triton.health import Health, stub_processes
+from container.server.triton.routes import TritonRoutes, watched_model
+from container.server.upstream import Upstream
+
+MODEL_BROKEN = 6
+PORT_FLAG, RANGE_FLAG = "--sagemaker-port=", "--sagemaker-safe-port-range="
+METRICS_FLAG, METRICS_PORT_FLAG = "--allow-metrics=", "--metrics-port="
+METRICS_ADDRESS_FLAG = "--metrics-address="
+REPLACED_FLAGS = (PORT_FLAG, RANGE_FLAG, METRICS_PORT_FLAG, METRICS_ADDRESS_FLAG)
+INSPECT_SECONDS, STARTING_SECONDS = 1.0, 0.05
+
+
+def triton_command(
+    command: Sequence[str], port: int, metrics_port: int | None = None
+) -> tuple[str, ...]:
+    """Return Triton's command with other ports for SageMaker and metrics, which only we ask."""
+    kept = [word for word in command if not word.startswith(REPLACED_FLAGS)]
+    metrics = (f"{METRICS_ADDRESS_FLAG}127.0.0.1", f"{METRICS_PORT_FLAG}{metrics_port}")
+    return (*kept, f"{PORT_FLAG}{port}", *(() if metrics_port is None else metrics))
+
+
+def triton_environment(inherited: Mapping[str, str]) -> dict[str, str]:
+    """Return Triton's variables: its processes keep as little freed memory as this one does.
+
+    glibc reads the variables; who sets them for the container keeps theirs.
+    """
+    return {**MALLOC_VARIABLES, **inherited}
+
+
+def has_metrics(command: Sequence[str]) -> bool:
+    """Return True where Triton's command turns its metrics on; of several words the last counts."""
+    words = [word for word in command if word.startswith(METRICS_FLAG)]
+    return bool(words) and words[-1] == f"{METRICS_FLAG}true"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run Triton's command, which follows the word `triton`, and return the exit code."""
+    command, log = arguments[1:], FailureLog(stderr)
+    try:
+        words = "tritonserver and its own arguments"
+        return run_backend(command, words, lambda settings: Triton(command, settings, log))
+    finally:
+        log.close()
+
+
+class Triton(Backend):
+    """Triton, which only this process asks through its SageMaker port."""
+
+    name = "Triton"
+    # Of the 30 s between SageMaker's SIGTERM and SIGKILL, 25 drain.
+    stop_seconds, ended_drain_seconds = 4.0, 5.0
+
+    def __init__(self, command: Sequence[str], settings: Settings, log: FailureLog) -> None:
+        port, metrics_port = free_ports(2)
+        self._triton = triton = Upstream(port, self.name)
+        self._metrics = Upstream(metrics_port, self.name) if has_metrics(command) else None
+        shown_port = None if self._metrics is None else metrics_port
+        self._command = triton_command(command, port, shown_port)
+        clock = asyncio.get_running_loop().time
+        self._health = Health(triton.request, lambda: stub_processes(self.pid), clock)
+        self.application = self._routes = TritonRoutes(
+            triton,
+            self._health,
+            settings,
+            failed=lambda fault: log.report("request_failed", fault, stage="http", status=500),
+            metrics=self._metrics,
+        )
+        self.limits = HttpLimits.of(settings)
+        if not settings.multi_model:
+            self._health.add(watched_model(settings.model_dir))
+
+    def command(self) -> Sequence[str]:
+        return self._command
+
+    def environment(self, inherited: Mapping[str, str]) -> Mapping[str, str]:
+        return triton_environment(inherited)
+
+    def refuse_all(self, reason: str) -> None:
+        self._routes.ending = reason
+
+    def close(self) -> None:
+        self._triton.close()
+        if self._metrics is not None:
+            self._metrics.close()
+
+    async def watch(self) -> int:
+        """Return once a model cannot answer, which loading it again does not help."""
+        reason = await self._inspect()
+        say(f"A model cannot answer, so this server ends: {reason}.")
+        self.refuse_all(f"A model cannot answer: {reason}. The server is being replaced.")
+        return MODEL_BROKEN
+
+    async def _inspect(self) -> str:
+        """Inspect the models' health; return why the server must end."""
+        health, routes = self._health, self._routes
+        while not await routes.triton_is_ready():
+            await asyncio.sleep(STARTING_SECONDS)
+        while True:
+            await health.inspect()
+            for model in health.broken_models():
+                say(f"Model {model.name!r} cannot answer: {model.broken}.")
+                if model.load is None or model.lost_process:
+                    return model.broken
+                fault = await routes.reload(model)
+                if fault:
+                    return f"{model.broken}, and loading it again failed: {fault}"
+                say(f"Model {model.name!r} was loaded again.")
+            ready = all(model.is_ready for model in health.models.values())
+            await asyncio.sleep(INSPECT_SECONDS if ready else STARTING_SECONDS)

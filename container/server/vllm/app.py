@@ -1,0 +1,97 @@
+"""vLLM behind this server: its command, its variables, its warm-up, and its last streams."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from container.server.http.messages import HttpLimits
+from container.server.http.server import HttpServer
+from container.server.process import say
+from container.server.settings import Settings, process_environment
+from container.server.supervisor import Backend, free_ports, run_backend
+from container.server.types import first_line
+from container.server.upstream import Upstream
+from container.server.vllm.events import error_body
+from container.server.vllm.routes import Routes
+from container.server.vllm.settings import (
+    EngineSettings,
+    engine_environment,
+    read_engine_settings,
+)
+from container.server.vllm.warm_up import warm_up
+
+LAST_SECONDS = 1.0
+"""Of the 30 s between SageMaker's SIGTERM and SIGKILL, 25 drain; this and `stop_seconds` follow."""
+MOST_HELD_BYTES = 1 << 28
+"""Of bodies in memory at once."""
+READER_SECONDS = 60.0
+"""Longest that a client may leave 64 KiB of an answer unread."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the engine's command, which follows the word `vllm`, and return the exit code."""
+    command = arguments[1:]
+
+    def engine_of(settings: Settings) -> Engine:
+        return Engine(command, settings, read_engine_settings(process_environment()))
+
+    return run_backend(command, "the engine's command and its own", engine_of)
+
+
+def limits_of(settings: Settings) -> HttpLimits:
+    """Return the limits of a server whose answers are streams."""
+    limits = HttpLimits.of(settings)
+    return replace(limits, unread_seconds=READER_SECONDS, held_bytes=MOST_HELD_BYTES)
+
+
+class Engine(Backend):
+    """vLLM, behind AWS's entry point, whose shell never gets SIGTERM before the streams end."""
+
+    name = "The engine"
+    stop_seconds, ended_drain_seconds = 3.0, 0.0
+    is_session = True
+    error_body = staticmethod(error_body)
+
+    def __init__(
+        self, command: Sequence[str], settings: Settings, engine_settings: EngineSettings
+    ) -> None:
+        (self._port,) = free_ports(1)
+        self._command, self._settings = command, engine_settings
+        self._upstream = Upstream(self._port, self.name)
+        self.application = self._routes = Routes(self._upstream, settings, engine_settings, _report)
+        self.limits = limits_of(settings)
+        self.memory_full = self._routes.metrics.full_memory.inc
+
+    def command(self) -> Sequence[str]:
+        return self._command
+
+    def environment(self, inherited: Mapping[str, str]) -> Mapping[str, str]:
+        return engine_environment(inherited, self._port)
+
+    def refuse_all(self, reason: str) -> None:
+        self._routes.admission.stopping = reason
+
+    def close(self) -> None:
+        self._upstream.close()
+
+    async def watch(self) -> int:
+        """Warm the engine up; it says itself whether it is healthy."""
+        try:
+            await warm_up(self._upstream, self._settings, say)
+            self._routes.not_ready = ""
+        except Exception as fault:
+            self._routes.not_ready = f"The warm-up failed: {first_line(fault)}."
+        await asyncio.Event().wait()
+        return 0
+
+    async def drain(self, server: HttpServer, seconds: float) -> None:
+        """Let the streams in flight end; what is asked meanwhile is answered 503."""
+        cut = await self._routes.admission.drain(seconds, LAST_SECONDS)
+        await server.drain(LAST_SECONDS)
+        say(f"Drained; {cut} requests were cut." if cut else "Drained.")
+
+
+def _report(fault: BaseException) -> None:
+    say(f"A request failed here: {type(fault).__name__}: {first_line(fault)[:500]}")

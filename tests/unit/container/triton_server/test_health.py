@@ -1,0 +1,196 @@
+"""Which models can answer: proof by answers, health requests, and Python processes that end."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from container.server.http.messages import Response
+from container.server.triton.health import PROOF_SECONDS, Health, ModelHealth, Stub, stub_processes
+from container.server.types import Unavailable
+from container.server.upstream import UpstreamGone, UpstreamRequest
+
+pytestmark = pytest.mark.unit
+ARCHIVE = Path("/opt/ml/model")
+FILE = "/opt/ml/model/minilm/1/model.py"
+DEAD = Stub(7, "", False)
+"""What ended by itself; Triton has not waited for it."""
+
+
+class World:
+    """A clock, a Triton that answers as told, and the stubs that run."""
+
+    def __init__(self, request: bool = True) -> None:
+        self.now, self.requests = 100.0, 0
+        self.status: int | Exception = 200
+        self.stubs = (Stub(7, FILE, True),)
+        self.health = Health(self._ask, lambda: self.stubs, lambda: self.now)
+        probe = UpstreamRequest("POST", "/invocations") if request else None
+        self.model = ModelHealth(name="", archive=ARCHIVE, request=probe)
+        self.health.add(self.model)
+
+    async def _ask(self, request: UpstreamRequest) -> Response:
+        self.requests += 1
+        if isinstance(self.status, Exception):
+            raise self.status
+        return Response(self.status, b"", "application/json")
+
+    def inspect(self, times: int = 1) -> ModelHealth:
+        for _ in range(times):
+            asyncio.run(self.health.inspect())
+        return self.model
+
+
+def test_model_is_ready_once_it_has_answered_its_health_request():
+    world = World()
+    assert not world.model.is_ready
+    assert world.inspect().is_ready and world.requests == 1
+
+
+def test_model_that_answers_others_gets_no_health_request():
+    world = World()
+    world.inspect()
+    for _ in range(30):
+        world.now += 1
+        world.health.observe("", 200)
+        world.inspect()
+    assert world.requests == 1
+
+
+def test_idle_model_gets_a_health_request_every_few_seconds():
+    world = World()
+    world.inspect()
+    world.now += PROOF_SECONDS
+    assert world.inspect(3).is_ready and world.requests == 2
+
+
+@pytest.mark.parametrize("status", [500, 400, UpstreamGone("gone")], ids=str)
+def test_model_that_fails_twice_cannot_answer(status):
+    world = World()
+    world.inspect()
+    world.now, world.status = world.now + PROOF_SECONDS, status
+    assert not world.inspect().broken
+    assert "its health request" in world.inspect().broken
+    with pytest.raises(Unavailable, match="cannot answer"):
+        world.health.refuse("")
+
+
+def test_answer_between_two_failures_keeps_a_model_healthy():
+    world = World()
+    world.inspect()
+    for _ in range(4):
+        world.now, world.status = world.now + PROOF_SECONDS, 500
+        world.inspect()
+        world.health.observe("", 200)
+    assert not world.model.broken
+
+
+@pytest.mark.parametrize("status", [503, 507, 429])
+def test_busy_server_is_no_sign_of_a_broken_model(status):
+    world = World()
+    world.inspect()
+    world.now, world.status = world.now + PROOF_SECONDS, status
+    assert not world.inspect(5).broken
+
+
+def test_fault_of_the_server_brings_the_next_health_request_forward():
+    world = World()
+    world.inspect()
+    world.health.observe("", 500)
+    world.inspect()
+    assert world.requests == 2
+
+
+def test_model_that_refuses_its_health_request_depends_on_its_processes():
+    world = World()
+    world.status = 400
+    assert world.inspect(3).is_ready and world.requests == 1
+    world.stubs = (DEAD,)
+    assert "Python process 7 ended" in world.inspect(2).broken
+
+
+@pytest.mark.parametrize("status", [500, 400, TimeoutError()], ids=str)
+def test_model_that_fails_at_a_guess_depends_on_its_processes(status):
+    world = World()
+    world.model.is_guess, world.status = True, status
+    assert world.inspect(3).is_ready and world.requests == 1
+
+
+def test_model_that_answered_a_guess_once_must_answer_it_again():
+    world = World()
+    world.model.is_guess = True
+    world.inspect()
+    world.now, world.status = world.now + PROOF_SECONDS, 500
+    assert "its health request" in world.inspect(2).broken
+
+
+def test_clients_answer_does_not_turn_a_refused_health_request_into_a_failure():
+    world = World()
+    world.health.observe("", 200)
+    world.now, world.status = world.now + PROOF_SECONDS, 400
+    assert not world.inspect(5).broken and world.requests == 1
+
+
+def test_model_whose_python_process_ended_cannot_answer():
+    world = World(request=False)
+    assert world.inspect().is_ready
+    world.stubs = (DEAD,)
+    assert not world.inspect().broken
+    assert "Python process 7 ended" in world.inspect().broken and world.model.lost_process
+
+
+def test_of_several_models_only_the_one_of_the_process_cannot_answer():
+    world = World(request=False)
+    other = ModelHealth(name="other", archive=Path("/opt/ml/other"), request=None)
+    world.health.add(other)
+    world.stubs = (DEAD,)
+    assert world.inspect(2).broken and not other.broken
+
+
+def test_process_that_triton_ended_itself_is_no_loss():
+    world = World(request=False)
+    world.inspect()
+    world.stubs = ()
+    assert not world.inspect(3).broken
+
+
+def test_process_that_ends_before_the_first_inspection_counts_too():
+    world = World(request=False)
+    world.stubs = (DEAD,)
+    assert "Python process 7 ended" in world.inspect(2).broken
+
+
+def test_of_many_models_one_a_turn_gets_a_health_request():
+    world = World()
+    for name in "abc":
+        request = UpstreamRequest("POST", f"/models/{name}/invoke")
+        world.health.add(ModelHealth(name=name, archive=ARCHIVE / name, request=request))
+    world.inspect(4)
+    assert world.requests == 4 and all(model.is_ready for model in world.health.models.values())
+
+
+@pytest.fixture
+def proc(tmp_path):
+    """Triton, process 5, with a stub, a dead stub, and another child."""
+    (tmp_path / "5" / "task" / "6").mkdir(parents=True)
+    (tmp_path / "5" / "task" / "6" / "children").write_text("10 11 12 13 ")
+    rows = (
+        ("10", "triton_python_b", "S", b"stub\0/m/a/1/model.py\0x\0"),
+        ("11", "triton_python_b", "Z", b""),
+        ("12", "python3", "S", b"python3\0"),
+    )
+    for pid, name, state, command in rows:
+        (tmp_path / pid).mkdir()
+        (tmp_path / pid / "stat").write_text(f"{pid} ({name}) {state} 5 5 5")
+        (tmp_path / pid / "cmdline").write_bytes(command)
+    return tmp_path
+
+
+def test_stubs_are_those_of_the_process_dead_ones_included(proc):
+    assert stub_processes(5, proc) == (Stub(10, "/m/a/1/model.py", True), Stub(11, "", False))
+
+
+def test_process_that_is_gone_has_none(proc):
+    assert stub_processes(99, proc) == ()

@@ -1,0 +1,163 @@
+"""Requests written again for Triton: what it reads is checked, and means what the client sent."""
+
+from __future__ import annotations
+
+import json
+import struct
+
+import pytest
+
+from container.server.triton.kserve_request import checked_request
+from container.server.types import RequestFault, UnsupportedEncoding
+from container.wire import array_request, text_request
+
+pytestmark = pytest.mark.unit
+BINARY = "application/vnd.sagemaker-triton.binary+json"
+
+
+def tensor(**fields: object) -> dict[str, object]:
+    return {"name": "text", "shape": [2, 1], "datatype": "BYTES", "data": ["a", "b"]} | fields
+
+
+def rewrite(*inputs: dict[str, object], **fields: object) -> dict[str, object]:
+    body = json.dumps({"inputs": list(inputs), **fields}).encode()
+    checked, kind = checked_request(body, "application/json")
+    assert kind == "application/json"
+    return json.loads(checked)
+
+
+def binary(tail: bytes, **fields: object) -> tuple[bytes, str]:
+    parameters = {"parameters": {"binary_data_size": len(tail)}}
+    record = {"name": "text", "shape": [2, 1], "datatype": "BYTES"} | parameters | fields
+    header = json.dumps({"inputs": [record]}).encode()
+    return header + tail, f"{BINARY};json-header-size={len(header)}"
+
+
+def prefixed(*texts: bytes) -> bytes:
+    return b"".join(struct.pack("<I", len(text)) + text for text in texts)
+
+
+def test_json_request_keeps_all_that_kserve_has_and_nothing_else():
+    outputs = {"outputs": [{"name": "embedding", "parameters": {"binary_data": True}}], "id": "7"}
+    more = {"parameters": {"timeout": 5}, "unknown": [1]}
+    parameters = {"priority": 2}
+    assert rewrite(tensor(parameters=parameters, extra=1), **outputs, **more) == {
+        "inputs": [tensor(parameters=parameters)],
+        **outputs,
+        "parameters": {"timeout": 5},
+    }
+
+
+def test_binary_request_keeps_its_bytes():
+    body, kind = text_request(["a dog", "", "ü"], binary=True)
+    checked, checked_kind = checked_request(body, kind)
+    size = int(checked_kind.partition("size=")[2])
+    assert checked[size:] == prefixed(b"a dog", b"", "ü".encode())
+    assert json.loads(checked[:size])["inputs"][0]["shape"] == [3, 1]
+
+
+def test_nested_data_become_one_list():
+    assert rewrite(tensor(data=[["a"], ["b"]]))["inputs"][0]["data"] == ["a", "b"]
+
+
+def test_key_that_is_there_twice_is_written_once():
+    body = json.dumps({"inputs": [tensor()]}).encode()
+    checked, _ = checked_request(b'{"inputs": 5, ' + body[1:], "application/json")
+    assert checked.count(b'"inputs"') == 1 and json.loads(checked)["inputs"] == [tensor()]
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [(b"", ""), (b"", "application/json"), (b"raw", f"{BINARY};json-header-size=0")],
+)
+def test_raw_input_is_passed_on(body, kind):
+    assert checked_request(body, kind) == (body, f"{BINARY};json-header-size=0")
+
+
+@pytest.mark.parametrize(
+    ("tail", "sentence"),
+    [
+        (prefixed(b"a") + struct.pack("<I", 9) + b"b", "byte 5 announces more bytes"),
+        (prefixed(b"a") + b"\0\0", "byte 5 announces more bytes"),
+        (prefixed(b"a"), "has shape [2, 1] but 1 values"),
+        (prefixed(b"a", b"b", b"c"), "has shape [2, 1] but 3 values"),
+        (struct.pack("<I", 2**32 - 1) + b"a", "byte 0 announces more bytes"),
+    ],
+)
+def test_refuses_texts_whose_lengths_lie(tail, sentence):
+    with pytest.raises(RequestFault) as fault:
+        checked_request(*binary(tail))
+    assert sentence in str(fault.value)
+
+
+@pytest.mark.parametrize("size", [-1, 3, 10**9, "10", True])
+def test_refuses_sizes_that_lie(size):
+    with pytest.raises(RequestFault):
+        checked_request(*binary(prefixed(b"a", b"b"), parameters={"binary_data_size": size}))
+
+
+@pytest.mark.parametrize(
+    "body", [b"[" * 150_000, b'{"inputs":' + b"[" * 150_000, b"{", b"5", b"{}"]
+)
+def test_refuses_what_is_no_request(body):
+    with pytest.raises(RequestFault):
+        checked_request(body, "application/json")
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"shape": [-1, 1]},
+        {"shape": [2**40]},
+        {"shape": [1] * 17},
+        {"shape": [True, 2]},
+        {"shape": [3, 1]},
+        {"shape": None},
+        {"datatype": "TEXT"},
+        {"datatype": ["BYTES"]},
+        {"datatype": "FP32"},
+        {"data": ["a", 1]},
+        {"data": ["a", ["b"]]},
+        {"data": "ab"},
+        {"name": 5},
+        {"parameters": {"shared_memory_region": "x"}},
+        {"parameters": {"nested": {}}},
+        {"parameters": 5},
+        {"parameters": {"binary_data": 1}},
+        {"parameters": {"priority": -1}},
+        {"parameters": {"timeout": True}},
+    ],
+    ids=str,
+)
+def test_refuses_tensors_that_are_none(fault):
+    with pytest.raises(RequestFault):
+        rewrite(tensor(**fault))
+
+
+def test_refuses_lists_in_lists_without_end():
+    data: object = "a"
+    for _ in range(20):
+        data = [data]
+    with pytest.raises(RequestFault, match="more than 16 lists"):
+        rewrite(tensor(shape=[1, 1], data=data))
+
+
+def test_refuses_an_input_or_an_output_twice():
+    with pytest.raises(RequestFault, match="there twice"):
+        rewrite(tensor(), tensor())
+    with pytest.raises(RequestFault, match="there twice"):
+        rewrite(tensor(), outputs=[{"name": "a"}, {"name": "a"}])
+
+
+def test_refuses_other_content_types():
+    with pytest.raises(UnsupportedEncoding):
+        checked_request(b"a dog", "text/csv")
+
+
+def test_numbers_have_as_many_bytes_as_their_shape():
+    import numpy as np
+
+    body, kind = array_request({"signal": np.zeros((2, 3), np.float32)})
+    assert checked_request(body, kind)[0].endswith(bytes(24))
+    with pytest.raises(RequestFault, match=r"has shape \[2, 2\] but 6 values"):
+        checked_request(body.replace(b"[2, 3]", b"[2, 2]"), kind)

@@ -1,0 +1,206 @@
+"""Paths of the server before Triton, with a Triton that writes down what it is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from container.server.http.messages import Request, Response
+from container.server.settings import Settings
+from container.server.supervisor import free_ports
+from container.server.triton.app import (
+    has_metrics,
+    triton_command,
+    triton_environment,
+)
+from container.server.triton.health import Health, ModelHealth
+from container.server.triton.routes import TritonRoutes, watched_model
+from container.server.upstream import UpstreamGone, UpstreamRequest
+
+pytestmark = pytest.mark.unit
+TEXT = {"name": "text", "shape": [1, 1], "datatype": "BYTES", "data": ["a"]}
+BODY = json.dumps({"inputs": [TEXT]}).encode()
+
+
+class Triton:
+    """Answers every request with one status."""
+
+    def __init__(self, status: int | Exception = 200) -> None:
+        self.status, self.requests = status, []
+
+    async def request(self, request: UpstreamRequest) -> Response:
+        self.requests.append(request)
+        if isinstance(self.status, Exception):
+            raise self.status
+        return Response(self.status, b"{}", "application/json")
+
+
+def front(triton: Triton, *, multi_model=False, faults=None, metrics=None) -> TritonRoutes:
+    health = Health(triton.request, lambda: (), lambda: 0.0)
+    health.add(ModelHealth(name="a", archive=Path("/x"), request=None))
+    if not multi_model:
+        health.add(watched_model(Path("/nowhere")))
+    return TritonRoutes(
+        triton,
+        health,
+        Settings(multi_model=multi_model, max_body_bytes=1 << 20, deadline_seconds=5),
+        failed=[].append if faults is None else faults.append,
+        metrics=metrics,
+    )
+
+
+def ask(routes, method, path, body=b"", headers=()) -> Response:
+    return asyncio.run(routes(Request(method, path, dict(headers), body)))
+
+
+def test_request_reaches_triton_written_again_with_sagemakers_headers_alone():
+    triton = Triton()
+    headers = {b"x-amzn-sagemaker-target-model": b"a.tar.gz", b"cookie": b"x", b"host": b"y"}
+    answer = ask(front(triton, multi_model=True), "POST", "/models/a/invoke", BODY, headers.items())
+    assert answer.status == 200
+    (request,) = triton.requests
+    assert (request.path, json.loads(request.body)) == ("/models/a/invoke", json.loads(BODY))
+    assert request.headers == ((b"x-amzn-sagemaker-target-model", b"a.tar.gz"),)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/invocations", 405),
+        ("POST", "/ping", 405),
+        ("POST", "/models", 405),
+        ("DELETE", "/models/a", 405),
+        ("GET", "/nothing", 404),
+        ("GET", "/models/a b", 404),
+        ("GET", "/models/../ping", 404),
+    ],
+)
+def test_refuses_paths_and_methods_of_nobody(method, path, status):
+    triton = Triton()
+    answer = ask(front(triton), method, path)
+    assert (answer.status, triton.requests) == (status, []) and json.loads(answer.body)["error"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{",
+        b"[]",
+        b"{}",
+        b'{"model_name": "a"}',
+        b'{"model_name": "a/b", "url": "/x"}',
+        b'{"model_name": "a", "url": "x"}',
+        b'{"model_name": "a", "url": "/x\\n"}',
+    ],
+)
+def test_refuses_loads_that_are_none_before_triton_reads_them(body):
+    triton = Triton()
+    assert ask(front(triton, multi_model=True), "POST", "/models", body).status == 400
+    assert triton.requests == []
+
+
+def test_model_is_watched_from_its_load_to_its_unloading():
+    triton = Triton()
+    routes = front(triton, multi_model=True)
+    ask(routes, "POST", "/models", b'{"model_name": "a", "url": "/x", "more": 1}')
+    assert json.loads(triton.requests[0].body) == {"model_name": "a", "url": "/x"}
+    assert list(routes._health.models) == ["a"]
+    ask(routes, "DELETE", "/models/a")
+    assert not routes._health.models
+
+
+def test_model_is_unloaded_once_its_health_request_is_answered():
+    async def scenario():
+        triton, go_on, unloaded = Triton(), asyncio.Event(), Request("DELETE", "/models/a", {}, b"")
+        routes = front(triton, multi_model=True)
+        routes._health.models["a"].request = UpstreamRequest("POST", "/models/a/invoke")
+
+        async def ask(request):
+            await go_on.wait()
+            return await triton.request(request)
+
+        routes._health._ask = ask
+        inspection = asyncio.ensure_future(routes._health.inspect())
+        await asyncio.sleep(0)
+        unloading = asyncio.ensure_future(routes(unloaded))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert triton.requests == []
+        go_on.set()
+        await asyncio.gather(inspection, unloading)
+        return [request.method for request in triton.requests]
+
+    assert asyncio.run(scenario()) == ["POST", "DELETE"]
+
+
+def test_broken_model_is_loaded_again_as_it_was_loaded():
+    triton = Triton()
+    routes = front(triton, multi_model=True)
+    ask(routes, "POST", "/models", b'{"model_name": "a", "url": "/x"}')
+    model = routes._health.models["a"]
+    model.broken = "its Python process 7 ended"
+    assert ask(routes, "POST", "/models/a/invoke", BODY).status == 503
+    assert ask(routes, "GET", "/ping").status == 503
+    assert asyncio.run(routes.reload(model)) == ""
+    assert [(request.method, request.path) for request in triton.requests] == [
+        ("POST", "/models"),
+        ("DELETE", "/models/a"),
+        ("POST", "/models"),
+    ]
+    assert ask(routes, "POST", "/models/a/invoke", BODY).status == 200
+
+
+def test_triton_that_is_gone_is_503_with_a_time_to_come_back():
+    answer = ask(front(Triton(UpstreamGone("gone"))), "POST", "/invocations", BODY)
+    assert answer.status == 503 and dict(answer.headers)[b"retry-after"]
+
+
+def test_own_fault_is_500_and_reported():
+    faults: list[BaseException] = []
+    assert ask(front(Triton(KeyError()), faults=faults), "POST", "/invocations", BODY).status == 500
+    assert len(faults) == 1
+
+
+def test_refuses_a_target_model_that_could_end_its_line():
+    headers = ((b"x-amzn-sagemaker-target-model", b"a\xff b"),)
+    answer = ask(front(Triton(), multi_model=True), "POST", "/models/a/invoke", BODY, headers)
+    assert answer.status == 400
+
+
+def test_triton_gets_a_port_of_its_own():
+    command = ("tritonserver", "--sagemaker-port=8080", "--sagemaker-safe-port-range=1-2", "--x=y")
+    assert triton_command(command, 9) == ("tritonserver", "--x=y", "--sagemaker-port=9")
+
+
+def test_metrics_are_those_of_tritons_own_port_and_absent_without_them():
+    triton, metrics = Triton(), Triton()
+    assert ask(front(triton, metrics=metrics), "GET", "/metrics").status == 200
+    assert ([item.path for item in metrics.requests], triton.requests) == (["/metrics"], [])
+    assert ask(front(triton, metrics=metrics), "POST", "/metrics").status == 405
+    assert ask(front(triton), "GET", "/metrics").status == 404
+
+
+def test_triton_keeps_its_metrics_to_this_server():
+    off, on = "--allow-metrics=false", "--allow-metrics=true"
+    given = ("tritonserver", off, on, "--metrics-port=23000")
+    assert has_metrics(given) and not has_metrics(given[:2]) and not has_metrics(())
+    first, second = free_ports(2)
+    assert first != second
+    assert triton_command(given, first, second) == (
+        *given[:3],
+        f"--sagemaker-port={first}",
+        "--metrics-address=127.0.0.1",
+        f"--metrics-port={second}",
+    )
+
+
+def test_tritons_processes_keep_little_freed_memory_unless_variables_are_set():
+    variables = triton_environment({"PATH": "/bin", "MALLOC_TRIM_THRESHOLD_": "7"})
+    assert variables == {
+        "PATH": "/bin",
+        "MALLOC_TRIM_THRESHOLD_": "7",
+        "MALLOC_MMAP_THRESHOLD_": "1048576",
+    }

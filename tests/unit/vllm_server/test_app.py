@@ -1,0 +1,192 @@
+"""The front as a process before an engine that is one, and the image that holds it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from container.server.settings import SettingsFault
+from container.server.vllm.settings import engine_environment, read_engine_settings
+
+pytestmark = pytest.mark.unit
+ROOT = Path(__file__).resolve().parents[3]
+DOCKERFILE = ROOT / "container" / "Dockerfile.vllm"
+ENGINE = (sys.executable, str(Path(__file__).with_name("engine_program.py")))
+COMMAND = (sys.executable, "-W", "error", "-m", "container.server", "vllm")
+VARIABLES = {"SM_VLLM_SERVED_MODEL_NAME": "chat", "SM_VLLM_MAX_MODEL_LEN": "64"}
+
+
+@contextmanager
+def front(*command, port=None, **variables):
+    """A started front and its port."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    own = {"SAGEMAKER_BIND_TO_PORT": str(port), "ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1"}
+    process = subprocess.Popen(
+        (*COMMAND, *command), cwd=ROOT, env={**VARIABLES, **own, **variables},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    try:
+        yield process, port
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def ask(port, path, document=None):
+    """A connection with an answer that is still to be read."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    method, body = ("GET", None) if document is None else ("POST", json.dumps(document))
+    connection.request(method, path, body, {"Content-Type": "application/json"})
+    return connection, connection.getresponse()
+
+
+def await_ready(port):
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        try:
+            connection, answer = ask(port, "/ping")
+            connection.close()
+            if answer.status == 200:
+                return
+        except OSError:
+            pass
+        time.sleep(0.05)
+    raise AssertionError("not ready")
+
+
+def test_sigterm_drains_streams_then_ends_the_engine():
+    with front(*ENGINE) as (process, port):
+        await_ready(port)
+        order = json.dumps({"events": 4, "pause": 0.2})
+        body = {"prompt": order, "stream": True, "max_tokens": 5}
+        connection, answer = ask(port, "/v1/completions", body)
+        first = answer.read1(10)
+        process.send_signal(signal.SIGTERM)
+        text = (first + answer.read()).decode()
+        connection.close()
+        log = process.communicate(timeout=10)[0]
+    assert text.count("é") == 4 and text.endswith("data: [DONE]\n\n")
+    assert process.returncode == 0 and "Warm: " in log and log.rstrip().endswith("Drained.")
+    with pytest.raises(OSError):
+        ask(port, "/ping")
+
+
+def test_an_engine_that_ends_ends_the_front_with_its_status():
+    script = (sys.executable, "-c", "raise SystemExit(7)")
+    with front(*script) as (process, _):
+        log = process.communicate(timeout=10)[0]
+    assert process.returncode == 7 and "The engine ended with status 7" in log
+
+
+def test_a_front_that_is_killed_takes_its_engine_along():
+    script = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
+    with front(sys.executable, "-c", script) as (process, _):
+        lines = iter(process.stdout.readline, "")
+        pid = next(int(line) for line in lines if line.strip().isdigit())
+        process.kill()
+        until = time.monotonic() + 5
+        while Path(f"/proc/{pid}/stat").exists() and time.monotonic() < until:
+            if Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z":
+                break
+            time.sleep(0.02)
+        else:
+            assert not Path(f"/proc/{pid}").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "variables", "code", "sentence"),
+    [
+        ((), {}, 2, "No command; the arguments are the engine's command"),
+        (("x",), {"SM_VLLM_SERVED_MODEL_NAME": ""}, 2, "SM_VLLM_SERVED_MODEL_NAME is not set"),
+        (("/nowhere",), {}, 4, "/nowhere cannot be started (No such file or directory)."),
+        (("x",), {"ROUNDHOUSE_DRAIN_SECOND": "1"}, 2, "did you mean ROUNDHOUSE_DRAIN_SECONDS?"),
+    ],
+)
+def test_refuses_to_start(command, variables, code, sentence):
+    with front(*command, **variables) as (process, _):
+        log = process.communicate(timeout=10)[0]
+    assert process.returncode == code and sentence in log and "Traceback" not in log
+
+
+def test_the_image_holds_all_that_the_front_imports(tmp_path):
+    text = re.sub(r"\\\n\s*", "", DOCKERFILE.read_text())
+    for _, *sources, target in (
+        line.split() for line in text.splitlines() if line.startswith("COPY ")
+    ):
+        for source in sources:
+            into = tmp_path / Path(target).relative_to("/opt/roundhouse")
+            if (ROOT / source).is_dir():
+                shutil.copytree(ROOT / source, into, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                into.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / source, into)
+    program = tmp_path / "container" / "server" / "__main__.py"
+    done = subprocess.run(
+        (sys.executable, "-I", "-B", str(program), "vllm"),
+        cwd="/",
+        env={},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (2, "") and done.stderr.startswith("No command")
+
+
+def test_the_image_starts_awss_entry_point_behind_the_front():
+    text = re.sub(r"\\\n\s*", "", DOCKERFILE.read_text())
+    (entry,) = map(json.loads, re.findall(r"^ENTRYPOINT (.*)$", text, re.MULTILINE))
+    assert entry[-1] == "/usr/local/bin/sagemaker_entrypoint.sh"
+    assert entry[2:4] == ["/opt/roundhouse/container/server/__main__.py", "vllm"]
+
+
+NAME = {"SM_VLLM_SERVED_MODEL_NAME": "chat"}
+
+
+def test_vllms_own_bound_counts_what_runs_and_what_waits():
+    queued = {"SM_VLLM_MAX_NUM_SEQS": "8", "SM_VLLM_MAX_NUM_QUEUED_REQS": "12"}
+    assert read_engine_settings({**NAME, **queued}).most_sequences == 12
+
+
+def test_an_engine_without_a_bound_gets_one_here():
+    assert read_engine_settings({**NAME, "SM_VLLM_MAX_NUM_SEQS": "8"}).most_sequences == 16
+    assert read_engine_settings(NAME).most_sequences == 512
+
+
+def test_names_are_read_as_awss_entry_point_reads_them():
+    assert read_engine_settings({"SM_VLLM_SERVED_MODEL_NAME": '["a", "b"]'}).models == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    "modules",
+    ['{"name": "a1", "path": "/x"} {"path": "/y", "name": "b2"}', "a1=/x b2=/y",
+     '["a1=/x", "b2=/y"]'],
+)  # fmt: skip
+def test_adapters_of_the_start_are_known(modules):
+    variables = {**NAME, "SM_VLLM_ENABLE_LORA": "true", "SM_VLLM_LORA_MODULES": modules}
+    assert read_engine_settings(variables).adapter_names == ("a1", "b2")
+    without = read_engine_settings({**variables, "SM_VLLM_ENABLE_LORA": "false"})
+    assert (without.adapters, without.adapter_names) == (False, ())
+
+
+def test_the_engine_listens_where_only_the_front_asks():
+    variables = engine_environment({"SM_VLLM_PORT": "8080", "X": "1"}, 8081)
+    assert variables == {"SM_VLLM_PORT": "8081", "SM_VLLM_HOST": "127.0.0.1", "X": "1"}
+
+
+def test_refuses_every_wrong_variable_at_once():
+    with pytest.raises(SettingsFault) as fault:
+        read_engine_settings({"SM_VLLM_MAX_MODEL_LEN": "8k", "SM_VLLM_MAX_NUM_SEQS": "0"})
+    names = ("SM_VLLM_SERVED_MODEL_NAME", "SM_VLLM_MAX_MODEL_LEN is '8k'", "MAX_NUM_SEQS is '0'")
+    assert all(name in str(fault.value) for name in names)
