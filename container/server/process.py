@@ -13,7 +13,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -26,6 +26,7 @@ SETTING = 2
 """The exit code of a server whose settings or arguments are wrong."""
 LAST_SECONDS = 0.5
 """How long threads may take to end once all is answered or given up."""
+TRIM_SECONDS = 10.0
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """mallopt's numbers of its parameters (malloc.h)."""
 FREED_BYTES = 1 << 20
@@ -151,6 +152,30 @@ def trim_memory() -> None:
     """
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
+
+
+class MemoryTrim:
+    """Returns freed memory to the system some seconds after much of it was used; on one loop."""
+
+    def __init__(
+        self,
+        most: int,
+        trim: Callable[[], object] = trim_memory,
+        seconds: float = TRIM_SECONDS,
+    ) -> None:
+        """`most`: units of work after which it is worth returning, by `trim` in a thread."""
+        self.most, self.trim, self._seconds = most, trim, seconds
+        self._untrimmed = 0
+
+    def count(self, units: int) -> None:
+        """Count work; what comes until memory is trimmed is trimmed with it."""
+        before, self._untrimmed = self._untrimmed, self._untrimmed + units
+        if before < self.most <= self._untrimmed:
+            asyncio.get_running_loop().call_later(self._seconds, self._trim_now)
+
+    def _trim_now(self) -> None:
+        self._untrimmed = 0
+        asyncio.get_running_loop().run_in_executor(None, self.trim)
 
 
 def bound_free_memory() -> None:

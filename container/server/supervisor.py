@@ -31,13 +31,8 @@ from container.server.process import (
     tune_interpreter,
     without_executor_wait,
 )
-from container.server.settings import (
-    Settings,
-    SettingsFault,
-    bind_address,
-    process_environment,
-    process_settings,
-)
+from container.server.settings import Settings, SettingsFault, bind_address, process_settings
+from container.server.upstream import Upstream
 
 COMMAND, KILLED = 4, 1
 PR_SET_PDEATHSIG = 1
@@ -61,24 +56,16 @@ class Backend(ABC):
     """Records a request that the limit of all bodies refuses."""
     application: Application
     limits: HttpLimits
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    upstreams: Sequence[Upstream]
+    """The connections to it."""
     pid = 0
     """Of its first process, once it is started."""
 
     @abstractmethod
-    def command(self) -> Sequence[str]:
-        """Return its command."""
-
-    @abstractmethod
-    def environment(self, inherited: Mapping[str, str]) -> Mapping[str, str]:
-        """Return its variables."""
-
-    @abstractmethod
     async def watch(self) -> int:
         """Watch its health; return the exit code where both servers must end."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Close the connections to it."""
 
     @abstractmethod
     def refuse_all(self, reason: str) -> None:
@@ -124,8 +111,8 @@ async def _serve(
     raise_descriptor_limit(2 * settings.max_connections)
     stop = stop_event()
     process = await asyncio.create_subprocess_exec(
-        *backend.command(),
-        env=backend.environment(process_environment()),
+        *backend.command,
+        env=backend.environment,
         start_new_session=backend.is_session,
         preexec_fn=_end_with_parent,
     )
@@ -143,7 +130,8 @@ async def _serve(
         code = await _watch(backend, process, stop)
         await backend.drain(server, backend.ended_drain_seconds if code else settings.drain_seconds)
     finally:
-        backend.close()
+        for upstream in backend.upstreams:
+            upstream.close()
         await end_process(process, backend.stop_seconds, group=backend.is_session)
     return code
 

@@ -9,7 +9,7 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from container.server.process import trim_memory
+from container.server.process import MemoryTrim
 from container.server.types import (
     Arrays,
     DeadlinePassed,
@@ -26,8 +26,8 @@ if TYPE_CHECKING:  # the server before Triton has no engines
     from container.server.batching.batcher import Batcher
 
 CHARACTERS_AT_ONCE = 1_000_000
-TRIM_CHARACTERS, TRIM_SECONDS = 1_000_000, 10.0
-"""So many characters leave memory behind that is worth returning, so long after the first."""
+TRIM_CHARACTERS = 1_000_000
+"""So many characters leave memory behind that is worth returning."""
 
 Result = TypeVar("Result")
 
@@ -41,13 +41,11 @@ class EncodingBudget:
     def __init__(
         self,
         characters: int = CHARACTERS_AT_ONCE,
-        trim: Callable[[], object] = trim_memory,
-        trim_seconds: float = TRIM_SECONDS,
+        trim: MemoryTrim | None = None,
     ) -> None:
-        """Call `trim` some time after a million characters, in a thread."""
+        """`trim`: of a million characters by default."""
         self._characters = characters
-        self._trim, self._trim_seconds = trim, trim_seconds
-        self._untrimmed = 0
+        self._trim = MemoryTrim(TRIM_CHARACTERS) if trim is None else trim
         self._taken = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
@@ -59,7 +57,7 @@ class EncodingBudget:
         """
         await self._acquire(characters)
         work = asyncio.get_running_loop().run_in_executor(
-            None, encode if characters < TRIM_CHARACTERS else partial(self._encode_and_trim, encode)
+            None, encode if characters < self._trim.most else partial(self._encode_and_trim, encode)
         )
         work.add_done_callback(lambda ended: self._release(characters, ended))
         return await asyncio.shield(work)
@@ -87,24 +85,14 @@ class EncodingBudget:
         if not ended.cancelled():
             ended.exception()  # marks a fault as retrieved: its client may have left
         self._taken -= characters
-        self._plan_trim(characters)
+        self._trim.count(characters)
         self._admit_waiting()
 
     def _encode_and_trim(self, encode: Callable[[], Result]) -> Result:
         try:
             return encode()
         finally:
-            self._trim()
-
-    def _plan_trim(self, characters: int) -> None:
-        """Trim memory once answers are sent; what comes until then is trimmed with it."""
-        before, self._untrimmed = self._untrimmed, self._untrimmed + characters
-        if before < TRIM_CHARACTERS <= self._untrimmed:
-            asyncio.get_running_loop().call_later(self._trim_seconds, self._trim_now)
-
-    def _trim_now(self) -> None:
-        self._untrimmed = 0
-        asyncio.get_running_loop().run_in_executor(None, self._trim)
+            self._trim.trim()
 
     def _admit_waiting(self) -> None:
         while self._waiting and self._fits(self._waiting[0][0]):

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from container.server.http.messages import HttpLimits
 from container.server.process import MALLOC_VARIABLES, say
-from container.server.settings import Settings
+from container.server.settings import Settings, process_environment
 from container.server.supervisor import Backend, free_ports, run_backend
 from container.server.telemetry.failure_log import FailureLog, stderr
 from container.server.triton.health import Health, stub_processes
@@ -67,10 +67,13 @@ class Triton(Backend):
 
     def __init__(self, command: Sequence[str], settings: Settings, log: FailureLog) -> None:
         port, metrics_port = free_ports(2)
-        self._triton = triton = Upstream(port, self.name)
-        self._metrics = Upstream(metrics_port, self.name) if has_metrics(command) else None
-        shown_port = None if self._metrics is None else metrics_port
-        self._command = triton_command(command, port, shown_port)
+        triton, metrics = Upstream(port, self.name), None
+        self.upstreams = [triton]
+        if has_metrics(command):
+            metrics = Upstream(metrics_port, self.name)
+            self.upstreams.append(metrics)
+        self.command = triton_command(command, port, None if metrics is None else metrics_port)
+        self.environment = triton_environment(process_environment())
         clock = asyncio.get_running_loop().time
         self._health = Health(triton.request, lambda: stub_processes(self.pid), clock)
         self.application = self._routes = TritonRoutes(
@@ -78,25 +81,14 @@ class Triton(Backend):
             self._health,
             settings,
             failed=lambda fault: log.report("request_failed", fault, stage="http", status=500),
-            metrics=self._metrics,
+            metrics=metrics,
         )
         self.limits = HttpLimits.of(settings)
         if not settings.multi_model:
             self._health.add(watched_model(settings.model_dir))
 
-    def command(self) -> Sequence[str]:
-        return self._command
-
-    def environment(self, inherited: Mapping[str, str]) -> Mapping[str, str]:
-        return triton_environment(inherited)
-
     def refuse_all(self, reason: str) -> None:
         self._routes.ending = reason
-
-    def close(self) -> None:
-        self._triton.close()
-        if self._metrics is not None:
-            self._metrics.close()
 
     async def watch(self) -> int:
         """Return once a model cannot answer, which loading it again does not help."""

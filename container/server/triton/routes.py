@@ -21,7 +21,7 @@ from container.server.http.dispatch import (
 )
 from container.server.http.json_lines import is_json_lines
 from container.server.http.messages import Reply, Request, Response, fault_response
-from container.server.process import trim_memory
+from container.server.process import MemoryTrim
 from container.server.settings import Settings
 from container.server.triton.health import Health, ModelHealth
 from container.server.triton.json_lines import TritonLines
@@ -45,8 +45,8 @@ INLINE_BYTES = 64 * 1024
 """Bodies up to this much are checked on the event loop, in about a millisecond."""
 MOST_WHOLE_BYTES = 2**28
 """Of a body that is one request: this server holds it four times over, and Triton holds it too."""
-TRIM_BYTES, TRIM_SECONDS = 1 << 20, 10.0
-"""So many bytes of bodies leave memory behind that is worth returning, so long after the first."""
+TRIM_BYTES = 1 << 20
+"""So many bytes of bodies leave memory behind that is worth returning."""
 LOAD_SECONDS = 420.0
 """Longest that Triton may take to load or unload: it gives up itself after 350."""
 BROKEN_UNLOAD_SECONDS = 10.0
@@ -74,7 +74,7 @@ class TritonRoutes:
         self._triton, self._health, self._multi_model = triton, health, settings.multi_model
         self._max_bytes = min(settings.max_body_bytes, MOST_WHOLE_BYTES)
         self._deadline_seconds = settings.deadline_seconds
-        self._untrimmed = 0
+        self._trim = MemoryTrim(TRIM_BYTES)
         load = {"POST": self._load} if self._multi_model else {}
         self._routes = {
             "/ping": Route("health", {"GET": self._ping, "HEAD": self._ping}),
@@ -144,7 +144,7 @@ class TritonRoutes:
         self._health.refuse(name)
         refuse_encoding(request)
         body, most = request.body, self._max_bytes
-        self._plan_trim(len(body))
+        self._trim.count(len(body))
         kind, passed = content_type(request), _passed(request)
 
         async def ask(body: bytes, kind: str, seconds: float) -> Response:
@@ -165,16 +165,6 @@ class TritonRoutes:
         else:
             checked, kind = await asyncio.to_thread(checked_request, body, kind)
         return await ask(checked, kind, self._deadline_seconds)
-
-    def _plan_trim(self, size: int) -> None:
-        """Return freed memory to the system some time after large bodies."""
-        before, self._untrimmed = self._untrimmed, self._untrimmed + size
-        if before < TRIM_BYTES <= self._untrimmed:
-            asyncio.get_running_loop().call_later(TRIM_SECONDS, self._trim)
-
-    def _trim(self) -> None:
-        self._untrimmed = 0
-        asyncio.get_running_loop().run_in_executor(None, trim_memory)
 
     async def _load(self, request: Request, stages: Stages) -> Response:
         document = read_document(request.body)

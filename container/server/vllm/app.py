@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from container.server.http.messages import HttpLimits
@@ -57,29 +57,22 @@ class Engine(Backend):
     def __init__(
         self, command: Sequence[str], settings: Settings, engine_settings: EngineSettings
     ) -> None:
-        (self._port,) = free_ports(1)
-        self._command, self._settings = command, engine_settings
-        self._upstream = Upstream(self._port, self.name)
-        self.application = self._routes = Routes(self._upstream, settings, engine_settings, _report)
+        (port,) = free_ports(1)
+        self.command, self._settings = command, engine_settings
+        self.environment = engine_environment(process_environment(), port)
+        engine = Upstream(port, self.name)
+        self.upstreams = (engine,)
+        self.application = self._routes = Routes(engine, settings, engine_settings, _report)
         self.limits = limits_of(settings)
         self.memory_full = self._routes.metrics.full_memory.inc
-
-    def command(self) -> Sequence[str]:
-        return self._command
-
-    def environment(self, inherited: Mapping[str, str]) -> Mapping[str, str]:
-        return engine_environment(inherited, self._port)
 
     def refuse_all(self, reason: str) -> None:
         self._routes.admission.stopping = reason
 
-    def close(self) -> None:
-        self._upstream.close()
-
     async def watch(self) -> int:
         """Warm the engine up; it says itself whether it is healthy."""
         try:
-            await warm_up(self._upstream, self._settings, say)
+            await warm_up(self.upstreams[0], self._settings, say)
             self._routes.not_ready = ""
         except Exception as fault:
             self._routes.not_ready = f"The warm-up failed: {first_line(fault)}."

@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from container.server.data_plane.plane import TRIM_CHARACTERS, EncodingBudget
+from container.server.process import MemoryTrim
 
 
 class Work:
@@ -118,7 +119,7 @@ def test_memory_is_returned_after_many_characters():
             if events.count("trim") == 3:
                 loop.call_soon_threadsafe(trimmed.set)
 
-        budget = EncodingBudget(trim=trim, trim_seconds=0.3)
+        budget = EncodingBudget(trim=MemoryTrim(1_000_000, trim, 0.3))
         for _ in range(2):
             await budget.run(TRIM_CHARACTERS, lambda: events.append("encode"))
         await trimmed.wait()
@@ -131,7 +132,7 @@ def test_memory_is_returned_after_many_characters():
 def test_memory_is_left_alone_after_few_characters():
     async def scenario() -> list[None]:
         trims: list[None] = []
-        budget = EncodingBudget(trim=lambda: trims.append(None), trim_seconds=0)
+        budget = EncodingBudget(trim=MemoryTrim(1_000_000, lambda: trims.append(None), 0))
         await budget.run(TRIM_CHARACTERS - 1, lambda: None)
         await asyncio.get_running_loop().run_in_executor(None, lambda: None)
         return trims
