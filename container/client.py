@@ -38,7 +38,7 @@ RETRIED_STATUS = 503
 TRITON_QUEUE_FULL = "Exceeds maximum queue size"
 OUT_OF_TIME = (
     *("Request timeout expired", "request's time", "as long as it may"),
-    "did not answer within",
+    *("did not answer within", "not all answered in time"),
 )
 """Parts of Triton's, and the Python server's, sentences for a passed deadline."""
 FIRST_PAUSE_SECONDS = 0.2
