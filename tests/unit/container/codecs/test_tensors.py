@@ -22,15 +22,7 @@ from container.server.codecs.tensors import (
 )
 from container.server.types import RequestFault, TensorSignature
 from onboarding.manifest import TensorRecord
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["name", "shape", "data", "inputs"]), inner)
-    ),
-    max_leaves=8,
-)
+from tests.unit.container.codecs.test_texts import JSON
 
 
 def signature(datatype="FP32"):

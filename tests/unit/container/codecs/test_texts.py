@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from container.client import EndpointFault, rows_of
 from container.server.codecs.envelope import BINARY_TYPE
 from container.server.codecs.texts import decode_request
 from container.server.types import RequestFault, Signature, TextRequest, UnsupportedEncoding
@@ -162,14 +161,6 @@ def test_refuses_any_tensor_only_as_a_request_fault(value):
             decode_request(json.dumps(document).encode(), "", SIGNATURE)
         except RequestFault as fault:
             assert str(fault)
-
-
-@pytest.mark.parametrize(
-    "data", [b"", b"{}", b'{"outputs": [{"name": "embedding", "shape": [3], "data": [1]}]}']
-)
-def test_refuses_an_answer_that_cannot_be_read(data):
-    with pytest.raises(EndpointFault, match="cannot be read"):
-        rows_of(data, "application/json", "embedding")
 
 
 @pytest.mark.parametrize(
