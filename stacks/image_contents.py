@@ -71,6 +71,8 @@ IMAGE_CONTENTS: Mapping[str, tuple[str, ...]] = {
         "container/server/process.py",
         "container/server/settings.py",
         "container/server/supervisor.py",
+        "container/server/telemetry/__init__.py",
+        "container/server/telemetry/failure_log.py",
         "container/server/types.py",
         "container/server/upstream.py",
         "container/server/vllm/**/*",

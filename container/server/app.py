@@ -151,8 +151,8 @@ async def serve_model(
     tune_interpreter()
     metrics, plane, stop = ServerMetrics(), data_plane_of(model, settings), stop_event()
     count_truncated(plane, model, metrics)
-    observer = RequestMetrics(metrics, model=model.name, log=log)
-    server = _server(model_application(plane, settings, observer), settings, metrics)
+    observer = RequestMetrics(metrics, model=model.name)
+    server = _server(model_application(plane, settings, observer, log), settings, metrics)
     metrics.models_loaded.set_function(lambda: int(plane.ready))
     await server.start(listener)
     try:
@@ -189,8 +189,8 @@ async def _serve_many_models(
         metrics=metrics,
         log=log,
     )
-    observer = RequestMetrics(metrics, log=log)
-    server = _server(multi_model_application(models, settings, observer), settings, metrics)
+    observer = RequestMetrics(metrics)
+    server = _server(multi_model_application(models, settings, observer, log), settings, metrics)
     metrics.models_loaded.set_function(lambda: len(models))
     await server.start(listener)
     _print_line(f"Serving the models that requests load on {bind_address(settings)}.")

@@ -32,10 +32,13 @@ from container.server.process import (
     without_executor_wait,
 )
 from container.server.settings import Settings, SettingsFault, bind_address, process_settings
+from container.server.telemetry.failure_log import FailureLog, stderr
 from container.server.upstream import Upstream
 
 COMMAND, KILLED = 4, 1
 PR_SET_PDEATHSIG = 1
+PRCTL: Any = getattr(ctypes.CDLL(None), "prctl", None)
+"""Of libc, looked up here: after a fork of several threads little may be done."""
 
 
 class Backend(ABC):
@@ -76,21 +79,25 @@ class Backend(ABC):
         await server.drain(seconds)
 
 
-def run_backend(
-    command: Sequence[str], words: str, backend_of: Callable[[Settings], Backend]
-) -> int:
-    """Run a server before that of `command`, which `words` describe, and return the exit code.
+BackendOf = Callable[[Sequence[str], Settings, FailureLog], Backend]
+"""Returns the backend of a command; called on the event loop. Raises SettingsFault."""
 
-    `backend_of` is called on the event loop, and may raise SettingsFault.
+
+def run_backend(arguments: Sequence[str], words: str, backend_of: BackendOf) -> int:
+    """Run a server before that of a command, and return the exit code.
+
+    The command, which `words` describe, follows the first of the arguments.
     """
     import uvloop
 
+    command = arguments[1:]
     if not command:
         return refuse(SETTING, f"No command; the arguments are {words}.")
+    log = FailureLog(stderr)
     try:
         settings = process_settings()
         with listening_socket(settings) as listener:
-            serving = _serve(backend_of, settings, listener)
+            serving = _serve(lambda: backend_of(command, settings, log), settings, listener)
             code: int = uvloop.run(without_executor_wait(serving))
             return code
     except SettingsFault as fault:
@@ -101,13 +108,14 @@ def run_backend(
         return refuse(COMMAND, f"{command[0]} cannot be started ({fault.strerror}).")
     finally:
         ignore_stop_signals()
+        log.close()
 
 
 async def _serve(
-    backend_of: Callable[[Settings], Backend], settings: Settings, listener: socket.socket
+    backend_of: Callable[[], Backend], settings: Settings, listener: socket.socket
 ) -> int:
     """Serve until a signal, or the end of the server behind, and return the exit code."""
-    backend = backend_of(settings)
+    backend = backend_of()
     raise_descriptor_limit(2 * settings.max_connections)
     stop = stop_event()
     process = await asyncio.create_subprocess_exec(
@@ -152,8 +160,8 @@ async def _watch(backend: Backend, process: Process, stop: asyncio.Event) -> int
 
 def _end_with_parent() -> None:
     """Have the kernel end the server behind when this process is killed; elsewhere nothing."""
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if PRCTL is not None:
+        PRCTL(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def free_ports(count: int) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ from container.server.http.messages import (
     fault_response,
     internal_fault_response,
 )
+from container.server.telemetry.failure_log import FailureLog
 from container.server.types import (
     BINARY_TYPE,
     RequestFault,
@@ -28,6 +29,7 @@ from container.server.types import (
 Stages = dict[str, float]
 Answer = Callable[[Request, Stages], Awaitable[Reply]]
 """Answers a request and writes down the seconds of its stages. Raises RequestFault."""
+UNANSWERED, HEALTH = (503, 507), "health"
 CLIENT_LEFT = 499
 """The status recorded for a request whose client left before its answer; no client reads it."""
 
@@ -50,14 +52,14 @@ def dispatch_by_path(
     find_route: Callable[[str], Route | None],
     *,
     elsewhere: str,
-    failed: Callable[[BaseException], object],
+    log: FailureLog,
     over: Callable[..., object] = _ignore_end,
     error_body: ErrorBody = error_body,
 ) -> Application:
     """Return an application that answers by path, and turns every fault into a response.
 
-    `elsewhere` is the sentence for unknown paths. `failed` records faults of this server, and
-    `over` each request: its kind, status, seconds, stages and `model`.
+    `elsewhere` is the sentence for unknown paths. `log` gets a line for a request that cannot be
+    answered; `over` records each: its kind, status, seconds, stages and `model`.
     """
 
     async def answer(request: Request) -> Reply:
@@ -81,9 +83,12 @@ def dispatch_by_path(
         except (GeneratorExit, KeyboardInterrupt, SystemExit):
             raise
         except BaseException as fault:  # a panic in a library of Rust is no Exception
-            failed(fault)
+            log.report("request_failed", fault, stage="http", status=500)
             response = internal_fault_response(error_body)
-        over(kind, response.status, perf_counter() - begun, stages, model=model)
+        status = response.status
+        over(kind, status, perf_counter() - begun, stages, model=model)
+        if status in UNANSWERED and kind != HEALTH:
+            log.report("request_unanswered", stage="http", level="warning", status=status)
         return response
 
     return answer

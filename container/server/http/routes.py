@@ -11,6 +11,7 @@ from container.server.codecs.envelope import excerpt, json_bytes, json_type, rea
 from container.server.data_plane.multi_model import LoadedModel, LoadedModels
 from container.server.data_plane.plane import DataPlane
 from container.server.http.dispatch import (
+    HEALTH,
     Answer,
     Route,
     Stages,
@@ -20,6 +21,7 @@ from container.server.http.dispatch import (
 from container.server.http.inference import infer
 from container.server.http.messages import Application, Request, Response
 from container.server.settings import Settings
+from container.server.telemetry.failure_log import FailureLog
 from container.server.telemetry.metrics import CONTENT_TYPE, RequestMetrics
 from container.server.types import JSON_TYPE, RequestFault, Unavailable
 
@@ -31,7 +33,7 @@ LARGEST_PAGE = 1000
 
 
 def model_application(
-    plane: DataPlane, settings: Settings, observer: RequestMetrics
+    plane: DataPlane, settings: Settings, observer: RequestMetrics, log: FailureLog
 ) -> Application:
     """Return the HTTP application of one model."""
 
@@ -42,15 +44,13 @@ def model_application(
 
     inference = partial(infer, plane, deadline_seconds=settings.deadline_seconds)
     routes = {
-        "/ping": Route(kind="health", methods={"GET": ready}),
+        "/ping": Route(kind=HEALTH, methods={"GET": ready}),
         "/invocations": Route(kind="infer", methods={"POST": inference}),
         "/metrics": _metrics_route(observer),
     }
     model = plane.signature.model
     elsewhere = f"GET /ping and POST /invocations are, with model {model!r}."
-    return dispatch_by_path(
-        routes.get, elsewhere=elsewhere, failed=observer.request_failed, over=observer.request_over
-    )
+    return dispatch_by_path(routes.get, elsewhere=elsewhere, log=log, over=observer.request_over)
 
 
 def _metrics_route(observer: RequestMetrics) -> Route:
@@ -61,7 +61,7 @@ def _metrics_route(observer: RequestMetrics) -> Route:
 
 
 def multi_model_application(
-    models: LoadedModels, settings: Settings, observer: RequestMetrics
+    models: LoadedModels, settings: Settings, observer: RequestMetrics, log: FailureLog
 ) -> Application:
     """Return the HTTP application of several models; it is healthy without any."""
 
@@ -92,7 +92,7 @@ def multi_model_application(
         return EMPTY
 
     routes = {
-        "/ping": Route(kind="health", methods={"GET": healthy}),
+        "/ping": Route(kind=HEALTH, methods={"GET": healthy}),
         "/models": Route(kind="models", methods={"GET": list_models, "POST": load}),
         "/metrics": _metrics_route(observer),
     }
@@ -107,9 +107,7 @@ def multi_model_application(
         return None if "/" in _name(path) else Route(kind="model", methods=one, model=_name(path))
 
     elsewhere = "GET /ping, /models, /models/NAME and POST /models/NAME/invoke are."
-    return dispatch_by_path(
-        route_of, elsewhere=elsewhere, failed=observer.request_failed, over=observer.request_over
-    )
+    return dispatch_by_path(route_of, elsewhere=elsewhere, log=log, over=observer.request_over)
 
 
 def _name(path: str, end: str = "") -> str:

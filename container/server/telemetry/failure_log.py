@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import queue
 import threading
@@ -10,8 +11,6 @@ import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Literal
-
-import orjson
 
 from container.server.types import RequestFault
 
@@ -138,7 +137,6 @@ def _failure_fields(fault: BaseException, stage: Part) -> dict[str, Any]:
 def _line(level: Level, model: str | None, event: str, fields: dict[str, Any]) -> bytes:
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     document = {"time": now, "level": level, "model": model, "event": event} | fields
-    data: bytes = orjson.dumps(
-        {name: value for name, value in document.items() if value is not None}
-    )
-    return data + b"\n"
+    known = {name: value for name, value in document.items() if value is not None}
+    text = json.dumps(known, ensure_ascii=False, separators=(",", ":"))
+    return text.encode(errors="replace") + b"\n"

@@ -25,7 +25,7 @@ SECONDS = (*(float(f"{step}e{power}") for power in range(-5, 1) for step in (1, 
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 STAGES = ("decode", "tokenize", "wait", "encode")
 """Of an inference request; `wait` is for queue and engine."""
-INFER, HEALTH = "infer", "health"
+INFER = "infer"
 disable_created_metrics()
 
 
@@ -199,11 +199,9 @@ class BatchMetrics(BatchObserver):
 class RequestMetrics:
     """The metrics of a server's HTTP requests."""
 
-    def __init__(
-        self, metrics: ServerMetrics, *, model: str = "", log: FailureLog | None = None
-    ) -> None:
-        """`model` is the only one; `log` gets a line for every request that cannot be answered."""
-        self.metrics, self._model, self._log = metrics, model, log
+    def __init__(self, metrics: ServerMetrics, *, model: str = "") -> None:
+        """`model` is the only one."""
+        self.metrics, self._model = metrics, model
         self._stages = {stage: metrics.stage_seconds.labels(stage) for stage in STAGES}
 
     def request_over(
@@ -229,10 +227,3 @@ class RequestMetrics:
             self.metrics.request_seconds.observe(seconds)
             for stage, taken in stages.items():
                 self._stages[stage].observe(taken)
-        if status in (503, 507) and path_kind != HEALTH and self._log is not None:
-            self._log.report("request_unanswered", stage="http", level="warning", status=status)
-
-    def request_failed(self, fault: BaseException) -> None:
-        """Record a fault of this server."""
-        if self._log is not None:
-            self._log.report("request_failed", fault, stage="http", status=500)

@@ -12,7 +12,7 @@ from container.server.http.messages import HttpLimits
 from container.server.process import MALLOC_VARIABLES, say
 from container.server.settings import Settings, process_environment
 from container.server.supervisor import Backend, free_ports, run_backend
-from container.server.telemetry.failure_log import FailureLog, stderr
+from container.server.telemetry.failure_log import FailureLog
 from container.server.triton.health import Health, stub_processes
 from container.server.triton.routes import TritonRoutes, watched_model
 from container.server.upstream import Upstream
@@ -50,12 +50,7 @@ def has_metrics(command: Sequence[str]) -> bool:
 
 def main(arguments: Sequence[str]) -> int:
     """Run Triton's command, which follows the word `triton`, and return the exit code."""
-    command, log = arguments[1:], FailureLog(stderr)
-    try:
-        words = "tritonserver and its own arguments"
-        return run_backend(command, words, lambda settings: Triton(command, settings, log))
-    finally:
-        log.close()
+    return run_backend(arguments, "tritonserver and its own arguments", Triton)
 
 
 class Triton(Backend):
@@ -80,7 +75,7 @@ class Triton(Backend):
             triton,
             self._health,
             settings,
-            failed=lambda fault: log.report("request_failed", fault, stage="http", status=500),
+            log=log,
             metrics=metrics,
         )
         self.limits = HttpLimits.of(settings)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from container.server.http.json_lines import is_json_lines
 from container.server.http.messages import Reply, Request, Response, fault_response
 from container.server.process import MemoryTrim
 from container.server.settings import Settings
+from container.server.telemetry.failure_log import FailureLog
 from container.server.triton.health import Health, ModelHealth
 from container.server.triton.json_lines import TritonLines
 from container.server.triton.kserve_request import checked_request
@@ -66,7 +66,7 @@ class TritonRoutes:
         health: Health,
         settings: Settings,
         *,
-        failed: Callable[[BaseException], None],
+        log: FailureLog,
         metrics: Upstream | None = None,
     ) -> None:
         """`metrics` asks Triton's metrics port; None where Triton has no metrics."""
@@ -85,7 +85,7 @@ class TritonRoutes:
         self._dispatch = dispatch_by_path(
             self._route_of,
             elsewhere="POST /invocations, /models and GET /ping are.",
-            failed=failed,
+            log=log,
         )
         self.ending = ""
         """Why this server ends; what it then answers is 503."""

@@ -11,15 +11,12 @@ from container.server.http.server import HttpServer
 from container.server.process import say
 from container.server.settings import Settings, process_environment
 from container.server.supervisor import Backend, free_ports, run_backend
+from container.server.telemetry.failure_log import FailureLog
 from container.server.types import first_line
 from container.server.upstream import Upstream
 from container.server.vllm.events import error_body
 from container.server.vllm.routes import Routes
-from container.server.vllm.settings import (
-    EngineSettings,
-    engine_environment,
-    read_engine_settings,
-)
+from container.server.vllm.settings import engine_environment, read_engine_settings
 from container.server.vllm.warm_up import warm_up
 
 LAST_SECONDS = 1.0
@@ -32,12 +29,7 @@ READER_SECONDS = 60.0
 
 def main(arguments: Sequence[str]) -> int:
     """Run the engine's command, which follows the word `vllm`, and return the exit code."""
-    command = arguments[1:]
-
-    def engine_of(settings: Settings) -> Engine:
-        return Engine(command, settings, read_engine_settings(process_environment()))
-
-    return run_backend(command, "the engine's command and its own", engine_of)
+    return run_backend(arguments, "the engine's command and its own", Engine)
 
 
 def limits_of(settings: Settings) -> HttpLimits:
@@ -54,15 +46,13 @@ class Engine(Backend):
     is_session = True
     error_body = staticmethod(error_body)
 
-    def __init__(
-        self, command: Sequence[str], settings: Settings, engine_settings: EngineSettings
-    ) -> None:
-        (port,) = free_ports(1)
-        self.command, self._settings = command, engine_settings
-        self.environment = engine_environment(process_environment(), port)
+    def __init__(self, command: Sequence[str], settings: Settings, log: FailureLog) -> None:
+        (port,), variables = free_ports(1), process_environment()
+        self.command, self._settings = command, read_engine_settings(variables)
+        self.environment = engine_environment(variables, port)
         engine = Upstream(port, self.name)
         self.upstreams = (engine,)
-        self.application = self._routes = Routes(engine, settings, engine_settings, _report)
+        self.application = self._routes = Routes(engine, settings, self._settings, log)
         self.limits = limits_of(settings)
         self.memory_full = self._routes.metrics.full_memory.inc
 
@@ -84,7 +74,3 @@ class Engine(Backend):
         cut = await self._routes.admission.drain(seconds, LAST_SECONDS)
         await server.drain(LAST_SECONDS)
         say(f"Drained; {cut} requests were cut." if cut else "Drained.")
-
-
-def _report(fault: BaseException) -> None:
-    say(f"A request failed here: {type(fault).__name__}: {first_line(fault)[:500]}")

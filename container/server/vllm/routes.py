@@ -7,7 +7,6 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 
@@ -19,6 +18,7 @@ from container.server.http.dispatch import (
 )
 from container.server.http.messages import Reply, Request, Response, Send, StreamedResponse
 from container.server.settings import Settings
+from container.server.telemetry.failure_log import FailureLog
 from container.server.types import JSON_TYPE, DeadlinePassed, RequestFault, Unavailable
 from container.server.upstream import (
     Upstream,
@@ -68,7 +68,7 @@ class Routes:
         engine: Upstream,
         settings: Settings,
         engine_settings: EngineSettings,
-        failed: Callable[[BaseException], object],
+        log: FailureLog,
     ) -> None:
         self._engine, self._limits = engine, engine_settings
         self._deadline_seconds = settings.deadline_seconds
@@ -91,7 +91,7 @@ class Routes:
         self._dispatch = dispatch_by_path(
             self._route_of,
             elsewhere=f"known: {', '.join(self._routes)}.",
-            failed=failed,
+            log=log,
             error_body=error_body,
         )
 

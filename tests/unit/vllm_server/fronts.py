@@ -6,7 +6,7 @@ import asyncio
 import json
 import socket
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from aiohttp import ClientSession, web
 
@@ -20,6 +20,14 @@ from container.server.vllm.settings import EngineSettings
 from tests.unit.vllm_server.engine_program import EngineProgram
 
 
+class Log(list):
+    """The types of the faults of ours that the failure log gets."""
+
+    def report(self, event, fault=None, **facts):
+        if fault is not None:
+            self.append(type(fault))
+
+
 @dataclass
 class Front:
     routes: Routes
@@ -27,7 +35,7 @@ class Front:
     session: ClientSession
     server: HttpServer
     port: int
-    faults: list = field(default_factory=list)
+    log: Log
 
     async def ask(self, path, document=None, *, method="POST", headers=None, data=None):
         """Status, body and headers of an answer."""
@@ -64,10 +72,10 @@ async def running_front(settings=None, http_limits=None, **limits):
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         engine = Upstream(runner.addresses[0][1], "The engine")
         stack.callback(engine.close)
-        faults = []
+        log = Log()
         values = {"models": ("chat",), "max_model_len": 64, "most_sequences": 8, **limits}
         settings = settings or Settings()
-        routes = Routes(engine, settings, EngineSettings(**values), faults.append)
+        routes = Routes(engine, settings, EngineSettings(**values), log)
         routes.not_ready = ""
         server = HttpServer(
             routes,
@@ -80,8 +88,8 @@ async def running_front(settings=None, http_limits=None, **limits):
         await server.start(listener)
         stack.push_async_callback(server.drain, 0.1)
         session = await stack.enter_async_context(ClientSession(f"http://127.0.0.1:{port}"))
-        yield Front(routes, program, session, server, port, faults)
-        assert faults == []
+        yield Front(routes, program, session, server, port, log)
+        assert log == []
 
 
 def run(play, **limits):

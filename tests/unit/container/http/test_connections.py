@@ -9,7 +9,7 @@ import weakref
 
 import pytest
 
-from container.server.http.messages import HttpLimits
+from container.server.http.messages import HttpLimits, StreamedResponse
 from container.server.http.request_reader import RequestReader
 from container.server.http.server import ANSWER_PIECE_BYTES, ConnectionGroup
 from container.server.http.spool import HELD_BYTES
@@ -88,6 +88,78 @@ async def test_draining_waits_for_the_rest_of_a_large_answer():
     while not client.transport.closed:
         client.connection.resume_writing()
     assert len(client.bodies[0]) == HELD_BYTES + 5
+
+
+def stream(*pieces, fault=None):
+    """A client of an application that streams these pieces, and then raises the fault."""
+
+    async def send_pieces(send):
+        for piece in pieces:
+            await send(piece)
+        if fault is not None:
+            raise fault
+
+    async def application(request):
+        return StreamedResponse("text/event-stream", ((b"a", b"b"),), send_pieces)
+
+    shared = ConnectionGroup(application=application, limits=LIMITS, clock=lambda: 0.0)
+    return Conversation(shared=shared)
+
+
+STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
+
+
+@pytest.mark.parametrize(
+    ("draining", "request_bytes", "written"),
+    [
+        (False, POST, b"transfer-encoding: chunked\r\na: b\r\n\r\n2\r\nxy\r\n1\r\nz\r\n0\r\n\r\n"),
+        (
+            True,
+            POST,
+            b"connection: close\r\ntransfer-encoding: chunked\r\na: b\r\n\r\n"
+            b"2\r\nxy\r\n1\r\nz\r\n0\r\n\r\n",
+        ),
+        (False, b"GET / HTTP/1.0\r\n\r\n", b"connection: close\r\na: b\r\n\r\nxyz"),
+    ],
+)
+@run
+async def test_stream_goes_out_piece_by_piece_and_ends_where_its_http_version_says(
+    draining, request_bytes, written
+):
+    client = stream(b"xy", b"z")
+    client.shared.draining = draining
+    await client.send(request_bytes)
+    assert client.transport.written == STREAM_HEAD + written
+    assert client.transport.closed is (b"close" in written)
+
+
+@run
+async def test_stream_waits_for_a_client_that_does_not_read_and_the_next_request_for_its_end():
+    client = stream(b"xy", b"z")
+    write = client.transport.write
+    client.transport.write = lambda data: (
+        write(data),
+        b"xy" in data and client.connection.pause_writing(),
+    )
+    await client.send(POST, POST)
+    assert client.transport.written.endswith(b"xy\r\n")
+    for ended in (1, 2):
+        client.connection.resume_writing()
+        await settle()
+        assert client.transport.written.count(b"0\r\n\r\n") == ended
+
+
+@run
+async def test_stream_that_fails_ends_the_connection_without_the_streams_end():
+    contexts = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda loop, context: contexts.append(context["exception"]))
+    fault = ValueError("x")
+    client = stream(b"xy", fault=fault)
+    await client.send(POST)
+    gc.collect()
+    assert client.transport.aborted and client.transport.written.endswith(b"xy\r\n")
+    assert contexts == [fault]
 
 
 def test_large_body_lies_in_a_file_and_is_the_same():

@@ -55,7 +55,9 @@ class LoadedModels:
 class Server:
     def __init__(self, *models):
         self.observer = Observer()
-        self._answer = multi_model_application(LoadedModels(), Settings(), self.observer)
+        self._answer = multi_model_application(
+            LoadedModels(), Settings(), self.observer, self.observer
+        )
         self.loads = [
             self("POST", "/models", {"model_name": name, "url": f"/opt/ml/models/{name}/model"})
             for name in models

@@ -62,8 +62,9 @@ class Observer(list):
         super().__init__()
         self.metrics, self.faults = ServerMetrics(), []
 
-    def request_failed(self, fault):
-        self.faults.append(fault)
+    def report(self, event, fault=None, **facts):
+        """The failure log's."""
+        self.faults.append((event, fault, facts["status"]))
 
     def request_over(self, path_kind, status, seconds, stages, *, model=None):
         assert seconds >= sum(stages.values()) >= 0
@@ -71,7 +72,8 @@ class Observer(list):
 
 
 def application(plane, observer=None):
-    return model_application(plane, Settings(), Observer() if observer is None else observer)
+    observer = Observer() if observer is None else observer
+    return model_application(plane, Settings(), observer, observer)
 
 
 def ask(path="/invocations", body=BODY, *, method="POST", plane=None, headers=None, observer=None):
@@ -154,6 +156,14 @@ def test_observer_records_every_request():
         ("elsewhere", 404, [], None),
         ("health", 405, [], None),
     ]
+    assert observer.faults == []
+
+
+def test_unanswered_requests_are_logged_but_not_those_for_health():
+    observer = Observer()
+    ask(plane=Plane(fault=DeadlinePassed("late")), observer=observer)
+    get("/ping", plane=Plane(ready=False), observer=observer)
+    assert observer.faults == [("request_unanswered", None, 503)]
 
 
 def test_client_that_leaves_cancels_its_rows_and_is_counted():
@@ -212,4 +222,4 @@ def test_faults_of_ours_are_answered_500_and_reported_with_their_traceback(fault
     observer = Observer()
     response = ask(plane=Plane(fault=fault), observer=observer)
     assert response.status == 500 and "secret" not in sentence(response)
-    assert [fault] == observer.faults and fault.__traceback__ is not None
+    assert observer.faults == [("request_failed", fault, 500)] and fault.__traceback__ is not None

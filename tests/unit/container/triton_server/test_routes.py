@@ -36,7 +36,14 @@ class Triton:
         return Response(self.status, b"{}", "application/json")
 
 
-def front(triton: Triton, *, multi_model=False, faults=None, metrics=None) -> TritonRoutes:
+class Log(list):
+    """The failure log's faults."""
+
+    def report(self, event, fault=None, **facts):
+        self.append((event, type(fault)))
+
+
+def front(triton: Triton, *, multi_model=False, log=None, metrics=None) -> TritonRoutes:
     health = Health(triton.request, lambda: (), lambda: 0.0)
     health.add(ModelHealth(name="a", archive=Path("/x"), request=None))
     if not multi_model:
@@ -45,7 +52,7 @@ def front(triton: Triton, *, multi_model=False, faults=None, metrics=None) -> Tr
         triton,
         health,
         Settings(multi_model=multi_model, max_body_bytes=1 << 20, deadline_seconds=5),
-        failed=[].append if faults is None else faults.append,
+        log=Log() if log is None else log,
         metrics=metrics,
     )
 
@@ -157,9 +164,9 @@ def test_triton_that_is_gone_is_503_with_a_time_to_come_back():
 
 
 def test_own_fault_is_500_and_reported():
-    faults: list[BaseException] = []
-    assert ask(front(Triton(KeyError()), faults=faults), "POST", "/invocations", BODY).status == 500
-    assert len(faults) == 1
+    log = Log()
+    assert ask(front(Triton(KeyError()), log=log), "POST", "/invocations", BODY).status == 500
+    assert log == [("request_failed", KeyError)]
 
 
 def test_refuses_a_target_model_that_could_end_its_line():
