@@ -214,6 +214,15 @@ def stop_event() -> asyncio.Event:
     return stop
 
 
+async def happens_within(event: asyncio.Event, seconds: float) -> bool:
+    """Return True when an event happens in time."""
+    try:
+        await asyncio.wait_for(event.wait(), seconds)
+    except TimeoutError:
+        return False
+    return True
+
+
 async def load_unless_stopped(loading: Coroutine[Any, Any, T], stop: asyncio.Event) -> T:
     """Return what `loading` returns. Raises StoppedWhileLoading and LoadFault."""
     task, stopping = asyncio.ensure_future(loading), asyncio.ensure_future(stop.wait())

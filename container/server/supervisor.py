@@ -150,9 +150,9 @@ async def _watch(backend: Backend, process: Process, stop: asyncio.Event) -> int
     await first_done(process.wait(), stop.wait(), watching)
     if stop.is_set():
         return 0
-    if watching.done() and not watching.cancelled():
+    status = process.returncode
+    if status is None:
         return watching.result()
-    status = await process.wait()
     say(f"{backend.name} ended with status {status}, so this server ends.")
     backend.refuse_all(f"{backend.name} has ended; try again in a second.")
     return status if status > 0 else KILLED

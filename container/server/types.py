@@ -164,20 +164,19 @@ class TokenText:
         self.spans: Array = np.empty((0, 2), np.int32)
 
 
-class TextRequest(NamedTuple):
-    """Texts to answer, and how the client wants the answer written."""
+class InferenceRequest(NamedTuple):
+    """Rows to answer, and how the client wants the answer written."""
 
-    texts: tuple[str, ...]
-    dialect: Literal["kserve", "plain"]
-    binary: bool = False
+    rows: Sequence[Any]
+    """Texts, pairs of a query and a text, TokenTexts, image files, or a row of every input."""
+    dialect: Literal["kserve", "plain"] = "kserve"
+    wanted: tuple[tuple[int, bool], ...] = ()
+    """Each requested output's index, and whether it is binary."""
+    top_k: int | None = None
+    """The labels of a plain answer, the likeliest first; None: all."""
     id: str | None = None
     timeout_seconds: float | None = None
     """How long the client waits; the server's own deadline may be sooner."""
-
-    @property
-    def rows(self) -> tuple[str, ...]:
-        """One text a row."""
-        return self.texts
 
 
 def first_line(fault: BaseException) -> str:

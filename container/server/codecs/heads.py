@@ -7,8 +7,7 @@ KServe v2 JSON, its binary extension, and plain JSON: `{"inputs": ["text"]}`, or
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from container.server.codecs.envelope import (
     claimed_pieces,
@@ -23,7 +22,14 @@ from container.server.codecs.envelope import (
     wanted_outputs,
 )
 from container.server.codecs.texts import kserve_texts
-from container.server.types import JSON_TYPE, Array, HeadSignature, RequestFault, TokenText
+from container.server.types import (
+    JSON_TYPE,
+    Array,
+    HeadSignature,
+    InferenceRequest,
+    RequestFault,
+    TokenText,
+)
 from container.triton import heads
 
 CLASSIFIERS = ("text-classification", "image-classification")
@@ -31,21 +37,7 @@ NO_ENTITY = "O"
 """The label of tokens that no entity holds, as transformers' pipeline leaves it out."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class HeadRequest:
-    """Rows to answer; `wanted` holds each requested output's index, and whether it is binary."""
-
-    rows: Sequence[Any]
-    """Texts, pairs of a query and a text, or TokenTexts."""
-    dialect: Literal["kserve", "plain"]
-    wanted: tuple[tuple[int, bool], ...] = ()
-    top_k: int | None = None
-    """The labels of a plain answer, the likeliest first; None: all."""
-    id: str | None = None
-    timeout_seconds: float | None = None
-
-
-def decode_request(body: bytes, content_type: str, signature: HeadSignature) -> HeadRequest:
+def decode_request(body: bytes, content_type: str, signature: HeadSignature) -> InferenceRequest:
     """Return the request in a body. Raises RequestFault with the sentence for the client."""
     names = [record.name for record in signature.inputs]
     is_paired = len(names) > 1
@@ -55,16 +47,15 @@ def decode_request(body: bytes, content_type: str, signature: HeadSignature) -> 
     if plain is not None:
         if tail:
             raise RequestFault(f"The body carries {len(tail)} bytes after its JSON.")
-        return HeadRequest(
+        return InferenceRequest(
             rows=_rows(signature, (plain,) if not is_paired else plain),
             dialect="plain",
             top_k=top_labels(document, signature),
             timeout_seconds=timeout,
         )
     columns = _columns(document.get("inputs"), tail, names)
-    return HeadRequest(
+    return InferenceRequest(
         rows=_rows(signature, columns),
-        dialect="kserve",
         wanted=wanted_outputs(document, [record.name for record in signature.outputs]),
         id=request_id(document),
         timeout_seconds=timeout,
@@ -72,7 +63,7 @@ def decode_request(body: bytes, content_type: str, signature: HeadSignature) -> 
 
 
 def encode_response(
-    arrays: Sequence[Array], request: HeadRequest, signature: HeadSignature
+    arrays: Sequence[Array], request: InferenceRequest, signature: HeadSignature
 ) -> tuple[bytes, str]:
     """Return body and content type; `arrays` are the engine's logits, or classes and scores."""
     outputs = _outputs(arrays, request, signature)
@@ -90,7 +81,7 @@ def encode_response(
 
 
 def _outputs(
-    arrays: Sequence[Array], request: HeadRequest, signature: HeadSignature
+    arrays: Sequence[Array], request: InferenceRequest, signature: HeadSignature
 ) -> dict[str, Array]:
     if signature.task == "token-classification":
         spans = [text.spans for text in request.rows]
@@ -162,7 +153,7 @@ def _rows(signature: HeadSignature, columns: Sequence[Sequence[str]]) -> Sequenc
 
 
 def _plain_answer(
-    outputs: Mapping[str, Array], request: HeadRequest, signature: HeadSignature
+    outputs: Mapping[str, Array], request: InferenceRequest, signature: HeadSignature
 ) -> list[Any]:
     scores = outputs["scores"].tolist()
     if signature.task == "text-ranking":

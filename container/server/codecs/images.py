@@ -12,9 +12,9 @@ from container.server.codecs.envelope import (
     timeout_seconds,
     wanted_outputs,
 )
-from container.server.codecs.heads import HeadRequest, encode_response, top_labels
+from container.server.codecs.heads import encode_response, top_labels
 from container.server.codecs.texts import Words, kserve_rows, refuse_tail
-from container.server.types import ImageSignature
+from container.server.types import ImageSignature, InferenceRequest
 from container.triton.images import file_bytes
 
 FILE_TYPES = ("image/jpeg", "image/png")
@@ -23,23 +23,23 @@ IMAGES = Words("images", "base64 of images", "base64 text", "base64 texts", "an 
 __all__ = ["decode_request", "encode_response"]
 
 
-def decode_request(body: bytes, content_type: str, signature: ImageSignature) -> HeadRequest:
+def decode_request(body: bytes, content_type: str, signature: ImageSignature) -> InferenceRequest:
     """Return the request in a body. Raises RequestFault with the sentence for the client."""
     base = content_type.partition(";")[0].strip().lower()
     if base in FILE_TYPES:
-        return HeadRequest(rows=(body,), dialect="plain")
+        return InferenceRequest(rows=(body,), dialect="plain")
     document, tail = read_envelope(body, content_type)
     inputs, timeout = document["inputs"], timeout_seconds(document)
     texts = [inputs] if isinstance(inputs, str) else inputs
     if isinstance(texts, list) and set(map(type, texts)) == {str}:
         refuse_tail(tail)
-        return HeadRequest(
+        return InferenceRequest(
             rows=[file_bytes(text.encode()) for text in texts],
             dialect="plain",
             top_k=top_labels(document, signature),
             timeout_seconds=timeout,
         )
-    return HeadRequest(
+    return InferenceRequest(
         rows=kserve_rows(
             inputs,
             tail,
@@ -48,7 +48,6 @@ def decode_request(body: bytes, content_type: str, signature: ImageSignature) ->
             lambda text: file_bytes(text.encode()),
             lambda _, file: file_bytes(file),
         ),
-        dialect="kserve",
         wanted=wanted_outputs(document, [record.name for record in signature.outputs]),
         id=request_id(document),
         timeout_seconds=timeout,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -20,7 +19,7 @@ from container.server.codecs.envelope import (
     timeout_seconds,
     wanted_outputs,
 )
-from container.server.types import Array, RequestFault, TensorSignature
+from container.server.types import Array, InferenceRequest, RequestFault, TensorSignature
 from onboarding.manifest import TensorRecord
 
 TensorRow = tuple[Array, ...]
@@ -44,20 +43,7 @@ class TensorRows(Sequence[TensorRow]):
         return tuple(array[index] for array in self._arrays)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TensorRequest:
-    """Rows to answer.
-
-    `wanted` holds the index of each requested output, and whether it is binary.
-    """
-
-    rows: TensorRows
-    wanted: tuple[tuple[int, bool], ...]
-    id: str | None = None
-    timeout_seconds: float | None = None
-
-
-def decode_request(body: bytes, content_type: str, signature: TensorSignature) -> TensorRequest:
+def decode_request(body: bytes, content_type: str, signature: TensorSignature) -> InferenceRequest:
     """Return the request in a body. Raises RequestFault with the sentence for the client."""
     document, tail = read_envelope(body, content_type)
     tensors = _tensors(document["inputs"], signature)
@@ -72,7 +58,7 @@ def decode_request(body: bytes, content_type: str, signature: TensorSignature) -
             for record, array in zip(signature.inputs, arrays, strict=True)
         )
         raise RequestFault(f"The inputs have different numbers of rows: {counts}.")
-    return TensorRequest(
+    return InferenceRequest(
         rows=TensorRows(arrays),
         wanted=wanted_outputs(document, [record.name for record in signature.outputs]),
         id=request_id(document),
@@ -81,7 +67,7 @@ def decode_request(body: bytes, content_type: str, signature: TensorSignature) -
 
 
 def encode_response(
-    arrays: Sequence[Array], request: TensorRequest, signature: TensorSignature
+    arrays: Sequence[Array], request: InferenceRequest, signature: TensorSignature
 ) -> tuple[bytes, str]:
     """Return body and content type; `arrays` are all outputs, rows on axis 0, contiguous."""
     records = signature.outputs

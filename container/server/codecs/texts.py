@@ -23,12 +23,12 @@ from container.server.codecs.envelope import (
     timeout_seconds,
     wanted_outputs,
 )
-from container.server.types import JSON_TYPE, RequestFault, Signature, TextRequest
+from container.server.types import JSON_TYPE, InferenceRequest, RequestFault, Signature
 
 Row = TypeVar("Row")
 
 
-def decode_request(body: bytes, content_type: str, signature: Signature) -> TextRequest:
+def decode_request(body: bytes, content_type: str, signature: Signature) -> InferenceRequest:
     """Return the request in a body. Raises RequestFault with the sentence for the client."""
     document, tail = read_envelope(body, content_type)
     inputs = document["inputs"]
@@ -37,25 +37,25 @@ def decode_request(body: bytes, content_type: str, signature: Signature) -> Text
         refuse_tail(tail)
         timeout = timeout_seconds(document)
         prefix = prompt_prefix(document, signature.prompts, plain=True)
-        return TextRequest(texts=_prefixed(prefix, texts), dialect="plain", timeout_seconds=timeout)
+        rows = _prefixed(prefix, texts)
+        return InferenceRequest(rows=rows, dialect="plain", timeout_seconds=timeout)
     prefix = prompt_prefix(document, signature.prompts)
-    return TextRequest(
-        texts=_prefixed(prefix, kserve_texts(inputs, tail, signature.input_name)),
-        dialect="kserve",
-        binary=wanted_outputs(document, (signature.output_name,))[0][1],
+    return InferenceRequest(
+        rows=_prefixed(prefix, kserve_texts(inputs, tail, signature.input_name)),
+        wanted=wanted_outputs(document, (signature.output_name,)),
         id=request_id(document),
         timeout_seconds=timeout_seconds(document),
     )
 
 
 def encode_response(
-    arrays: Sequence[np.ndarray[Any, Any]], request: TextRequest, signature: Signature
+    arrays: Sequence[np.ndarray[Any, Any]], request: InferenceRequest, signature: Signature
 ) -> tuple[bytes, str]:
     """Return body and content type; the first array is float32 [texts, ...], contiguous."""
     rows = arrays[0]
     if request.dialect == "plain":
         return json_bytes({"outputs": rows}), JSON_TYPE
-    output = (signature.output_name, "FP32", rows, request.binary)
+    output = (signature.output_name, "FP32", rows, request.wanted[0][1])
     return encode_outputs(signature, request.id, (output,))
 
 

@@ -42,27 +42,19 @@ Result = TypeVar("Result")
 
 def model_signature(manifest: Manifest) -> Signature | TensorSignature | HeadSignature:
     """Return the served model as a client sees it: of texts when it has a tokenizer."""
-    if manifest.image_processor is not None:
-        return ImageSignature(
+    is_of_images = manifest.image_processor is not None
+    if manifest.tokenizer_file is None and not is_of_images:
+        return TensorSignature(
+            model=manifest.model, inputs=manifest.inputs, outputs=manifest.outputs
+        )
+    if manifest.activation is not None or is_of_images:
+        return (ImageSignature if is_of_images else HeadSignature)(
             model=manifest.model,
             task=manifest.task,
             inputs=manifest.inputs,
             outputs=manifest.outputs,
             labels=manifest.labels,
             activation="identity" if manifest.activation is None else manifest.activation,
-        )
-    if manifest.tokenizer_file is None:
-        return TensorSignature(
-            model=manifest.model, inputs=manifest.inputs, outputs=manifest.outputs
-        )
-    if manifest.activation is not None:
-        return HeadSignature(
-            model=manifest.model,
-            task=manifest.task,
-            inputs=manifest.inputs,
-            outputs=manifest.outputs,
-            labels=manifest.labels,
-            activation=manifest.activation,
         )
     return Signature(
         model=manifest.model,

@@ -24,6 +24,7 @@ from container.server.http.messages import (
 )
 from container.server.http.request_reader import ReceivedRequest, RequestReader
 from container.server.http.spool import HELD_BYTES
+from container.server.process import happens_within
 from container.server.types import QueueFull, RequestFault, TooSlow, Unavailable
 
 ANSWER_PIECE_BYTES = 1 << 20
@@ -371,21 +372,13 @@ class HttpServer:
             self._listening.close()
         for connection in tuple(self._group.connections):
             connection.drain()
-        if not await self._wait_until_empty(seconds):
+        self._connection_closed()
+        if not await happens_within(self._empty, seconds):
             for connection in tuple(self._group.connections):
                 connection.abort()
-            await self._wait_until_empty(1.0)
+            await happens_within(self._empty, 1.0)
         if self._timer is not None:
             self._timer.cancel()
-
-    async def _wait_until_empty(self, seconds: float) -> bool:
-        """Return True when the last connection closes in time."""
-        if self._group.connections:
-            try:
-                await asyncio.wait_for(self._empty.wait(), seconds)
-            except TimeoutError:
-                return False
-        return True
 
     def _connection_closed(self) -> None:
         if self._group.draining and not self._group.connections:

@@ -14,6 +14,7 @@ from prometheus_client import (
     generate_latest,
 )
 
+from container.server.process import happens_within
 from container.server.types import QueueFull, Unavailable
 
 STOPPING = "The container is being stopped; another one answers."
@@ -83,6 +84,7 @@ class Admission:
         self.stopping = ""
         """Why nothing more comes in; empty while it may."""
         self._empty = asyncio.Event()
+        self._empty.set()
         metrics.sequences.set_function(lambda: self.sequences)
 
     def refuse_stopping(self) -> None:
@@ -119,21 +121,13 @@ class Admission:
     async def drain(self, seconds: float, last_seconds: float) -> int:
         """Let in nothing more, wait for what is in flight, and return how much had to be cut."""
         self.stopping = STOPPING
-        if await self._wait_empty(seconds):
+        if await happens_within(self._empty, seconds):
             return 0
         left = tuple(self.flights)
         for flight in left:
             flight.cut("The container is being stopped before the answer's end; ask again.")
-        await self._wait_empty(last_seconds)
+        await happens_within(self._empty, last_seconds)
         return len(left)
-
-    async def _wait_empty(self, seconds: float) -> bool:
-        if self.flights:
-            try:
-                await asyncio.wait_for(self._empty.wait(), seconds)
-            except TimeoutError:
-                return False
-        return True
 
     def _require(self, more: int) -> None:
         if self.sequences + more > self._most:

@@ -50,7 +50,7 @@ class Runtime:
 
     def answer(self, arguments):
         request = decode_request(arguments["Body"], arguments["ContentType"], SIGNATURE)
-        rows = np.array([[len(text)] for text in request.texts], np.float32)
+        rows = np.array([[len(text)] for text in request.rows], np.float32)
         body, content_type = encode_response((rows,), request, SIGNATURE)
         return {"Body": io.BytesIO(body), "ContentType": content_type}
 

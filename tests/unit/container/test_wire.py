@@ -37,7 +37,7 @@ def signature(**tensors):
 @given(TEXTS, st.booleans())
 def test_texts_arrive_as_they_were_sent(sent, binary):
     request = texts.decode_request(*text_request(sent, binary=binary), SIGNATURE)
-    assert (list(request.texts), request.binary) == (sent, binary)
+    assert (list(request.rows), request.wanted) == (sent, ((0, binary),))
 
 
 @pytest.mark.parametrize("binary", [True, False])

@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 from container.server.codecs.envelope import BINARY_TYPE
 from container.server.codecs.tensors import (
     DATATYPES,
-    TensorRequest,
     TensorRows,
     decode_request,
     encode_response,
 )
-from container.server.types import RequestFault, TensorSignature
+from container.server.types import InferenceRequest, RequestFault, TensorSignature
 from onboarding.manifest import TensorRecord
 from tests.unit.container.codecs.test_texts import JSON
 
@@ -179,7 +178,7 @@ def test_answer_has_null_where_json_has_no_word_and_the_binary_the_number():
     arrays = (np.array([[np.nan, np.inf]], np.float32), np.ones((1, 1), np.int64))
     json_data, binary_data = (
         encode_response(
-            arrays, TensorRequest(rows=TensorRows(arrays), wanted=((0, is_binary),)), signature()
+            arrays, InferenceRequest(rows=TensorRows(arrays), wanted=((0, is_binary),)), signature()
         )[0]
         for is_binary in (False, True)
     )

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from container.server.codecs.envelope import BINARY_TYPE
 from container.server.codecs.texts import decode_request
-from container.server.types import RequestFault, Signature, TextRequest, UnsupportedEncoding
+from container.server.types import InferenceRequest, RequestFault, Signature, UnsupportedEncoding
 from onboarding.manifest import Prompts
 
 SIGNATURE = Signature(model="tiny", input_name="text", output_name="embedding")
@@ -61,21 +61,21 @@ def test_json_texts_are_read_back(texts):
         ([[text] for text in texts], [len(texts), 1]),
     ):
         request = body(inputs=[tensor(data=data, shape=shape)])
-        assert decode_request(request, "application/json", SIGNATURE).texts == tuple(texts)
+        assert decode_request(request, "application/json", SIGNATURE).rows == tuple(texts)
 
 
 @pytest.mark.parametrize(("inputs", "texts"), [("one", ("one",)), (["one", "two"], ("one", "two"))])
 def test_plain_inputs_are_read(inputs, texts):
     request = decode_request(body(inputs=inputs), "", SIGNATURE)
-    assert request == TextRequest(texts=texts, dialect="plain")
+    assert request == InferenceRequest(rows=texts, dialect="plain")
 
 
 def test_request_names_the_form_of_its_answer():
     output = {"name": "embedding", "parameters": {"binary_data": True}}
     request = decode_request(body(outputs=[output], id="7"), "", SIGNATURE)
-    assert request == TextRequest(texts=("a", "b"), dialect="kserve", binary=True, id="7")
-    assert decode_request(body(parameters={"binary_data_output": True}), "", SIGNATURE).binary
-    assert not decode_request(body(outputs=[{"name": "embedding"}]), "", SIGNATURE).binary
+    assert request == InferenceRequest(rows=("a", "b"), wanted=((0, True),), id="7")
+    assert decode_request(body(parameters={"binary_data_output": True}), "", SIGNATURE).wanted[0][1]
+    assert not decode_request(body(outputs=[{"name": "embedding"}]), "", SIGNATURE).wanted[0][1]
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_refuses_any_tensor_only_as_a_request_fault(value):
     ],
 )
 def test_json_is_read_under_the_types_that_clients_send(content_type):
-    assert decode_request(b'{"inputs": ["", "a"]}', content_type, SIGNATURE).texts == ("", "a")
+    assert decode_request(b'{"inputs": ["", "a"]}', content_type, SIGNATURE).rows == ("", "a")
 
 
 @pytest.mark.parametrize("content_type", ["text/csv", "application/xml; a=b", "\xff", "/"])
@@ -184,9 +184,9 @@ def test_refuses_other_content_types(content_type):
 
 def test_plain_request_names_its_prompt_as_a_field_of_its_own():
     plain = b'{"inputs": "a", "prompt_name": "document"}'
-    assert decode_request(plain, "", PROMPTED).texts == ("a",)
+    assert decode_request(plain, "", PROMPTED).rows == ("a",)
     # In KServe's protocol a field of no meaning is no prompt: Triton reads none there.
-    assert decode_request(body(prompt_name="document"), "", PROMPTED).texts[0] == "find: a"
+    assert decode_request(body(prompt_name="document"), "", PROMPTED).rows[0] == "find: a"
 
 
 def test_binary_request_names_its_prompt():
@@ -195,4 +195,4 @@ def test_binary_request_names_its_prompt():
     header = json.loads(texts[:size]) | {"parameters": {"prompt_name": "query"}}
     data = json.dumps(header).encode()
     content_type = f"{BINARY_TYPE};json-header-size={len(data)}"
-    assert decode_request(data + texts[size:], content_type, PROMPTED).texts == ("find: a",)
+    assert decode_request(data + texts[size:], content_type, PROMPTED).rows == ("find: a",)

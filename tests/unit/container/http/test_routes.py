@@ -67,7 +67,7 @@ class Observer(list):
         self.faults.append((event, fault, facts["status"]))
 
     def request_over(self, path_kind, status, seconds, stages, *, model=None):
-        assert seconds >= sum(stages.values()) >= 0
+        assert 60 > seconds >= sum(stages.values()) >= 0
         self.append((path_kind, status, list(stages), model))
 
 

@@ -53,7 +53,7 @@ def test_embedder_gets_a_word(tmp_path):
     request = health_request(archive(tmp_path, inputs=texts_of("text")))
     signature = Signature(model="probed", input_name="text", output_name="embedding")
     decoded = texts.decode_request(*checked_request(*request[:2]), signature)
-    assert (decoded.texts, decoded.binary) == (("health",), True)
+    assert (decoded.rows, decoded.wanted) == (("health",), ((0, True),))
 
 
 def test_network_of_arrays_gets_zeros_of_the_shortest_sequence(tmp_path):
