@@ -1,4 +1,5 @@
-"""The Python serving image.
+"""The HTTP server of every serving image, over an engine of this process, Triton or vLLM.
 
-Each layer imports only those before it: types, codecs, runtime, batcher, data plane, transport.
+Each layer imports only those before it: types, codecs, engines, batching, data plane, http,
+supervisor, and the three that answer: app (an engine of this process), triton, vllm.
 """

@@ -72,13 +72,17 @@ def test_sigterm_drains_streams_then_ends_the_engine():
         await_ready(port)
         order = json.dumps({"events": 4, "pause": 0.2})
         body = {"prompt": order, "stream": True, "max_tokens": 5}
-        connection, answer = ask(port, "/v1/completions", body)
-        first = answer.read1(10)
+        streams = [ask(port, "/v1/completions", body) for _ in range(8)]
+        beginnings = [answer.read1(10) for _, answer in streams]
         process.send_signal(signal.SIGTERM)
-        text = (first + answer.read()).decode()
-        connection.close()
+        texts = [
+            (begin + answer.read()).decode()
+            for begin, (_, answer) in zip(beginnings, streams, strict=True)
+        ]
+        for connection, _ in streams:
+            connection.close()
         log = process.communicate(timeout=10)[0]
-    assert text.count("é") == 4 and text.endswith("data: [DONE]\n\n")
+    assert all(text.count("é") == 4 and text.endswith("data: [DONE]\n\n") for text in texts)
     assert process.returncode == 0 and "Warm: " in log and log.rstrip().endswith("Drained.")
     with pytest.raises(OSError):
         ask(port, "/ping")
