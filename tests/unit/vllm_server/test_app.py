@@ -88,11 +88,12 @@ def test_sigterm_drains_streams_then_ends_the_engine():
         ask(port, "/ping")
 
 
-def test_an_engine_that_ends_ends_the_front_with_its_status():
-    script = (sys.executable, "-c", "raise SystemExit(7)")
+@pytest.mark.parametrize(("status", "code"), [(7, 7), (0, 1)])
+def test_an_engine_that_ends_ends_the_front_with_its_status(status, code):
+    script = (sys.executable, "-c", f"raise SystemExit({status})")
     with front(*script) as (process, _):
         log = process.communicate(timeout=10)[0]
-    assert process.returncode == 7 and "The engine ended with status 7" in log
+    assert process.returncode == code and f"The engine ended with status {status}" in log
 
 
 def test_a_front_that_is_killed_takes_its_engine_along():

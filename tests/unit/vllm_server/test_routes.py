@@ -25,10 +25,11 @@ def test_a_request_reaches_the_engine_written_again_and_without_its_headers():
         answer = await front.ask("/invocations", completion(model=""), headers=headers)
         return answer, front.program.requests
 
-    (status, body, _), [(path, document, headers)] = run(play)
+    (status, body, answered), [(path, document, headers)] = run(play)
     assert (status, json.loads(body)["choices"]) == (200, [{"text": "all"}])
     assert (path, document["model"]) == ("/v1/completions", "chat")
     assert not {"X-Request-Id", "Authorization"} & headers.keys()
+    assert answered["Content-Type"] == "application/json; charset=utf-8"
 
 
 def test_ping_is_healthy_once_the_engine_is_warm():
