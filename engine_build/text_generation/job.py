@@ -44,12 +44,12 @@ from onboarding.text_generation.checkpoint_key import (
     kv_cache,
 )
 from onboarding.text_generation.checkpoint_lock import (
+    RECORD_NAME,
     CheckpointEntry,
     GateRecord,
     SpeedRecord,
     files_sha256,
 )
-from onboarding.text_generation.checkpoint_record import RECORD_NAME, record_bytes
 
 Status = Literal["known", "built", "candidate"]
 COMPARED = ("kl_per_token", "top1", "perplexity_ratio")
@@ -86,7 +86,7 @@ class CheckpointJob:
         entry = publishing.built_entry(self.work.path, key)
         if entry is None:
             entry = self._build()
-            (self.work.path / RECORD_NAME).write_bytes(record_bytes(entry))
+            (self.work.path / RECORD_NAME).write_bytes(entry.record)
         if self.store is not None and self.upload:
             with self.log.step("publish", f"{self.store.place}: files, the record last"):
                 publishing.publish(self.store, entry, self.work.path, self.candidate, self.log)

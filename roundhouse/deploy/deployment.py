@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from onboarding.deployment import DeployedEndpoint, Deployment
+from onboarding.deployment import DeployedEndpoint
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from roundhouse.deploy import cdk, images
 from roundhouse.deploy.builds import engines
@@ -35,7 +35,6 @@ from roundhouse.text import quantity
 EARLY_STACKS = ("*/Foundation", "*/Images", "*/Builds")
 EARLY_CONCURRENCY = 4
 SHOWN_FAULTS = 20
-Endpoint = Deployment | GenerationDeployment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +111,7 @@ def deploy(
             raise
     else:
         session.report.print("✓ Nothing to build: every engine is in its lock and in S3")
-    endpoints: list[Endpoint] = [*session.deployments(), *session.generators()]
+    endpoints = session.endpoint_deployments()
     verified = verify(session, endpoints)
     deployed = _deploy_endpoints(session, options, endpoints, cdk.ALL)
     return DeployResult(
@@ -196,16 +195,15 @@ def _deploy_complete_endpoints(
         session.report.print(str(error))
 
 
-def _complete_endpoints(session: Session) -> list[Endpoint]:
+def _complete_endpoints(session: Session) -> list[DeployedEndpoint]:
     """Return the endpoints that lack no engine and no checkpoint."""
-    engines = [item for item in session.deployments() if not item.missing]
-    return [*engines, *(item for item in session.generators() if item.problem is None)]
+    return [item for item in session.endpoint_deployments() if item.is_built]
 
 
 def _deploy_endpoints(
     session: Session,
     options: DeployOptions,
-    deployments: Sequence[Endpoint],
+    deployments: Sequence[DeployedEndpoint],
     patterns: tuple[str, ...],
 ) -> cdk.Deployed:
     """Deploy endpoints, each by as many updates as its change takes.

@@ -10,7 +10,7 @@ from onboarding.lock import LockEntry, read_lock
 from onboarding.plan_source import PlanSource
 from onboarding.platform import PACKAGING_ROUTE, BuildRoute
 from onboarding.prices import price
-from onboarding.text_generation.checkpoint_lock import read_generation_lock
+from onboarding.text_generation.checkpoint_lock import GenerationLock
 from onboarding.text_generation.quantizer_route import QUANTIZER, QuantizerRoute
 from roundhouse import money
 from roundhouse.deploy.builds.requests import CheckpointRequest, EngineRequest, compile_route
@@ -163,7 +163,7 @@ def build_preview(
 
 def checkpoint_preview(session: Session, request: CheckpointRequest) -> BuildPreview:
     """Return where a checkpoint is built, and what the model's last one in its scheme took."""
-    lock = read_generation_lock(session.paths.tree / session.environment.locks, request.model)
+    lock = read_lock(session.paths.tree / session.environment.locks, request.model, GenerationLock)
     entries = [entry for entry in lock.checkpoints.values() if entry.scheme == request.scheme]
     minutes = round(entries[-1].seconds / 60, 1) if entries else None
     machine = MACHINES[request.route]

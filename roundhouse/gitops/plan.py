@@ -143,7 +143,7 @@ def environment_plan(change: Change, other_stacks: OtherStacks) -> EnvironmentPl
         (list(estimated.values()), list(generators.values())),
     )
     stacks = _stack_changes(change, other_stacks, sides, digests)
-    inputs = plan_inputs(change.environment, after.values(), generators.values())
+    inputs = plan_inputs(change.environment, (*after.values(), *generators.values()))
     missing = [engine.key for engine in engines if engine.state == "missing"]
     return EnvironmentPlan(
         environment=name,

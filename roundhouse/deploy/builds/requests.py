@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from onboarding.deployment import Deployment, Target, signature_fault
+from onboarding.deployment import Deployment, Target
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.lock import LockEntry, write_lock_entry
 from onboarding.names import artifact_bucket, checkpoint_record_path, engine_record_path
@@ -16,7 +16,7 @@ from onboarding.plan_source import NOT_REUSED, PlanSource, locked_plans, plan_ke
 from onboarding.platform import PACKAGING_ROUTE, BuildRoute, build_route, instance_types
 from onboarding.signature import parse_public_key
 from onboarding.text_generation.checkpoint_key import checkpoint_prefix
-from onboarding.text_generation.checkpoint_lock import CheckpointEntry, write_checkpoint_entry
+from onboarding.text_generation.checkpoint_lock import CheckpointEntry
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.text_generation.quantizer_route import QuantizerRoute, quantizer_route
 from roundhouse.aws.clients import Client, bucket_exists, list_objects, object_bytes, object_exists
@@ -142,7 +142,7 @@ def _source_fault(session: Session, entry: LockEntry) -> str | None:
     """Return why an engine's plan is not reused; None where nothing is known against it."""
     bucket, key = artifact_bucket(session.environment), entry.manifest.engine_key
     signers = [parse_public_key(signer) for signer in session.environment.trusted_signers]
-    fault = signature_fault(entry, signers) if signers else None
+    fault = entry.signature_fault(signers) if signers else None
     if fault is not None:
         return f"the plan of engine {key} {NOT_REUSED}: {fault}"
     if not object_exists(session.clients("s3"), bucket, entry.archive.path):
@@ -254,7 +254,7 @@ class CheckpointRequest:
         """Write the record that was published into the model's lock. Raises BuildFailedError."""
         entry = _published_record(session, checkpoint_record_path(self.key), CheckpointEntry, self)
         locks = session.paths.tree / session.environment.locks
-        write_checkpoint_entry(locks, self.model, entry)
+        write_lock_entry(locks, self.model, entry)
         return entry
 
 

@@ -7,9 +7,10 @@ import json
 
 import pytest
 
+from onboarding.lock import read_lock
 from onboarding.names import checkpoint_record_path
 from onboarding.text_generation.checkpoint_key import checkpoint_prefix
-from onboarding.text_generation.checkpoint_lock import CheckpointEntry, read_generation_lock
+from onboarding.text_generation.checkpoint_lock import CheckpointEntry, GenerationLock
 from roundhouse.deploy.builds import engines
 from roundhouse.deploy.builds.requests import EnginesNotBuiltError, missing_checkpoints, outcome
 from roundhouse.deploy.builds.source import named_files
@@ -53,7 +54,7 @@ def build(session, models=("chat",)):
 
 
 def locked(session):
-    lock = read_generation_lock(session.paths.tree / session.environment.locks, "chat")
+    lock = read_lock(session.paths.tree / session.environment.locks, "chat", GenerationLock)
     return {entry.scheme: entry for entry in lock.checkpoints.values()}
 
 
