@@ -18,7 +18,6 @@ import yaml
 from pydantic import Field, ValidationError
 
 from onboarding.manifest import Manifest, RepackagingRecord
-from onboarding.names import engine_record_path
 from onboarding.replacement import replace_text
 from onboarding.signature import PublicKey, SignatureFault, SignedStatement, verify_statement
 from onboarding.values import Server, Value
@@ -73,11 +72,6 @@ class BuiltEntry(Value):
     @property
     def signed_sha256(self) -> str:
         """The digest of `subject`, which `signature` signs."""
-        raise NotImplementedError
-
-    @property
-    def record_path(self) -> str:
-        """Where the environment's bucket holds its record, which is this entry."""
         raise NotImplementedError
 
     @property
@@ -171,11 +165,6 @@ class LockEntry(BuiltEntry):
     def signed_sha256(self) -> str:
         """The digest of the archive's manifest."""
         return self.archive.manifest_sha256
-
-    @property
-    def record_path(self) -> str:
-        """Where the engine's record lies, beside its archive."""
-        return engine_record_path(self.key)
 
     @property
     def fault(self) -> str | None:

@@ -12,7 +12,6 @@ from typing import ClassVar
 from pydantic import Field, ValidationError
 
 from onboarding.lock import BuiltEntry, ModelLock, record_measurement
-from onboarding.names import checkpoint_record_path
 from onboarding.signature import SignedStatement, canonical_json
 from onboarding.text_generation.checkpoint_key import KvCache
 from onboarding.values import Value
@@ -188,11 +187,6 @@ class CheckpointEntry(BuiltEntry):
     def signed_sha256(self) -> str:
         """The digest of its record."""
         return hashlib.sha256(self.record).hexdigest()
-
-    @property
-    def record_path(self) -> str:
-        """Where the checkpoint's record lies, beside the prefix of its files."""
-        return checkpoint_record_path(self.checkpoint_key)
 
     @property
     def fault(self) -> str | None:

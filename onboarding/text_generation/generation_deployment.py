@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from onboarding.deployment import Artifact, DeployedEndpoint
+from onboarding.deployed_endpoint import Artifact, DeployedEndpoint
 from onboarding.signature import parse_public_key
 from onboarding.text_generation.arguments import container_environment
 from onboarding.text_generation.checkpoint import Checkpoint

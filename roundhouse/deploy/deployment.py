@@ -8,10 +8,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from onboarding.deployment import DeployedEndpoint
+from onboarding.lock import BuiltEntry
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from roundhouse.deploy import cdk, images
 from roundhouse.deploy.builds import engines
-from roundhouse.deploy.builds.requests import BuiltEntry, EnginesNotBuiltError, missing_checkpoints
+from roundhouse.deploy.builds.requests import EnginesNotBuiltError
 from roundhouse.deploy.builds.source import (
     publish_adapters,
     require_committed_sources,
@@ -87,25 +88,20 @@ def deploy(
         )
     require_updatable_stacks(session)
     images.require_pinned_images(session)
-    requests, image_orders = engines.missing_engines(session), images.missing(session)
-    checkpoints = missing_checkpoints(session)
-    models = [request.target.model.name for request in requests]
-    options.before_building([*models, *(request.model for request in checkpoints)])
+    requests, image_orders = engines.missing_builds(session), images.missing(session)
+    options.before_building([request.model for request in requests])
     require_quotas(session, requests, at_once=options.concurrency)
-    if requests or checkpoints:
+    if requests:
         require_committed_sources(session, allow_dirty=options.allow_dirty)
-    if requests or checkpoints or image_orders:
+    if requests or image_orders:
         deploy_early_stacks(session, options)
     images.build_images(session, image_orders)
     built: tuple[BuiltEntry, ...] = ()
-    if requests or checkpoints:
+    if requests:
         before_builds()
-        buildable = [r for r in requests if options.rebuild_gone or r.target.lock_entry is None]
-        own = [r for r in checkpoints if options.rebuild_gone or not r.is_locked]
+        buildable = [item for item in requests if options.rebuild_gone or not item.is_locked]
         try:
-            built = engines.build_all(
-                session, buildable, checkpoints=own, allow_dirty=options.allow_dirty
-            )
+            built = engines.build_all(session, buildable, allow_dirty=options.allow_dirty)
         except EnginesNotBuiltError as error:
             _deploy_complete_endpoints(session, options, error)
             raise

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from onboarding.lock import BuiltEntry, LockEntry
-from onboarding.names import ENGINES_PREFIX, NETWORKS_PREFIX, RECORD_NAME
+from onboarding.names import ENGINES_PREFIX, NETWORKS_PREFIX, RECORD_NAME, checkpoint_record_path
 from onboarding.text_generation.checkpoint_lock import CheckpointEntry, CheckpointFile
 from roundhouse.aws.clients import (
     Client,
@@ -160,7 +160,7 @@ def copy_checkpoints(
     for entry in entries:
         command = commands[entry.checkpoint_key]
         if not _has_record(source, entry):
-            raise _missing(source, entry.record_path, entry, command)
+            raise _missing(source, checkpoint_record_path(entry.key), entry, command)
         _has_record(destination, entry)
         _refuse_others(destination, entry)
         with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -168,7 +168,7 @@ def copy_checkpoints(
             for file, is_new in zip(entry.files, pool.map(copy, entry.files), strict=True):
                 on_object(f"{entry.prefix}{file.path}")
                 copied, present = copied + is_new, present + (not is_new)
-        record = entry.record_path
+        record = checkpoint_record_path(entry.key)
         on_object(record)
         is_new = object_head(destination.s3, destination.bucket, record) is None
         if is_new:
@@ -221,7 +221,7 @@ def _require_file(store: Store, key: str, file: CheckpointFile, found: Mapping[s
 
 def _has_record(store: Store, entry: CheckpointEntry) -> bool:
     """Return whether a record is there. Raises DeployFailedError for one that is not the lock's."""
-    path = entry.record_path
+    path = checkpoint_record_path(entry.key)
     content = object_bytes(store.s3, store.bucket, path)
     if content is None:
         return False
