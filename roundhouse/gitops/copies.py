@@ -62,7 +62,7 @@ def copy_engines(
     seen: set[str] = set()
     for entry in entries:
         archive = entry.archive
-        command = commands[entry.key]
+        command = commands[entry.manifest.engine_key]
         _require(source, entry, object_sha256(source.s3, source.bucket, archive.path), command)
         there = object_sha256(destination.s3, destination.bucket, archive.path)
         if there is not None:
