@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Protocol
 
-from onboarding.environment_spec import EnvironmentSpec
+from onboarding.deployed_endpoint import Artifact
+from onboarding.deployed_endpoint import DeployedEndpoint as DeployedEndpoint
 from onboarding.fault import Fault
 from onboarding.hosting_spec import ScalingSpec
 from onboarding.keys import plan_gpu, runtime_name
 from onboarding.lock import LockEntry
 from onboarding.model_spec import EndpointSpec, ModelSpec
 from onboarding.platform import InstanceType, ServingPlatform
-from onboarding.signature import (
-    PublicKey,
-    SignatureFault,
-    parse_public_key,
-    verify_statement,
-)
+from onboarding.signature import parse_public_key
 from onboarding.values import Role, Runtime, Server
 
 VARIANT = "AllTraffic"
@@ -26,18 +21,6 @@ VARIANT = "AllTraffic"
 
 It never changes its name: SageMaker's deployment guardrails refuse that.
 """
-
-
-class DeployedEndpoint(Protocol):
-    """One endpoint of one environment, whatever answers behind it."""
-
-    @property
-    def environment(self) -> EnvironmentSpec:
-        """The environment that deploys it."""
-
-    @property
-    def name(self) -> str:
-        """Its name in the tree."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,11 +92,9 @@ class Variant:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Deployment:
-    """One endpoint of one environment."""
+class Deployment(DeployedEndpoint):
+    """One endpoint of one environment that serves engines."""
 
-    environment: EnvironmentSpec
-    name: str
     endpoint: EndpointSpec
     multi_model: bool
     platform: ServingPlatform
@@ -168,6 +149,19 @@ class Deployment:
         return tuple(targets.values())
 
     @property
+    def artifacts(self) -> tuple[Artifact, ...]:
+        """The engines of its targets."""
+        return tuple(
+            Artifact(
+                key=target.engine_key,
+                model=target.model.name,
+                entry=target.lock_entry,
+                held_by=target.held_by,
+            )
+            for target in self.targets
+        )
+
+    @property
     def missing(self) -> tuple[Target, ...]:
         """Targets with no engine in the lock."""
         return tuple(target for target in self.targets if target.lock_entry is None)
@@ -198,7 +192,7 @@ def signature_faults(deployment: Deployment) -> Iterator[Fault]:
     signers = [parse_public_key(signer) for signer in environment.trusted_signers]
     for target in deployment.targets if signers else ():
         entry, builder = target.lock_entry, target.held_by or environment.name
-        reason = None if entry is None else signature_fault(entry, signers)
+        reason = None if entry is None else entry.signature_fault(signers)
         if reason is not None:
             yield Fault(
                 file=f"environments/{environment.name}.yaml",
@@ -208,16 +202,3 @@ def signature_faults(deployment: Deployment) -> Iterator[Fault]:
                 f"engines/{target.engine_key}/ in the bucket of {builder} and run "
                 f"`roundhouse build --env {builder} --model {target.model.name}`, which signs it",
             )
-
-
-def signature_fault(entry: LockEntry, signers: Sequence[PublicKey]) -> str | None:
-    """Return why none of these signers signed a lock's engine; None where one did."""
-    if entry.signature is None:
-        return "its lock entry holds no signature"
-    if entry.manifest.sha256() != entry.archive.manifest_sha256:
-        return "the manifest in its lock is not the one that was built"
-    try:
-        verify_statement(entry.signature, entry.archive.manifest_sha256, signers)
-    except SignatureFault as fault:
-        return str(fault)
-    return None

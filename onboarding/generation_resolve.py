@@ -18,7 +18,7 @@ from onboarding.text_generation.checkpoint_key import (
     checkpoint_schemes,
     dataset_paths,
 )
-from onboarding.text_generation.checkpoint_lock import CheckpointEntry, read_generation_lock
+from onboarding.text_generation.checkpoint_lock import CheckpointEntry, GenerationLock
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.text_generation.plan import Candidate
 from onboarding.text_generation.planner import Request, choose
@@ -93,7 +93,9 @@ def _deployment(tree: Tree, case: GenerationPlacementCase) -> GenerationDeployme
     promoted = promoted_checkpoints(tree.root, environment.name).get(spec.name)
     keys = dict(checkpoint_keys(spec, tree.root, request.checkpoint.scheme))
     wanted = keys if promoted is None else {*keys, promoted.checkpoint_key}
-    held = _entries(tree, environment, spec.name, wanted)
+    held, faults = held_entries(tree, environment, spec.name, GenerationLock, wanted)
+    if faults:
+        raise FaultsError(faults)
     locked = {key: entry for key, (entry, _) in held.items()}
     if promoted is not None:
         entry = _promoted_entry(environment, spec.name, promoted, locked)
@@ -167,28 +169,6 @@ def _promoted_entry(
 def _plan(request: Request, case: GenerationPlacementCase, schemes: tuple[str, ...]) -> Candidate:
     """Return the best candidate of some schemes; of weights that are quantized, their own."""
     return choose(request.with_schemes(schemes), tuple(case.candidates()))[0]
-
-
-def _entries(
-    tree: Tree, own: EnvironmentSpec, name: str, keys: Collection[str]
-) -> dict[str, tuple[CheckpointEntry, str | None]]:
-    """Return the checkpoints of these keys: the environment's own, then those it may receive."""
-
-    def wanted(folder: Path, model: str) -> Mapping[str, CheckpointEntry]:
-        lock = read_generation_lock(folder, model)
-        return {key: lock.checkpoints[key] for key in keys if key in lock.checkpoints}
-
-    entries, faults = held_entries(
-        tree,
-        own,
-        name,
-        read=wanted,
-        digest=lambda entry: entry.files_sha256,
-        words=("checkpoint", "files of", "files"),
-    )
-    if faults:
-        raise FaultsError(faults)
-    return entries
 
 
 def _not_planned(case: GenerationPlacementCase, request: Request | None) -> Fault:

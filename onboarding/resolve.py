@@ -12,7 +12,7 @@ from onboarding.environment_spec import EnvironmentSpec
 from onboarding.environment_view import EnvironmentView
 from onboarding.fault import Fault, FaultsError
 from onboarding.keys import engine_key, network_key, network_precisions, plan_key, runtime_name
-from onboarding.lock import LockEntry, read_lock
+from onboarding.lock import Lock, LockEntry
 from onboarding.manifest import RuntimeIdentity
 from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec, SharedEndpointSpec
 from onboarding.nearest import comma_list, did_you_mean
@@ -177,14 +177,7 @@ def _lock_entries(
     entries: dict[str, dict[str, Held]] = {}
     faults: list[Fault] = []
     for name in models:
-        entries[name], wrong = held_entries(
-            tree,
-            view.environment.spec,
-            name,
-            read=lambda folder, model: read_lock(folder, model).engines,
-            digest=lambda entry: entry.archive.sha256,
-            words=("engine", "sha256", "archive"),
-        )
+        entries[name], wrong = held_entries(tree, view.environment.spec, name, Lock)
         faults += wrong
     if faults:
         raise FaultsError(faults)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -20,7 +20,7 @@ from onboarding.environment_view import (
 from onboarding.fault import Fault, sorted_faults
 from onboarding.generation_checks import generator_faults, generator_placement_faults
 from onboarding.lock import LOCK_SUFFIX as LOCK_SUFFIX
-from onboarding.lock import LockError, lock_path
+from onboarding.lock import LockError, ModelLock, lock_path, read_lock
 from onboarding.model_spec import ModelSpec, SharedEndpointSpec
 from onboarding.source_yaml import read_document
 from onboarding.text_generation.spec import TASK, TextGenerationSpec
@@ -28,7 +28,6 @@ from onboarding.validation import Checked, validate
 from onboarding.values import Value
 
 SpecT = TypeVar("SpecT", bound=Value)
-EntryT = TypeVar("EntryT")
 
 KINDS: dict[str, type[Value]] = {
     "models": ModelSpec,
@@ -59,20 +58,18 @@ def held_entries(
     tree: Tree,
     own: EnvironmentSpec,
     model: str,
-    *,
-    read: Callable[[Path, str], Mapping[str, EntryT]],
-    digest: Callable[[EntryT], str],
-    words: tuple[str, str, str],
-) -> tuple[dict[str, tuple[EntryT, str | None]], list[Fault]]:
+    kind: type[ModelLock],
+    keys: Collection[str] | None = None,
+) -> tuple[dict[str, tuple[Any, str | None]], list[Fault]]:
     """Return the entries of a model's locks by key, the environment's own before those it receives.
 
     Beside an entry stands the environment that holds it, None for its own; then the faults: locks
-    that `read` cannot read, and keys of two entries of another `digest`. `words` are the noun of an
-    entry, of its digest, and of what a promotion copies.
+    that cannot be read, and keys of two entries of another digest. Of `keys` alone, where given.
     """
-    entries: dict[str, tuple[EntryT, str | None]] = {}
+    entries: dict[str, tuple[Any, str | None]] = {}
     faults: list[Fault] = []
-    noun, sum_noun, copied = words
+    noun, digest_noun = kind.entry_type.noun, kind.entry_type.digest_noun
+    copied = "files" if digest_noun.startswith("files") else "archive"
     sources = [own]
     while sources[-1].promotes_from is not None:
         sources.append(tree.environments[sources[-1].promotes_from])
@@ -80,18 +77,20 @@ def held_entries(
         name = environment.name
         file = lock_path(Path(environment.locks), model).as_posix()
         try:
-            found = read(tree.root / environment.locks, model)
+            found = read_lock(tree.root / environment.locks, model, kind).entries
         except LockError as error:
             faults.append(Fault(file=file, what=error.what, way_out=error.way_out))
             continue
         for key, entry in found.items():
+            if keys is not None and key not in keys:
+                continue
             held, holder = entries.setdefault(key, (entry, None if environment is own else name))
-            if digest(held) != digest(entry):
+            if held.digest != entry.digest:
                 other = holder or own.name
                 fault = Fault(
                     file=file,
-                    what=f"{noun} {key} has {sum_noun} {digest(entry)[:12]}…, and the lock of "
-                    f"{other} says {digest(held)[:12]}…, so {name} and {other} claim one key",
+                    what=f"{noun} {key} has {digest_noun} {entry.digest[:12]}…, and the lock of "
+                    f"{other} says {held.digest[:12]}…, so {name} and {other} claim one key",
                     way_out="take the entry out of the lock of the one that is to receive it; "
                     f"`roundhouse promote --from {name} --to {other}` copies the other's {copied}",
                 )

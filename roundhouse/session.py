@@ -20,7 +20,7 @@ from roundhouse.report import Report
 
 if TYPE_CHECKING:
     from local_cloud.address import CloudAddress
-    from onboarding.deployment import Deployment
+    from onboarding.deployment import DeployedEndpoint, Deployment
     from onboarding.environment_spec import EnvironmentSpec
     from onboarding.text_generation.generation_deployment import GenerationDeployment
     from onboarding.tree import Tree
@@ -62,6 +62,12 @@ class Session:
         from onboarding.generation_resolve import generation_deployments
 
         return generation_deployments(valid_tree(self.paths), self.environment.name, self.endpoints)
+
+    def endpoint_deployments(self) -> tuple[DeployedEndpoint, ...]:
+        """Return what the environment deploys of every kind of workload, by files and locks."""
+        from onboarding.workload import endpoint_deployments
+
+        return endpoint_deployments(valid_tree(self.paths), self.environment.name, self.endpoints)
 
 
 def valid_tree(paths: Paths) -> Tree:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from engine_build.log import Log
 from engine_build.machine import description, return_memory
@@ -24,17 +25,15 @@ from engine_build.sources.private import PrivateSources, secret_reader
 from engine_build.sources.source import FetchContext, source_name
 from engine_build.store import Store, sha256_of, store_at
 from engine_build.text_generation import publish as publishing
-from engine_build.text_generation.gate import Evaluation, evaluation_of, judge
+from engine_build.text_generation.gate import Evaluation, candidate_scores, evaluation_of, judge
 from engine_build.text_generation.language_model import LanguageModel, stored_kv_scales
 from engine_build.text_generation.quantize import Calibration, copy_source, quantize
 from engine_build.text_generation.recipe import Recipe, recipe_of
 from engine_build.text_generation.references import References
 from engine_build.text_generation.request import CheckpointRequest
-from engine_build.text_generation.scores import Divergence
-from engine_build.text_generation.sensitivity import layers_to_keep
+from engine_build.text_generation.scores import Divergence, divergence
 from engine_build.text_generation.source import FetchedSource, fetch
 from engine_build.text_generation.speed import measure_speed
-from engine_build.text_generation.verdict import is_missed_by_little, missed_budgets, reason, slower
 from engine_build.work_folder import WorkFolder
 from onboarding.text_generation.checkpoint import read_folder
 from onboarding.text_generation.checkpoint_key import (
@@ -44,12 +43,156 @@ from onboarding.text_generation.checkpoint_key import (
     kv_cache,
 )
 from onboarding.text_generation.checkpoint_lock import (
+    RECORD_NAME,
     CheckpointEntry,
     GateRecord,
+    Interval,
+    KvGate,
     SpeedRecord,
     files_sha256,
 )
-from onboarding.text_generation.checkpoint_record import RECORD_NAME, record_bytes
+from onboarding.text_generation.spec import GenerationBudgetSpec
+
+SEARCH_SAMPLES = 8
+"""Held-out samples on which each layer's cost is measured; all decide how many stay."""
+MOST_SHARE = 0.25
+"""Of the layers that may stay in 16 bits: with more the format saves too little."""
+
+
+def layers_to_keep(
+    candidate: LanguageModel,
+    references: References,
+    holds: Callable[[Divergence], bool],
+    log: Log,
+) -> tuple[int, ...]:
+    """Return the fewest of the costliest layers with which the budget holds; empty: none are.
+
+    `holds` judges a comparison on all samples. Numbers of layers are tried by doubling.
+    """
+    own, given = decoder_layers(references.source.model), decoder_layers(candidate.model)
+    if own is None or given is None:
+        return ()
+    subset = range(min(SEARCH_SAMPLES, len(references.samples)))
+    costs = []
+    whole = _kl(candidate, references, subset, log)
+    for number in range(len(given)):
+        with _exchanged(given, own, (number,)):
+            costs.append(whole - _kl(candidate, references, subset, log))
+    order = sorted(range(len(costs)), key=lambda number: -costs[number])
+    most, count = max(1, int(len(given) * MOST_SHARE)), 1
+    while True:
+        chosen = tuple(sorted(order[:count]))
+        with _exchanged(given, own, chosen):
+            found = divergence(candidate_scores(candidate, references, log))
+        names = ", ".join(map(str, chosen))
+        kl = found.kl_per_token
+        log.line(f"  layers {names} in 16 bits: KL {kl.value:.4f} ({kl.low:.4f} to {kl.high:.4f})")
+        if holds(found):
+            return chosen
+        if count == most:
+            return ()
+        count = min(2 * count, most)
+
+
+def decoder_layers(model: Any) -> Any:
+    """Return the list of a model's decoder layers, as many as its config says; None without one."""
+    import torch
+
+    count = model.config.get_text_config(decoder=True).num_hidden_layers
+    lists = (module for module in model.modules() if isinstance(module, torch.nn.ModuleList))
+    return next((found for found in lists if len(found) == count), None)
+
+
+def _kl(
+    candidate: LanguageModel, references: References, numbers: Sequence[int], log: Log
+) -> float:
+    return divergence(candidate_scores(candidate, references, log, numbers)).kl_per_token.value
+
+
+@contextmanager
+def _exchanged(given: Any, own: Any, numbers: Sequence[int]) -> Iterator[None]:
+    before = {number: given[number] for number in numbers}
+    try:
+        for number in numbers:
+            given[number] = own[number]
+        yield
+    finally:
+        for number, layer in before.items():
+            given[number] = layer
+
+
+LITTLE = 2.0
+"""A KL of at most so many budgets is missed by little: some layers in 16 bits may hold it."""
+
+
+def missed_budgets(budget: GenerationBudgetSpec, gate: GateRecord) -> tuple[str, ...]:
+    """Return what a checkpoint misses, a phrase each; none where it holds the budget."""
+    missed = list(_missed(budget, gate, ""))
+    if gate.kv is not None:
+        missed += _missed(budget, gate.kv, " with an FP8 KV cache on long prompts")
+    if budget.task is not None and gate.task is not None:
+        drop = gate.task.drop
+        if drop.high > budget.task.drop:
+            missed.append(
+                f"the score of {gate.task.file} falls by {_text(drop)}, and the budget allows "
+                f"{budget.task.drop:g}"
+            )
+    return tuple(missed)
+
+
+def reason(scheme: str, missed: tuple[str, ...]) -> str | None:
+    """Return why a checkpoint is not accepted, in one sentence; None where nothing is missed."""
+    return f"{scheme} misses its budget: {'; '.join(missed)}" if missed else None
+
+
+def slower(scheme: str, speed: SpeedRecord | None) -> str | None:
+    """Return why a measured checkpoint is not worth its loss; None where it is, or not measured.
+
+    It is refused where the median of the rounds' ratios to the source is below 1 by a factor that
+    is larger than that between the fastest and the slowest round of either of them.
+    """
+    if speed is None or speed.ratio is None or not speed.is_slower:
+        return None
+    return (
+        f"{scheme} gives {_rate(speed.output_tokens_per_second)} output tokens a second on "
+        f"{speed.instance_type_or_machine}, and its source "
+        f"{_rate(speed.reference_tokens_per_second)}: {_text(speed.ratio)} times, and rounds of "
+        f"one of them lie {speed.noise - 1:.1%} apart"
+    )
+
+
+def is_missed_by_little(budget: GenerationBudgetSpec, gate: GateRecord) -> bool:
+    """Return True where a few layers in 16 bits may bring a checkpoint within its budget."""
+    return (
+        bool(missed_budgets(budget, gate.model_copy(update={"kv": None})))
+        and gate.kl_per_token.high <= LITTLE * budget.kl_per_token
+        and 1 - gate.top1.low <= LITTLE * (1 - budget.top1)
+    )
+
+
+def _missed(budget: GenerationBudgetSpec, gate: KvGate, where: str) -> Iterator[str]:
+    if gate.kl_per_token.high > budget.kl_per_token:
+        yield (
+            f"KL per token{where} is {_text(gate.kl_per_token)} nats, and the budget allows "
+            f"{budget.kl_per_token:g}"
+        )
+    if gate.top1.low < budget.top1:
+        yield f"top-1 agreement{where} is {_text(gate.top1)}, and the budget asks {budget.top1:g}"
+    if gate.perplexity_ratio.high > budget.perplexity_ratio:
+        yield (
+            f"perplexity{where} is {_text(gate.perplexity_ratio)} times the source's, and the "
+            f"budget allows {budget.perplexity_ratio:g}"
+        )
+
+
+def _rate(tokens_per_second: float | None) -> str:
+    assert tokens_per_second is not None
+    return f"{tokens_per_second:.{0 if tokens_per_second >= 100 else 1}f}"
+
+
+def _text(interval: Interval) -> str:
+    return f"{interval.value:.3f} ({interval.low:.3f} to {interval.high:.3f})"
+
 
 Status = Literal["known", "built", "candidate"]
 COMPARED = ("kl_per_token", "top1", "perplexity_ratio")
@@ -86,7 +229,7 @@ class CheckpointJob:
         entry = publishing.built_entry(self.work.path, key)
         if entry is None:
             entry = self._build()
-            (self.work.path / RECORD_NAME).write_bytes(record_bytes(entry))
+            (self.work.path / RECORD_NAME).write_bytes(entry.record)
         if self.store is not None and self.upload:
             with self.log.step("publish", f"{self.store.place}: files, the record last"):
                 publishing.publish(self.store, entry, self.work.path, self.candidate, self.log)

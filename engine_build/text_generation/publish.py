@@ -11,9 +11,10 @@ from engine_build.store import Store, sha256_of
 from onboarding.checkpoint import checkpoint_files
 from onboarding.names import candidate_path, checkpoint_record_path
 from onboarding.text_generation.checkpoint_key import checkpoint_prefix
-from onboarding.text_generation.checkpoint_lock import CheckpointEntry, CheckpointFile
-from onboarding.text_generation.checkpoint_record import (
+from onboarding.text_generation.checkpoint_lock import (
     RECORD_NAME,
+    CheckpointEntry,
+    CheckpointFile,
     CheckpointRecordError,
     read_record,
 )

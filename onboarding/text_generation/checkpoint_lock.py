@@ -1,19 +1,25 @@
-"""The lock of a text generator: checkpoints that were built and judged, by checkpoint key."""
+"""The lock of a text generator: checkpoints that were built and judged, and their records."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
-from typing import Literal
+from typing import ClassVar
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
-from onboarding.lock import RESTORE, LockError, change_entry, lock_path, read_lock_file
-from onboarding.signature import SignedStatement
+from onboarding.lock import BuiltEntry, ModelLock, record_measurement
+from onboarding.signature import SignedStatement, canonical_json
 from onboarding.text_generation.checkpoint_key import KvCache
 from onboarding.values import Value
+
+RECORD_NAME = "checkpoint.json"
+"""A checkpoint as its build wrote it, which is what is signed."""
+LATER = {"signature", "knee"}
+"""Fields that are known after the build."""
 
 
 class CheckpointFile(Value):
@@ -123,9 +129,13 @@ class GenerationKnee(Value):
     tool: str
 
 
-class CheckpointEntry(Value):
+class CheckpointEntry(BuiltEntry):
     """One built checkpoint: its files, what it was made from, and how it was judged."""
 
+    noun: ClassVar[str] = "checkpoint"
+    measured: ClassVar[str] = "knee"
+    digest_noun: ClassVar[str] = "files of"
+    subject: ClassVar[str] = RECORD_NAME
     checkpoint_key: str = Field(pattern=r"^[0-9a-f]{20}$")
     model: str
     scheme: str
@@ -153,12 +163,49 @@ class CheckpointEntry(Value):
     built_on: str
     knee: GenerationKnee | None = None
 
+    @property
+    def key(self) -> str:
+        """The checkpoint key."""
+        return self.checkpoint_key
 
-class GenerationLock(Value):
+    @property
+    def built_model(self) -> str:
+        """The name of the text generator."""
+        return self.model
+
+    @property
+    def digest(self) -> str:
+        """The sha256 of the sorted `sha256sum` lines of the files."""
+        return self.files_sha256
+
+    @property
+    def record(self) -> bytes:
+        """What its build wrote: canonical JSON without signature and knee."""
+        return canonical_json(self.model_dump(mode="json", exclude=LATER))
+
+    @property
+    def signed_sha256(self) -> str:
+        """The digest of its record."""
+        return hashlib.sha256(self.record).hexdigest()
+
+    @property
+    def fault(self) -> str | None:
+        """Why its digest is not of its files."""
+        if self.files_sha256 != files_sha256(self.files):
+            return f"has a digest of {self.checkpoint_key} that its files do not have"
+        return None
+
+    @classmethod
+    def lock_type(cls) -> type[ModelLock]:
+        """Return the kind of lock that holds checkpoints."""
+        return GenerationLock
+
+
+class GenerationLock(ModelLock):
     """Every checkpoint built of one text generator."""
 
-    version: Literal[1] = 1
-    model: str
+    field: ClassVar[str] = "checkpoints"
+    entry_type: ClassVar[type[BuiltEntry]] = CheckpointEntry
     checkpoints: dict[str, CheckpointEntry]
 
 
@@ -170,68 +217,26 @@ def files_sha256(files: Iterable[CheckpointFile]) -> str:
     ).hexdigest()
 
 
-def read_generation_lock(folder: Path, model: str) -> GenerationLock:
-    """Return the lock of a text generator; empty when there is none.
-
-    Raises LockError when the file is not that model's lock.
-    """
-    path = lock_path(folder, model)
-    lock = read_lock_file(path, GenerationLock)
-    if lock is None:
-        return GenerationLock(model=model, checkpoints={})
-    if lock.model != model:
-        raise LockError(path, f"is the lock of '{lock.model}', not of '{model}'", RESTORE)
-    for key, entry in lock.checkpoints.items():
-        if (key, model) != (entry.checkpoint_key, entry.model):
-            raise LockError(path, "lists a checkpoint under the key of another", RESTORE)
-        if entry.files_sha256 != files_sha256(entry.files):
-            raise LockError(path, f"has a digest of {key} that its files do not have", RESTORE)
-    return lock
-
-
-def is_generation_lock(path: Path) -> bool:
-    """Return whether a file is the lock of a text generator."""
-    try:
-        return read_lock_file(path, GenerationLock) is not None
-    except LockError:
-        return False
-
-
-def write_checkpoint_entry(folder: Path, model: str, entry: CheckpointEntry) -> Path:
-    """Add or replace one checkpoint, keeping every other, by an atomic rename.
-
-    Writers wait for each other. A knee stays with the same files only. Raises LockError and leaves
-    the file as it was.
-    """
-    path = lock_path(folder, model)
-    if entry.model != model:
-        raise LockError(
-            path,
-            f"refuses the checkpoint of another model, '{entry.model}'",
-            f"build the checkpoint of {model}",
-        )
-
-    def with_entry(before: CheckpointEntry | None) -> CheckpointEntry:
-        is_same = before is not None and before.files_sha256 == entry.files_sha256
-        if before is None or not is_same or entry.knee is not None:
-            return entry
-        return entry.model_copy(update={"knee": before.knee})
-
-    return change_entry(
-        folder, model, entry.checkpoint_key, read_generation_lock, "checkpoints", with_entry
-    )
-
-
 def record_knee(folder: Path, model: str, key: str, knee: GenerationKnee) -> Path:
     """Record the load that a checkpoint's endpoint holds, replacing an earlier one.
 
     Raises LockError, and leaves the file as it was, when the lock has no such checkpoint.
     """
+    return record_measurement(folder, model, key, GenerationLock, lambda before: knee)
 
-    def with_knee(before: CheckpointEntry | None) -> CheckpointEntry:
-        if before is None:
-            what, way_out = f"has no checkpoint {key}", "build it, then measure it"
-            raise LockError(lock_path(folder, model), what, way_out)
-        return before.model_copy(update={"knee": knee})
 
-    return change_entry(folder, model, key, read_generation_lock, "checkpoints", with_knee)
+class CheckpointRecordError(ValueError):
+    """Why bytes are no record of a checkpoint."""
+
+
+def read_record(content: bytes) -> CheckpointEntry:
+    """Return the entry of a record's bytes. Raises CheckpointRecordError for other bytes."""
+    try:
+        entry = CheckpointEntry.model_validate_json(json.dumps(json.loads(content)))
+    except (ValidationError, ValueError, RecursionError) as error:
+        raise CheckpointRecordError(f"{RECORD_NAME} is no record of a checkpoint") from error
+    if entry.record != content:
+        raise CheckpointRecordError(f"{RECORD_NAME} is no canonical JSON of a build's record")
+    if entry.fault is not None:
+        raise CheckpointRecordError(f"{RECORD_NAME} has a digest that its files do not have")
+    return entry

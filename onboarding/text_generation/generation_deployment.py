@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from onboarding.environment_spec import EnvironmentSpec
-from onboarding.signature import SignatureFault, parse_public_key, verify_statement
+from onboarding.deployed_endpoint import Artifact, DeployedEndpoint
+from onboarding.signature import parse_public_key
 from onboarding.text_generation.arguments import container_environment
 from onboarding.text_generation.checkpoint import Checkpoint
 from onboarding.text_generation.checkpoint_key import digest
 from onboarding.text_generation.checkpoint_lock import CheckpointEntry
-from onboarding.text_generation.checkpoint_record import RECORD_NAME, record_sha256
 from onboarding.text_generation.plan import Candidate, CheckpointPlan, CheckpointUse
 from onboarding.text_generation.platforms import GenerationPlatform
 from onboarding.text_generation.quantizer_route import quantizer_route
@@ -22,12 +21,9 @@ from onboarding.text_generation.spec import TextGenerationSpec
 
 
 @dataclass(frozen=True, kw_only=True)
-class GenerationDeployment:
-    """One endpoint of one environment that generates text."""
+class GenerationDeployment(DeployedEndpoint):
+    """One endpoint of one environment that generates text; its name is the model's."""
 
-    environment: EnvironmentSpec
-    name: str
-    """Of the model and of its endpoint."""
     spec: TextGenerationSpec
     platform: GenerationPlatform
     candidate: Candidate
@@ -80,12 +76,29 @@ class GenerationDeployment:
         """Return the environment that builds a checkpoint: the one that holds it, or this one."""
         return self.held_by.get(key, self.environment.name)
 
-    def source_command(self, key: str) -> str:
-        """Return the command that brings a checkpoint's files into the environment's bucket."""
-        own, holder = self.environment.name, self.held_by.get(key)
-        if holder is None:
-            return f"`roundhouse build --env {own} --model {self.name}`"
-        return f"`roundhouse promote --from {self.environment.promotes_from} --to {own}`"
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The text generator."""
+        return (self.name,)
+
+    @property
+    def artifacts(self) -> tuple[Artifact, ...]:
+        """The checkpoint that serves; none where none is built that may."""
+        return () if self.entry is None else (self._artifact(self.entry),)
+
+    @property
+    def locked(self) -> tuple[Artifact, ...]:
+        """The checkpoints of the files that are built, accepted or not."""
+        return tuple(map(self._artifact, self.built))
+
+    @property
+    def is_built(self) -> bool:
+        """True where a checkpoint serves."""
+        return self.entry is not None
+
+    def _artifact(self, entry: CheckpointEntry) -> Artifact:
+        key = entry.checkpoint_key
+        return Artifact(key=key, model=self.name, entry=entry, held_by=self.held_by.get(key))
 
     @property
     def signature_fault(self) -> str | None:
@@ -97,14 +110,9 @@ class GenerationDeployment:
         signers = [parse_public_key(signer) for signer in environment.trusted_signers]
         if entry is None or not signers:
             return None
-        reason = "its lock entry holds no signature"
-        if entry.signature is not None:
-            try:
-                digest = record_sha256(entry)
-                verify_statement(entry.signature, digest, signers, subject=RECORD_NAME)
-                return None
-            except SignatureFault as fault:
-                reason = str(fault)
+        reason = entry.signature_fault(signers)
+        if reason is None:
+            return None
         builder = self.builder(entry.checkpoint_key)
         return (
             f"none of 'trusted_signers' signed checkpoint {entry.checkpoint_key} of "

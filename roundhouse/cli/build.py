@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from roundhouse.deploy.builds.requests import CheckpointRequest, EngineRequest
+    from roundhouse.deploy.builds.requests import BuildRequest
     from roundhouse.report import Report
     from roundhouse.session import Session
 
@@ -62,7 +62,7 @@ def build(
     that serves.
     """
     from roundhouse.deploy.builds import engines
-    from roundhouse.deploy.builds.requests import EnginesNotBuiltError, missing_checkpoints, outcome
+    from roundhouse.deploy.builds.requests import EnginesNotBuiltError, outcome
     from roundhouse.errors import UsageError
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report, print_json
@@ -77,15 +77,12 @@ def build(
     if images:
         build_or_show_images(session, report, pin=pin, sbom=sbom, dry_run=dry_run, form=form)
         return
-    requests = engines.missing_engines(session, tuple(model or ()))
-    checkpoints = missing_checkpoints(session, tuple(model or ()))
+    requests = engines.missing_builds(session, tuple(model or ()))
     if dry_run:
-        _print_preview(session, report, requests, checkpoints, form)
+        _print_preview(session, report, requests, form)
         return
     try:
-        entries = engines.build_all(
-            session, requests, checkpoints=checkpoints, allow_dirty=allow_dirty
-        )
+        entries = engines.build_all(session, requests, allow_dirty=allow_dirty)
     except EnginesNotBuiltError as error:
         if form is Format.json:
             print_json(outcome(error.built, error.failures))
@@ -99,26 +96,19 @@ def build(
 
 
 def _print_preview(
-    session: Session,
-    report: Report,
-    requests: Sequence[EngineRequest],
-    checkpoints: Sequence[CheckpointRequest],
-    form: Format,
+    session: Session, report: Report, requests: Sequence[BuildRequest], form: Format
 ) -> None:
     """Print what would be built, where, for how long and how much."""
     import dataclasses
 
-    from roundhouse.gitops.build_estimates import COLUMNS, build_preview, checkpoint_preview
+    from roundhouse.gitops.build_estimates import COLUMNS, build_preview
     from roundhouse.report import print_json, table
 
-    previews = [
-        *(build_preview(session, request) for request in requests),
-        *(checkpoint_preview(session, request) for request in checkpoints),
-    ]
+    previews = [build_preview(session, request) for request in requests]
     if form is Format.json:
-        print_json([dataclasses.asdict(preview) for preview in previews])
+        print_json([dataclasses.asdict(item) for item in previews])
     elif previews:
-        report.print_table(table(COLUMNS, (preview.cells() for preview in previews)))
+        report.print_table(table(COLUMNS, (item.cells() for item in previews)))
     else:
         report.print(NOTHING)
 

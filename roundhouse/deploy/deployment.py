@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from onboarding.deployment import DeployedEndpoint, Deployment
+from onboarding.deployment import DeployedEndpoint
+from onboarding.lock import BuiltEntry
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from roundhouse.deploy import cdk, images
 from roundhouse.deploy.builds import engines
-from roundhouse.deploy.builds.requests import BuiltEntry, EnginesNotBuiltError, missing_checkpoints
+from roundhouse.deploy.builds.requests import EnginesNotBuiltError
 from roundhouse.deploy.builds.source import (
     publish_adapters,
     require_committed_sources,
@@ -35,7 +36,6 @@ from roundhouse.text import quantity
 EARLY_STACKS = ("*/Foundation", "*/Images", "*/Builds")
 EARLY_CONCURRENCY = 4
 SHOWN_FAULTS = 20
-Endpoint = Deployment | GenerationDeployment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,31 +88,26 @@ def deploy(
         )
     require_updatable_stacks(session)
     images.require_pinned_images(session)
-    requests, image_orders = engines.missing_engines(session), images.missing(session)
-    checkpoints = missing_checkpoints(session)
-    models = [request.target.model.name for request in requests]
-    options.before_building([*models, *(request.model for request in checkpoints)])
+    requests, image_orders = engines.missing_builds(session), images.missing(session)
+    options.before_building([request.model for request in requests])
     require_quotas(session, requests, at_once=options.concurrency)
-    if requests or checkpoints:
+    if requests:
         require_committed_sources(session, allow_dirty=options.allow_dirty)
-    if requests or checkpoints or image_orders:
+    if requests or image_orders:
         deploy_early_stacks(session, options)
     images.build_images(session, image_orders)
     built: tuple[BuiltEntry, ...] = ()
-    if requests or checkpoints:
+    if requests:
         before_builds()
-        buildable = [r for r in requests if options.rebuild_gone or r.target.lock_entry is None]
-        own = [r for r in checkpoints if options.rebuild_gone or not r.is_locked]
+        buildable = [item for item in requests if options.rebuild_gone or not item.is_locked]
         try:
-            built = engines.build_all(
-                session, buildable, checkpoints=own, allow_dirty=options.allow_dirty
-            )
+            built = engines.build_all(session, buildable, allow_dirty=options.allow_dirty)
         except EnginesNotBuiltError as error:
             _deploy_complete_endpoints(session, options, error)
             raise
     else:
         session.report.print("✓ Nothing to build: every engine is in its lock and in S3")
-    endpoints: list[Endpoint] = [*session.deployments(), *session.generators()]
+    endpoints = session.endpoint_deployments()
     verified = verify(session, endpoints)
     deployed = _deploy_endpoints(session, options, endpoints, cdk.ALL)
     return DeployResult(
@@ -196,16 +191,15 @@ def _deploy_complete_endpoints(
         session.report.print(str(error))
 
 
-def _complete_endpoints(session: Session) -> list[Endpoint]:
+def _complete_endpoints(session: Session) -> list[DeployedEndpoint]:
     """Return the endpoints that lack no engine and no checkpoint."""
-    engines = [item for item in session.deployments() if not item.missing]
-    return [*engines, *(item for item in session.generators() if item.problem is None)]
+    return [item for item in session.endpoint_deployments() if item.is_built]
 
 
 def _deploy_endpoints(
     session: Session,
     options: DeployOptions,
-    deployments: Sequence[Endpoint],
+    deployments: Sequence[DeployedEndpoint],
     patterns: tuple[str, ...],
 ) -> cdk.Deployed:
     """Deploy endpoints, each by as many updates as its change takes.

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
-from onboarding.generation_resolve import generation_deployments
 from onboarding.names import stack_name
 from onboarding.promotion import read_promotion
-from onboarding.resolve import deployments
+from onboarding.workload import endpoint_deployments
 from roundhouse.aws.clients import Client, calling
 from roundhouse.deploy.stacks import NEVER_DEPLOYED, StackSummary, stack_summaries
 from roundhouse.errors import DeployFailedError, RoundhouseError
@@ -111,21 +110,15 @@ def unpromoted_models(paths: Paths, environment: str) -> dict[str, tuple[str, ..
     waiting: dict[str, tuple[str, ...]] = {}
     for name in sorted(tree.views):
         promotion = read_promotion(paths.tree, name)
-        received = {} if promotion is None else promotion.archives
+        received = set[str]()
+        if promotion is not None:
+            received |= promotion.archives.keys()
+            received |= {item.checkpoint_key for item in promotion.checkpoints.values()}
         models = {
-            target.model.name
-            for deployment in deployments(tree, name)
-            for target in deployment.targets
-            if target.held_by == environment and target.engine_key not in received
-        }
-        copied = {} if promotion is None else promotion.checkpoints
-        keys = {item.checkpoint_key for item in copied.values()}
-        models |= {
-            item.name
-            for item in generation_deployments(tree, name)
-            if item.entry is not None
-            and item.held_by.get(item.entry.checkpoint_key) == environment
-            and item.entry.checkpoint_key not in keys
+            artifact.model
+            for endpoint in endpoint_deployments(tree, name)
+            for artifact in endpoint.artifacts
+            if artifact.held_by == environment and artifact.key not in received
         }
         if models:
             waiting[name] = tuple(sorted(models))

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 from onboarding.fault import Fault, FaultsError
 from onboarding.keys import KEY_LENGTH
-from onboarding.lock import LOCK_SUFFIX, Lock, LockError, read_lock
+from onboarding.lock import LOCK_SUFFIX, LockEntry, LockError, ModelLock, read_lock
 from onboarding.names import (
     CANDIDATES_PREFIX,
     ENGINES_PREFIX,
@@ -28,12 +28,8 @@ from onboarding.names import (
 )
 from onboarding.promotion import read_promotion
 from onboarding.text_generation.checkpoint_key import CHECKPOINTS
-from onboarding.text_generation.checkpoint_lock import (
-    GenerationLock,
-    is_generation_lock,
-    read_generation_lock,
-)
 from onboarding.tree import Tree
+from onboarding.workload import lock_type
 from roundhouse.aws.clients import (
     COPIES,
     Client,
@@ -172,13 +168,10 @@ def named_by_tree(session: Session) -> frozenset[str]:
     """
     tree = valid_tree(session.paths)
     targets = [target for item in session.deployments() for target in item.built_targets]
-    locks = tuple(_locks(tree))
-    engine_locks = [lock for lock in locks if isinstance(lock, Lock)]
-    manifests = [entry.manifest for lock in engine_locks for entry in lock.engines.values()]
-    checkpoints = {
-        key for lock in locks if isinstance(lock, GenerationLock) for key in lock.checkpoints
-    }
-    checkpoints |= {key for item in session.generators() for key in item.plans}
+    entries = [entry for lock in _locks(tree) for entry in lock.entries.values()]
+    manifests = [entry.manifest for entry in entries if isinstance(entry, LockEntry)]
+    needed = {entry.key for entry in entries}
+    needed |= {key for item in session.generators() for key in item.plans}
     promoted = set[str]()
     for name in tree.environments:
         promotion = read_promotion(session.paths.tree, name)
@@ -187,8 +180,8 @@ def named_by_tree(session: Session) -> frozenset[str]:
             promoted |= {item.checkpoint_key for item in promotion.checkpoints.values()}
     keys = [(target.engine_key, target.network_keys) for target in targets]
     keys += [(manifest.engine_key, manifest.network_keys) for manifest in manifests]
-    needed = {key for engine, networks in keys for key in (engine, *networks.values())}
-    return frozenset(promoted | needed | checkpoints)
+    needed |= {key for engine, networks in keys for key in (engine, *networks.values())}
+    return frozenset(promoted | needed)
 
 
 def deployed_keys(session: Session) -> frozenset[str]:
@@ -212,17 +205,14 @@ def _candidate_keys(s3: Client, bucket: str) -> frozenset[str]:
     return frozenset(name.split("/")[1] for name in names)
 
 
-def _locks(tree: Tree) -> Iterator[Lock | GenerationLock]:
+def _locks(tree: Tree) -> Iterator[ModelLock]:
     """Return every lock of every environment, of models that are no longer in the tree too."""
     faults = []
     for folder in sorted({environment.locks for environment in tree.environments.values()}):
         for path in sorted((tree.root / folder).glob(f"*{LOCK_SUFFIX}")):
             name = path.name.removesuffix(LOCK_SUFFIX)
             try:
-                if is_generation_lock(path):
-                    yield read_generation_lock(path.parent, name)
-                else:
-                    yield read_lock(path.parent, name)
+                yield read_lock(path.parent, name, lock_type(path))
             except LockError as error:
                 file = path.relative_to(tree.root).as_posix()
                 faults.append(Fault(file=file, what=error.what, way_out=error.way_out))

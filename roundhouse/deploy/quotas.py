@@ -15,7 +15,7 @@ from onboarding.deployment import VARIANT, Deployment, Variant
 from onboarding.nearest import comma_list
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from roundhouse.aws.clients import Client, calling
-from roundhouse.deploy.builds.requests import EngineRequest
+from roundhouse.deploy.builds.requests import BuildRequest, EngineRequest
 from roundhouse.deploy.images import environment_image_uris
 from roundhouse.errors import AwsError, DeployFailedError
 from roundhouse.session import Session
@@ -44,7 +44,7 @@ class RunningEndpoint:
     variants: Mapping[str, Mapping[str, int]]
 
 
-def require_quotas(session: Session, requests: Sequence[EngineRequest], *, at_once: int) -> None:
+def require_quotas(session: Session, requests: Sequence[BuildRequest], *, at_once: int) -> None:
     """Refuse a deployment whose first instances, rollouts or builds the quotas cannot hold.
 
     Prints where the scaling maximum is above a quota, which quotas are not known, and why nothing
@@ -77,7 +77,7 @@ def require_quotas(session: Session, requests: Sequence[EngineRequest], *, at_on
 
 
 def _compare(
-    session: Session, requests: Sequence[EngineRequest], at_once: int, findings: list[Finding]
+    session: Session, requests: Sequence[BuildRequest], at_once: int, findings: list[Finding]
 ) -> tuple[str, ...]:
     """Add every finding, and return the names of the quotas that Service Quotas does not have."""
     sagemaker, region = session.clients(SAGEMAKER), session.environment.region
@@ -87,7 +87,9 @@ def _compare(
     fleets += [_generation_fleet(item, uris, endpoints) for item in session.generators()]
     limits = endpoint_limits(fleets)
     builds = Counter(
-        request.target.instance_type.name for request in requests if request.route == "training-job"
+        request.target.instance_type.name
+        for request in requests
+        if isinstance(request, EngineRequest) and request.route == "training-job"
     )
     wanted = {name for limit in limits for name in limit.names} | set(map(training_quota, builds))
     quotas = read_quotas(session.clients("service-quotas"), wanted)

@@ -93,8 +93,7 @@ def require_updatable_stacks(session: Session) -> None:
     client = session.clients("cloudformation")
     summaries = stack_summaries(client)
     own = [names.stack_name(session.environment, part) for part in SHARED_PARTS]
-    endpoints: list[DeployedEndpoint] = [*session.deployments(), *session.generators()]
-    own += map(endpoint_stack_name, endpoints)
+    own += map(endpoint_stack_name, session.endpoint_deployments())
     stacks = [summaries[name] for name in own if name in summaries]
     blocked = [stack for stack in stacks if stack.status in WAYS_OUT]
     if blocked:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from onboarding.deployment import Deployment, Target, signature_faults
+from onboarding.deployment import DeployedEndpoint, Deployment, Target, signature_faults
 from onboarding.lock import LockEntry
 from onboarding.names import ENGINES_PREFIX, NETWORKS_PREFIX, artifact_bucket
 from onboarding.resolve import runtime_identity
@@ -17,7 +17,7 @@ from roundhouse.errors import DeployFailedError
 from roundhouse.session import Session
 
 
-def verify(session: Session, endpoints: Sequence[Deployment | GenerationDeployment]) -> int:
+def verify(session: Session, endpoints: Sequence[DeployedEndpoint]) -> int:
     """Compare what these endpoints serve with lock, signers and hardware; return how many.
 
     Archives by their bytes. S3 compared each file of a checkpoint with its sha256 when it was
@@ -41,10 +41,10 @@ def verify(session: Session, endpoints: Sequence[Deployment | GenerationDeployme
             if isinstance(item, GenerationDeployment):
                 prefixes[_verify_checkpoint(s3, bucket, item)] = None
                 count += 1
-                continue
-            for target in item.targets:
-                prefixes |= dict.fromkeys(_verify_engine(s3, bucket, item, target))
-                count += 1
+            elif isinstance(item, Deployment):
+                for target in item.targets:
+                    prefixes |= dict.fromkeys(_verify_engine(s3, bucket, item, target))
+                    count += 1
         freed = tags.keep(s3, bucket, prefixes)
         marks = f", the mark of `roundhouse prune` taken off {freed} objects" if freed else ""
         step.finish(f"{count} as their locks say{marks}")
@@ -90,7 +90,8 @@ def checkpoint_fault(
     """
     if deployment.signature_fault is not None:
         return deployment.signature_fault
-    command = deployment.source_command(entry.checkpoint_key)
+    (artifact,) = deployment.artifacts
+    command = deployment.source_command(artifact)
     prefix = checkpoint_prefix(entry.checkpoint_key)
     where = f"s3://{artifact_bucket(deployment.environment)}/{prefix}"
     wanted = {f"{prefix}{file.path}": file.size_bytes for file in entry.files}

@@ -10,17 +10,20 @@ from onboarding.lock import LockEntry, read_lock
 from onboarding.plan_source import PlanSource
 from onboarding.platform import PACKAGING_ROUTE, BuildRoute
 from onboarding.prices import price
-from onboarding.text_generation.checkpoint_lock import read_generation_lock
-from onboarding.text_generation.quantizer_route import QUANTIZER, QuantizerRoute
+from onboarding.text_generation.checkpoint_lock import GenerationLock
+from onboarding.text_generation.quantizer_route import QUANTIZER
 from roundhouse import money
-from roundhouse.deploy.builds.requests import CheckpointRequest, EngineRequest, compile_route
+from roundhouse.deploy.builds.requests import (
+    BuildRequest,
+    CheckpointRequest,
+    EngineRequest,
+    compile_route,
+)
 from roundhouse.gitops.plan_document import BuildEstimate
 from roundhouse.session import Session
 
-CODEBUILD_HOSTS = {"cpu": "linux.large", "gpu": "linux-gpu.small"}
+CODEBUILD_HOSTS = {"cpu": "linux.large", "gpu": "linux-gpu.small", QUANTIZER: "linux.xlarge"}
 """The hosts of our CodeBuild projects, as prices.yaml names them; a fleet is paid by the hour."""
-QUANTIZER_HOST = "linux.xlarge"
-"""Of the CodeBuild project that makes checkpoints, as prices.yaml names it."""
 COLUMNS = ("model", "engine", "what", "why", "where", "minutes", "USD")
 MACHINES = {
     "cpu": "CodeBuild, Linux",
@@ -32,15 +35,13 @@ MACHINES = {
 }
 
 
-def checkpoint_usd(
-    region: str, route: QuantizerRoute, instance_type: str, seconds: float
-) -> float | None:
-    """Return what a checkpoint's build of so many seconds costs; None where no price is known.
+def job_usd(region: str, host: str | None, instance_type: str, seconds: float) -> float | None:
+    """Return what a build of so many seconds costs; None where no price is known.
 
-    `instance_type`: of the training job, where it is built by one.
+    `host`: of CodeBuild, as prices.yaml names it; None: a training job on `instance_type`.
     """
-    if route == QUANTIZER:
-        a_minute = price(region, "codebuild", QUANTIZER_HOST)
+    if host is not None:
+        a_minute = price(region, "codebuild", host)
     else:
         an_hour = price(region, "training", instance_type)
         a_minute = None if an_hour is None else an_hour / 60
@@ -86,13 +87,10 @@ def _estimate(
     seconds: float,
     origin: str,
 ) -> BuildEstimate:
-    minutes = round(seconds / 60, 1)
-    if route in CODEBUILD_HOSTS:
-        a_minute = price(environment.region, "codebuild", CODEBUILD_HOSTS[route])
-    else:
-        an_hour = price(environment.region, "training", target.instance_type.name)
-        a_minute = None if an_hour is None or route == "fleet" else an_hour / 60
-    usd = None if a_minute is None else round(minutes * a_minute, 2)
+    minutes, usd = round(seconds / 60, 1), None
+    if route != "fleet":
+        host, instance_type = CODEBUILD_HOSTS.get(route), target.instance_type.name
+        usd = job_usd(environment.region, host, instance_type, minutes * 60)
     return BuildEstimate(minutes=minutes, usd=usd, origin=origin)
 
 
@@ -137,50 +135,49 @@ class BuildPreview:
 
 
 def build_preview(
-    session: Session, request: EngineRequest, *, like: str | None = None
+    session: Session, request: BuildRequest, *, like: str | None = None
 ) -> BuildPreview:
-    """Return where an engine is built, and what its model's last build took.
+    """Return where something is built, and what its model's last build took.
 
-    `like`: another model whose last build counts where this one has none.
+    `like`: another model whose last build of an engine counts where this one has none.
     """
-    environment, instance, route = session.environment, request.target.instance_type, request.route
-    model, source = request.target.model.name, request.plan_from
-    last = _last(session, model) or (None if like is None else _last(session, like))
-    estimate = build_estimate(environment, request.target, last, source)
-    machine = MACHINES[route]
-    return BuildPreview(
-        model=model,
-        engine_key=request.key,
-        why=request.reason,
-        route=route,
-        machine=f"{machine} {instance.name}" if route == "training-job" else machine,
-        minutes=estimate.minutes,
-        usd=estimate.usd,
-        origin=estimate.origin,
-        plan_from=None if source is None else source.engine_key,
-    )
-
-
-def checkpoint_preview(session: Session, request: CheckpointRequest) -> BuildPreview:
-    """Return where a checkpoint is built, and what the model's last one in its scheme took."""
-    lock = read_generation_lock(session.paths.tree / session.environment.locks, request.model)
-    entries = [entry for entry in lock.checkpoints.values() if entry.scheme == request.scheme]
-    minutes = round(entries[-1].seconds / 60, 1) if entries else None
+    plan_from = scheme = None
+    if isinstance(request, EngineRequest):
+        source, why = request.plan_from, request.reason
+        last = _last(session, request.model) or (None if like is None else _last(session, like))
+        estimate = build_estimate(session.environment, request.target, last, source)
+        plan_from = None if source is None else source.engine_key
+    else:
+        assert isinstance(request, CheckpointRequest)
+        scheme, why = request.scheme, request.why
+        estimate = _checkpoint_estimate(session, request)
     machine = MACHINES[request.route]
     return BuildPreview(
         model=request.model,
         engine_key=request.key,
-        why=request.why,
+        why=why,
         route=request.route,
-        machine=machine if request.route == QUANTIZER else f"{machine} {request.instance_type}",
-        minutes=minutes,
-        usd=None
-        if not entries
-        else checkpoint_usd(
-            session.environment.region, request.route, request.instance_type, entries[-1].seconds
-        ),
-        origin=f"the last {request.scheme} checkpoint" if entries else "none was built before",
-        scheme=request.scheme,
+        machine=f"{machine} {request.instance_type}" if machine.endswith(" on") else machine,
+        minutes=estimate.minutes,
+        usd=estimate.usd,
+        origin=estimate.origin,
+        plan_from=plan_from,
+        scheme=scheme,
+    )
+
+
+def _checkpoint_estimate(session: Session, request: CheckpointRequest) -> BuildEstimate:
+    """Return what a checkpoint takes, by the model's last one in its scheme."""
+    locks = session.paths.tree / session.environment.locks
+    entries = read_lock(locks, request.model, GenerationLock).checkpoints.values()
+    seconds = [entry.seconds for entry in entries if entry.scheme == request.scheme]
+    if not seconds:
+        return BuildEstimate(minutes=None, usd=None, origin="none was built before")
+    host, region = CODEBUILD_HOSTS.get(request.route), session.environment.region
+    return BuildEstimate(
+        minutes=round(seconds[-1] / 60, 1),
+        usd=job_usd(region, host, request.instance_type, seconds[-1]),
+        origin=f"the last {request.scheme} checkpoint",
     )
 
 

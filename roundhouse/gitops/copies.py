@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from onboarding.lock import LockEntry
+from onboarding.lock import BuiltEntry, LockEntry
 from onboarding.names import ENGINES_PREFIX, NETWORKS_PREFIX, RECORD_NAME, checkpoint_record_path
 from onboarding.text_generation.checkpoint_lock import CheckpointEntry, CheckpointFile
-from onboarding.text_generation.checkpoint_record import record_bytes
 from roundhouse.aws.clients import (
     Client,
     calling,
@@ -50,22 +49,24 @@ def copy_engines(
     source: Store,
     destination: Store,
     entries: Sequence[LockEntry],
+    commands: Mapping[str, str],
     on_object: Callable[[str], None] = lambda name: None,
 ) -> Copied:
     """Copy the archive, cards, record and networks of engines; the record is written last.
 
-    What is there with the same content is left: a copy that was broken off goes on. Raises
-    DeployFailedError for an archive that is missing, or has other bytes than its lock says, on
-    either side.
+    What is there with the same content is left: a copy that was broken off goes on. `commands`
+    bring each engine key into the source. Raises DeployFailedError for an archive that is missing,
+    or has other bytes than its lock says, on either side.
     """
     copied = present = 0
     seen: set[str] = set()
     for entry in entries:
         archive = entry.archive
-        _require(source, entry, object_sha256(source.s3, source.bucket, archive.path))
+        command = commands[entry.manifest.engine_key]
+        _require(source, entry, object_sha256(source.s3, source.bucket, archive.path), command)
         there = object_sha256(destination.s3, destination.bucket, archive.path)
         if there is not None:
-            _require(destination, entry, there)
+            _require(destination, entry, there, command)
         for key, size in _objects(source, entry):
             if key in seen:
                 continue  # a network of two engines
@@ -85,7 +86,7 @@ def copy_engines(
             copied += 1
             if key == archive.path:
                 found = object_sha256(destination.s3, destination.bucket, key)
-                _require(destination, entry, found)
+                _require(destination, entry, found, command)
     return Copied(copied=copied, present=present)
 
 
@@ -114,18 +115,16 @@ def _write_once(params: dict[str, Any], **_: Any) -> None:
     params["IfNoneMatch"] = "*"
 
 
-def _require(store: Store, entry: LockEntry, found: str | None) -> None:
-    where, path = f"s3://{store.bucket}/{entry.archive.path}", entry.archive.path
+def _require(store: Store, entry: LockEntry, found: str | None, command: str) -> None:
+    path = entry.archive.path
     if found is None:
-        raise DeployFailedError(
-            f"{where}: is not there, and the lock of {entry.manifest.model} names it; `roundhouse "
-            f"build --env {store.environment} --model {entry.manifest.model}` builds it again."
-        )
+        raise _missing(store, path, entry, command)
     if found != entry.archive.sha256:
         raise DeployFailedError(
-            f"{where}: has sha256 {found[:12]}…, and the lock of {entry.manifest.model} says "
-            f"{entry.archive.sha256[:12]}…; two builds claim one key. Nothing was overwritten: "
-            f"find out which of them is deployed, then delete {path} on the other side."
+            f"s3://{store.bucket}/{path}: has sha256 {found[:12]}…, and the lock of "
+            f"{entry.manifest.model} says {entry.archive.sha256[:12]}…; two builds claim one key. "
+            "Nothing was overwritten: find out which of them is deployed, then delete "
+            f"{path} on the other side."
         )
 
 
@@ -161,7 +160,7 @@ def copy_checkpoints(
     for entry in entries:
         command = commands[entry.checkpoint_key]
         if not _has_record(source, entry):
-            raise _missing(source, checkpoint_record_path(entry.checkpoint_key), entry, command)
+            raise _missing(source, checkpoint_record_path(entry.key), entry, command)
         _has_record(destination, entry)
         _refuse_others(destination, entry)
         with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -169,7 +168,7 @@ def copy_checkpoints(
             for file, is_new in zip(entry.files, pool.map(copy, entry.files), strict=True):
                 on_object(f"{entry.prefix}{file.path}")
                 copied, present = copied + is_new, present + (not is_new)
-        record = checkpoint_record_path(entry.checkpoint_key)
+        record = checkpoint_record_path(entry.key)
         on_object(record)
         is_new = object_head(destination.s3, destination.bucket, record) is None
         if is_new:
@@ -222,7 +221,7 @@ def _require_file(store: Store, key: str, file: CheckpointFile, found: Mapping[s
 
 def _has_record(store: Store, entry: CheckpointEntry) -> bool:
     """Return whether a record is there. Raises DeployFailedError for one that is not the lock's."""
-    path = checkpoint_record_path(entry.checkpoint_key)
+    path = checkpoint_record_path(entry.key)
     content = object_bytes(store.s3, store.bucket, path)
     if content is None:
         return False
@@ -230,7 +229,7 @@ def _has_record(store: Store, entry: CheckpointEntry) -> bool:
         found = CheckpointEntry.model_validate_json(content)
     except ValueError:
         found = None
-    is_same = found is not None and record_bytes(found) == record_bytes(entry)
+    is_same = found is not None and found.record == entry.record
     if found is None or not is_same or found.signature != entry.signature:
         raise DeployFailedError(
             f"s3://{store.bucket}/{path}: is not the signed record that the lock of {entry.model} "
@@ -250,9 +249,9 @@ def _refuse_others(store: Store, entry: CheckpointEntry) -> None:
         )
 
 
-def _missing(store: Store, key: str, entry: CheckpointEntry, command: str) -> DeployFailedError:
+def _missing(store: Store, key: str, entry: BuiltEntry, command: str) -> DeployFailedError:
     return DeployFailedError(
-        f"s3://{store.bucket}/{key}: is not there, and the lock of {entry.model} names it; "
+        f"s3://{store.bucket}/{key}: is not there, and the lock of {entry.built_model} names it; "
         f"run {command}, then promote again."
     )
 
@@ -261,3 +260,14 @@ def _change_error(source: Store, key: str) -> DeployFailedError:
     return DeployFailedError(
         f"s3://{source.bucket}/{key}: changed while it was copied; promote again."
     )
+
+
+CopyEntries = Callable[
+    [Store, Store, Sequence[Any], Mapping[str, str], Callable[[str], None]], Copied
+]
+"""Source, destination, lock entries, the command that makes each key, and who hears of objects."""
+COPY_FUNCTIONS: dict[type[BuiltEntry], CopyEntries] = {
+    LockEntry: copy_engines,
+    CheckpointEntry: copy_checkpoints,
+}
+"""What copies the entries of each kind of workload."""

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from onboarding.deployment import Deployment, Target, signature_fault
+from onboarding.deployment import Deployment, Target
 from onboarding.document import Document, KeyPath
 from onboarding.ensemble_spec import EnsembleSpec, ensemble_key
 from onboarding.keys import engine_key, runtime_name
@@ -75,7 +75,7 @@ def _plan_sources(head: Tree, after: Iterable[Deployment]) -> dict[str, PlanSour
     signers = [parse_public_key(signer) for signer in environment.trusted_signers]
     locked = locked_plans(head.root / environment.locks, plan_keys(missing))
     trusted = {
-        plan: [item for item in entries if not signers or signature_fault(item, signers) is None]
+        plan: [item for item in entries if not signers or item.signature_fault(signers) is None]
         for plan, entries in locked.items()
     }
     return plan_sources(missing, trusted)

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date, datetime
 
-from onboarding.deployment import Deployment, Target, signature_faults
+from onboarding.deployment import DeployedEndpoint, Deployment, Target, signature_faults
 from onboarding.environment_spec import GatesSpec
 from onboarding.lock import ServedCapacity
 from onboarding.names import endpoint_name
 from onboarding.promotion import Evidence
 from onboarding.text_generation.checkpoint_lock import GenerationKnee
 from onboarding.text_generation.generation_deployment import GenerationDeployment
-from roundhouse.gitops.model_commits import Endpoint
 
 
 def gate_faults(
-    deployment: Endpoint, source: Endpoint, today: date, rang: datetime | None
+    deployment: DeployedEndpoint, source: DeployedEndpoint, today: date, rang: datetime | None
 ) -> Iterator[str]:
     """Yield why an endpoint may not be promoted, one sentence each with the way out.
 
@@ -71,7 +70,7 @@ def _checkpoint_faults(
         yield from _knee_faults(deployment, entry.knee, before, gates.capacity_days, today)
 
 
-def evidence(deployment: Endpoint, source: Endpoint) -> Evidence | None:
+def evidence(deployment: DeployedEndpoint, source: DeployedEndpoint) -> Evidence | None:
     """Return what was measured of an endpoint; None where no load test is asked for.
 
     Of a text generator the goodput of one copy at the SLO.
@@ -89,7 +88,7 @@ def evidence(deployment: Endpoint, source: Endpoint) -> Evidence | None:
             measured=knee.date,
             quiet_minutes=quiet,
         )
-    capacity = measured_capacity(deployment)
+    capacity = measured_capacity(deployment) if isinstance(deployment, Deployment) else None
     if capacity is None:
         return None
     return Evidence(

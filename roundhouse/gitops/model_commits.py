@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from onboarding.deployment import Deployment, Target
-from onboarding.generation_resolve import generation_deployments
+from onboarding.deployment import DeployedEndpoint, Deployment
 from onboarding.lock import LockEntry
 from onboarding.promotion import PromotedCheckpoint, Promotion
-from onboarding.resolve import deployments
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.tree import Tree, read_tree
+from onboarding.workload import endpoint_deployments
 from roundhouse.errors import RoundhouseError
 from roundhouse.promoted_tree import promoted_folder
 from roundhouse.revisions import Git
 from roundhouse.text import choices
 
 ALL = "leave --model out"
-Endpoint = Deployment | GenerationDeployment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +25,7 @@ class Moved:
     """What an environment deploys with some models at another commit."""
 
     promotion: Promotion
-    endpoints: tuple[Endpoint, ...]
+    endpoints: tuple[DeployedEndpoint, ...]
     """Those of the models that moved; their evidence is not in the promotion yet."""
     is_new: bool
     """False: the environment deploys exactly this already."""
@@ -36,7 +34,7 @@ class Moved:
 def move_models(
     present: Promotion,
     commits: Mapping[str, str],
-    wanted: Sequence[Endpoint],
+    wanted: Sequence[DeployedEndpoint],
     git: Git,
     build: Path,
     instead: str | None = None,
@@ -48,7 +46,7 @@ def move_models(
     move together, or `instead` as the way out.
     """
     models = set(commits)
-    known = {model for item in wanted for model in endpoint_models(item)}
+    known = {model for item in wanted for model in item.models}
     unknown = sorted(models - known)
     if unknown:
         raise RoundhouseError(
@@ -70,9 +68,7 @@ def move_models(
             f"{instead or ALL}."
         )
     after = tree_endpoints(composed, present.environment)
-    chosen = {
-        item.name for item in (*before.values(), *wanted) if models & set(endpoint_models(item))
-    }
+    chosen = {item.name for item in (*before.values(), *wanted) if models & set(item.models)}
     _require_whole(before, _by_name(wanted), after, chosen, models, instead)
     others = after.keys() - chosen
     kept = {name: item for name, item in present.evidence.items() if name in others}
@@ -83,41 +79,30 @@ def move_models(
     )
 
 
-def promoted_endpoints(promotion: Promotion, git: Git, build: Path) -> dict[str, Endpoint]:
+def promoted_endpoints(promotion: Promotion, git: Git, build: Path) -> dict[str, DeployedEndpoint]:
     """Return what a promotion deploys, by endpoint."""
     tree = read_tree(promoted_folder(promotion, git, build))
     return tree_endpoints(tree, promotion.environment)
 
 
-def tree_endpoints(tree: Tree, environment: str) -> dict[str, Endpoint]:
+def tree_endpoints(tree: Tree, environment: str) -> dict[str, DeployedEndpoint]:
     """Return what an environment deploys by the files as they are, by endpoint."""
-    own = deployments(tree, environment)
-    return _by_name((*own, *generation_deployments(tree, environment)))
+    return _by_name(endpoint_deployments(tree, environment))
 
 
-def with_artifacts(promotion: Promotion, endpoints: Collection[Endpoint]) -> Promotion:
+def with_artifacts(promotion: Promotion, endpoints: Collection[DeployedEndpoint]) -> Promotion:
     """Return a promotion that names what these endpoints serve, which are all it deploys."""
-    of_engines = [item for item in endpoints if isinstance(item, Deployment)]
-    entries = lock_entries(of_engines)
+    entries = [item.entry for endpoint in endpoints for item in endpoint.artifacts]
+    archives = {item.key: item.digest for item in entries if isinstance(item, LockEntry)}
     update = {
-        "engines": _engine_names(of_engines),
-        "archives": {key: entry.archive.sha256 for key, entry in sorted(entries.items())},
+        "engines": _engine_names([item for item in endpoints if isinstance(item, Deployment)]),
+        "archives": dict(sorted(archives.items())),
         "checkpoints": dict(sorted(served_checkpoints(endpoints).items())),
     }
     return promotion.model_copy(update=update)
 
 
-def lock_entries(endpoints: Collection[Deployment]) -> dict[str, LockEntry]:
-    """Return the lock entry of every engine that is built, by key."""
-    return {
-        target.engine_key: target.lock_entry
-        for item in endpoints
-        for target in item.targets
-        if target.lock_entry is not None
-    }
-
-
-def served_checkpoints(endpoints: Collection[Endpoint]) -> dict[str, PromotedCheckpoint]:
+def served_checkpoints(endpoints: Collection[DeployedEndpoint]) -> dict[str, PromotedCheckpoint]:
     """Return the checkpoint that each text generator serves, by model."""
     return {
         item.name: PromotedCheckpoint(
@@ -130,27 +115,14 @@ def served_checkpoints(endpoints: Collection[Endpoint]) -> dict[str, PromotedChe
     }
 
 
-def endpoint_models(endpoint: Endpoint) -> tuple[str, ...]:
-    """Return the models that answer behind an endpoint, each once."""
-    if isinstance(endpoint, GenerationDeployment):
-        return (endpoint.name,)
-    return tuple(dict.fromkeys(target.model.name for target in _targets(endpoint)))
-
-
-def _targets(endpoint: Deployment) -> Iterator[Target]:
-    for variant in endpoint.variants:
-        for pool in variant.pools:
-            yield from pool.targets
-
-
-def _by_name(endpoints: Collection[Endpoint]) -> dict[str, Endpoint]:
+def _by_name(endpoints: Collection[DeployedEndpoint]) -> dict[str, DeployedEndpoint]:
     return {item.name: item for item in endpoints}
 
 
 def _require_whole(
-    before: Mapping[str, Endpoint],
-    wanted: Mapping[str, Endpoint],
-    after: Mapping[str, Endpoint],
+    before: Mapping[str, DeployedEndpoint],
+    wanted: Mapping[str, DeployedEndpoint],
+    after: Mapping[str, DeployedEndpoint],
     chosen: Collection[str],
     models: Collection[str],
     instead: str | None,
@@ -166,7 +138,7 @@ def _require_whole(
             model
             for item in (before.get(name), wanted.get(name))
             if item is not None
-            for model in endpoint_models(item)
+            for model in item.models
         }
         others = {model for model in others if model not in models}
         options = " ".join(f"--model {model}" for model in sorted(others))
@@ -181,7 +153,8 @@ def _engine_names(endpoints: Collection[Deployment]) -> dict[str, str]:
     """Return the engine key of each model; of a model with several, by instance type too."""
     keys: dict[str, dict[str, str]] = {}
     for item in endpoints:
-        for target in _targets(item):
+        pools = (pool for variant in item.variants for pool in variant.pools)
+        for target in (target for pool in pools for target in pool.targets):
             of_model = keys.setdefault(target.model.name, {})
             of_model[target.instance_type.name] = target.engine_key
     return {

@@ -10,9 +10,10 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from onboarding import names
+from onboarding.deployed_endpoint import DeployedEndpoint
 from onboarding.deployment import Deployment, Target, signature_faults
 from onboarding.environment_spec import EnvironmentSpec, promotion_neighbours
 from onboarding.generation_findings import generation_plans
@@ -65,6 +66,7 @@ Of the environment, among all of its tree by name.
 Side = tuple[Sequence[Deployment], Sequence[GenerationDeployment]]
 """The endpoints of an environment on one side of a change."""
 PERCENT = 100.0
+EndpointT = TypeVar("EndpointT", bound=DeployedEndpoint)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,9 +97,9 @@ def environment_plan(change: Change, other_stacks: OtherStacks) -> EnvironmentPl
     Raises FaultsError where a lock cannot be read.
     """
     name, region = change.environment.name, change.environment.region
-    before, after = _deployments(change.base, name), _deployments(change.head, name)
     trees = (change.base, change.head)
-    old_generators, generators = (tree_generators(tree, name) for tree in trees)
+    before, after = (_by_name(tree, name, deployments) for tree in trees)
+    old_generators, generators = (_by_name(tree, name, generation_deployments) for tree in trees)
     estimated = {key: _with_estimates(item, before) for key, item in after.items()}
     deployed = json.dumps(change.deployed or {})
     engines = [
@@ -143,7 +145,7 @@ def environment_plan(change: Change, other_stacks: OtherStacks) -> EnvironmentPl
         (list(estimated.values()), list(generators.values())),
     )
     stacks = _stack_changes(change, other_stacks, sides, digests)
-    inputs = plan_inputs(change.environment, after.values(), generators.values())
+    inputs = plan_inputs(change.environment, (*after.values(), *generators.values()))
     missing = [engine.key for engine in engines if engine.state == "missing"]
     return EnvironmentPlan(
         environment=name,
@@ -172,38 +174,41 @@ def _generation_change(
 
     One whose checkpoint is not built has no template yet: its plan and the note of it say so.
     """
-    stack = names.stack_name(change.environment, f"endpoint-{endpoint}")
-    before: Template | None
-    if change.deployed is None:
-        before = None if old is None else generation_template(old, change.uris_before)
-    else:
-        before = change.deployed.get(stack)
-    after = None if new is None else generation_template(new, change.image_uris)
+    before, after = _templates(change, endpoint, old, new)
     if new is not None and new.problem is not None:
         return None
     found = generation_change(change.environment.region, endpoint, new, before, after)
     if found is not None and new is not None:
+        stack = names.stack_name(change.environment, f"endpoint-{endpoint}")
         digests[stack] = (template_digest(before), template_digest(after))
     return found
 
 
 def _templates(
-    change: Change, endpoint: str, old: Deployment | None, new: Deployment | None
+    change: Change, endpoint: str, old: DeployedEndpoint | None, new: DeployedEndpoint | None
 ) -> tuple[Template | None, Template | None]:
     """Return an endpoint's templates before and after; None: its stack is not there."""
-    before: Template | None
     if change.deployed is None:
-        before = None if old is None else endpoint_template(old, change.uris_before)
+        before = None if old is None else _template(old, change.uris_before)
     else:
-        stack = names.stack_name(change.environment, f"endpoint-{endpoint}")
-        before = change.deployed.get(stack)
-    return before, None if new is None else endpoint_template(new, change.image_uris)
+        before = change.deployed.get(names.stack_name(change.environment, f"endpoint-{endpoint}"))
+    return before, None if new is None else _template(new, change.image_uris)
 
 
-def _deployments(tree: Tree | None, environment: str) -> dict[str, Deployment]:
+def _template(endpoint: DeployedEndpoint, image_uris: Mapping[str, str]) -> Template | None:
+    if isinstance(endpoint, GenerationDeployment):
+        return generation_template(endpoint, image_uris)
+    assert isinstance(endpoint, Deployment)
+    return endpoint_template(endpoint, image_uris)
+
+
+def _by_name(
+    tree: Tree | None, environment: str, resolve: Callable[[Tree, str], Sequence[EndpointT]]
+) -> dict[str, EndpointT]:
+    """Return the endpoints of one kind in an environment; none of a tree that is not there."""
     if tree is None or environment not in tree.views:
         return {}
-    return {item.name: item for item in deployments(tree, environment)}
+    return {item.name: item for item in resolve(tree, environment)}
 
 
 def _deployed_endpoints(change: Change) -> set[str]:
@@ -373,13 +378,6 @@ def _facts(name: str, environments: Mapping[str, EnvironmentSpec]) -> list[dict[
     source, receivers = promotion_neighbours(own, environments)
     found = (own, *receivers, *(() if source is None else (source,)))
     return [spec.model_dump(exclude={"models", "endpoints"}) for spec in found]
-
-
-def tree_generators(tree: Tree | None, environment: str) -> dict[str, GenerationDeployment]:
-    """Return the text generators of an environment by name; none of a tree that is not there."""
-    if tree is None or tree.faults:
-        return {}
-    return {item.name: item for item in generation_deployments(tree, environment)}
 
 
 def generation_change(

@@ -10,12 +10,11 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from onboarding.deployment import Deployment
+from onboarding.deployment import DeployedEndpoint
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.manifest import AccuracyRecord, BenchmarkRecord
 from onboarding.platform import BuildRoute
 from onboarding.prices import PriceList, price_list
-from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.text_generation.plan import TextGenerationPlan
 from onboarding.values import ServedPrecision, Value
 from roundhouse.errors import RoundhouseError
@@ -267,8 +266,7 @@ def plan_id(
 
 def plan_inputs(
     environment: EnvironmentSpec,
-    of: Iterable[Deployment],
-    generators: Iterable[GenerationDeployment] = (),
+    endpoints: Iterable[DeployedEndpoint],
     prices: PriceList | None = None,
 ) -> dict[str, str]:
     """Return the digest of the environment's file, its region's prices and each lock entry.
@@ -282,16 +280,12 @@ def plan_inputs(
             None if region is None else region.model_dump(mode="json")
         ),
     }
-    for deployment in of:
-        for target in deployment.targets:
-            entry = target.lock_entry
+    for endpoint in endpoints:
+        for artifact in endpoint.locked:
+            entry = artifact.entry
             if entry is not None:
-                name = f"lock of {target.model.name}, engine {target.engine_key}"
+                name = f"lock of {artifact.model}, {entry.noun} {artifact.key}"
                 inputs[name] = _digest(entry.model_dump(mode="json"))
-    for generator in generators:
-        for locked in generator.built:
-            name = f"lock of {generator.name}, checkpoint {locked.checkpoint_key}"
-            inputs[name] = _digest(locked.model_dump(mode="json"))
     return dict(sorted(inputs.items()))
 
 

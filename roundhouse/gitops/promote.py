@@ -6,25 +6,24 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from onboarding import names
-from onboarding.deployment import Deployment
+from onboarding.deployment import DeployedEndpoint, Deployment
 from onboarding.environment_spec import EnvironmentSpec
+from onboarding.lock import LockEntry
 from onboarding.names import artifact_bucket
 from onboarding.promotion import FOLDER, Evidence, Promotion, read_promotion
 from onboarding.resolve import deployments
-from onboarding.text_generation.checkpoint_lock import CheckpointEntry
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.tree import Tree
 from roundhouse.aws.clients import COPIES, Client, Clients, assumed_clients, calling
 from roundhouse.errors import DeployFailedError, RoundhouseError
-from roundhouse.gitops.copies import Copied, Store, copy_checkpoints, copy_engines
+from roundhouse.gitops.copies import COPY_FUNCTIONS, Copied, CopyEntries, Store
 from roundhouse.gitops.gates import evidence, gate_faults
 from roundhouse.gitops.markdown import markdown, markdown_table
 from roundhouse.gitops.model_commits import (
-    Endpoint,
     Moved,
-    lock_entries,
     move_models,
     tree_endpoints,
     with_artifacts,
@@ -97,22 +96,17 @@ def prepare_promotion(
         for item in (tree.environments[source], spec)
         for clients in (clients_of(item),)
     ]
-    with report.step(f"Copying engines to {destination}") as step:
-        engines = [item for item in moved.endpoints if isinstance(item, Deployment)]
-        entries = list(lock_entries(engines).values())
-        copied = copy_engines(stores[0], stores[1], entries, step.update)
-        step.finish(_format_count(copied))
-    received = _received_checkpoints(moved.endpoints)
-    if received:
-        with report.step(f"Copying checkpoints to {destination}") as step:
-            commands = {
-                entry.checkpoint_key: item.source_command(entry.checkpoint_key)
-                for entry in received
-                if isinstance(item := before[entry.model], GenerationDeployment)
-            }
-            files = copy_checkpoints(stores[0], stores[1], received, commands, step.update)
-            step.finish(_format_count(files))
-        copied = Copied(copied=copied.copied + files.copied, present=copied.present + files.present)
+    copied = Copied(copied=0, present=0)
+    for noun, copy, entries in _entries_to_copy(moved.endpoints):
+        commands = {
+            artifact.key: item.source_command(artifact)
+            for item in before.values()
+            for artifact in item.artifacts
+        }
+        with report.step(f"Copying {noun}s to {destination}") as step:
+            count = copy(stores[0], stores[1], entries, commands, step.update)
+            step.finish(f"{count.copied} objects copied, {count.present} were there")
+        copied = Copied(copied=copied.copied + count.copied, present=copied.present + count.present)
     if present is not None and not moved.is_new:
         return Prepared(promotion=present, is_new=False, copied=copied)
     measured = {
@@ -247,8 +241,8 @@ def _alarm_client(
 
 
 def _require_gates(
-    wanted: Sequence[Endpoint],
-    before: Mapping[str, Endpoint],
+    wanted: Sequence[DeployedEndpoint],
+    before: Mapping[str, DeployedEndpoint],
     alarms: Client | None,
     now: datetime,
 ) -> None:
@@ -270,22 +264,26 @@ def _require_gates(
         )
 
 
-def _received_checkpoints(endpoints: Sequence[Endpoint]) -> tuple[CheckpointEntry, ...]:
-    """Return the checkpoints that another environment built, and text generators serve."""
-    return tuple(
-        item.entry
-        for item in endpoints
-        if isinstance(item, GenerationDeployment) and item.entry is not None
-        if item.entry.checkpoint_key in item.held_by
-    )
+def _entries_to_copy(
+    endpoints: Sequence[DeployedEndpoint],
+) -> Iterator[tuple[str, CopyEntries, list[Any]]]:
+    """Yield the noun of each kind of artifact, what copies it, and what endpoints serve of it.
 
-
-def _format_count(copied: Copied) -> str:
-    return f"{copied.copied} objects copied, {copied.present} were there"
+    An engine of the environment's own lock is copied too; a checkpoint of it is there.
+    """
+    artifacts = {item.key: item for endpoint in endpoints for item in endpoint.artifacts}
+    for kind, copy in COPY_FUNCTIONS.items():
+        entries = [
+            item.entry
+            for item in artifacts.values()
+            if isinstance(item.entry, kind) and (kind is LockEntry or item.held_by is not None)
+        ]
+        if entries or kind is LockEntry:
+            yield kind.noun, copy, entries
 
 
 def last_alarm(
-    cloudwatch: Client, deployment: Endpoint, since: datetime, until: datetime
+    cloudwatch: Client, deployment: DeployedEndpoint, since: datetime, until: datetime
 ) -> datetime | None:
     """Return when an alarm of an endpoint was last in ALARM within a time; None: it was quiet.
 
@@ -318,10 +316,11 @@ def last_alarm(
     return max(moments, default=None)
 
 
-def _alarm_names(deployment: Endpoint) -> frozenset[str]:
+def _alarm_names(deployment: DeployedEndpoint) -> frozenset[str]:
     """Return the alarms on an endpoint by name, without those by which it scales."""
     if isinstance(deployment, GenerationDeployment):
         alarms = generator_alarms(deployment)
     else:
+        assert isinstance(deployment, Deployment)
         alarms = engine_alarms(deployment)
     return frozenset(str(alarm["AlarmName"]) for alarm in alarms.values())

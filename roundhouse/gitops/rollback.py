@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from onboarding.deployment import DeployedEndpoint
 from onboarding.lock import LockError
 from onboarding.promotion import (
     Promotion,
@@ -17,8 +18,6 @@ from onboarding.resolve import deployments
 from onboarding.tree import Tree
 from roundhouse.errors import RoundhouseError, UsageError
 from roundhouse.gitops.model_commits import (
-    Endpoint,
-    endpoint_models,
     move_models,
     promoted_endpoints,
 )
@@ -108,7 +107,7 @@ def _endpoint_rollback(
             f"{endpoint}: no such endpoint in environment {present.environment}; "
             f"{choices(endpoint, sorted(now))}"
         )
-    models = endpoint_models(now[endpoint])
+    models = now[endpoint].models
     for promotion in past:
         commits = {model: promotion.models.get(model, promotion.commit) for model in models}
         if commit is not None and not all(item.startswith(commit) for item in commits.values()):
@@ -125,7 +124,9 @@ def _endpoint_rollback(
     return None
 
 
-def _is_same(before: Mapping[str, Endpoint], now: Mapping[str, Endpoint], endpoint: str) -> bool:
+def _is_same(
+    before: Mapping[str, DeployedEndpoint], now: Mapping[str, DeployedEndpoint], endpoint: str
+) -> bool:
     """True when an endpoint is what it was, or was not there yet."""
     if endpoint not in before:
         return True

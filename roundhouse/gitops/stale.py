@@ -29,7 +29,7 @@ def review_of(plan: EnvironmentPlan, session: Session) -> dict[str, Any]:
     """Return the options of a deployment that refuse everything but a plan."""
 
     def inputs() -> dict[str, str]:
-        return plan_inputs(session.environment, session.deployments(), session.generators())
+        return plan_inputs(session.environment, session.endpoint_deployments())
 
     return {
         "before_building": lambda models: refuse_unplanned_builds(plan, models),

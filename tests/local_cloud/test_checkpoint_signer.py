@@ -9,8 +9,7 @@ import json
 import pytest
 
 from onboarding import names, signature
-from onboarding.text_generation.checkpoint_lock import CheckpointEntry
-from onboarding.text_generation.checkpoint_record import RECORD_NAME, record_bytes, record_sha256
+from onboarding.text_generation.checkpoint_lock import RECORD_NAME, CheckpointEntry
 from stacks.access import arns
 from stacks.builds.signing import function_program, signer_resources
 from tests.local_cloud.account import ROOT
@@ -55,7 +54,7 @@ def put(cloud, candidate, content, *, with_digest=True):
     """What a build uploads: files with their sha256, then the record."""
     s3, entry = builder(cloud), entry_of(KEY, content)
     files = {f"checkpoint/{path}": data for path, data in content.items()}
-    for path, data in {**files, RECORD_NAME: record_bytes(entry)}.items():
+    for path, data in {**files, RECORD_NAME: entry.record}.items():
         digest = base64.b64encode(hashlib.sha256(data).digest()).decode()
         options = {"ChecksumSHA256": digest} if with_digest else {}
         name = names.candidate_path(KEY, candidate, path)
@@ -90,7 +89,7 @@ def test_checkpoint_is_published_once_and_signed_with_the_environments_key(cloud
     kms = cloud.root("kms", DEV.account)
     der = kms.get_public_key(KeyId=arns.signing_key_alias(DEV))["PublicKey"]
     signature.verify_statement(
-        found.signature, record_sha256(found), [signature.PublicKey(der)], subject=RECORD_NAME
+        found.signature, found.signed_sha256, [signature.PublicKey(der)], subject=RECORD_NAME
     )
     assert sign(cloud, "1-0") == {"status": "signed"}
     assert read(cloud, names.checkpoint_record_path(KEY)) == record

@@ -99,8 +99,8 @@ def test_engine_is_copied_once_and_has_the_digest_of_its_lock(stores, source_s3)
     marked = "roundhouse=unreferenced"
     source_s3.put_object(Bucket=source.bucket, Key=PATH, Body=LARGE, Tagging=marked)
     source_s3.put_object(Bucket=source.bucket, Key=f"engines/{KEY}/lock-entry.json", Body=b"{}")
-    first = copy_engines(source, destination, [entry(LARGE)])
-    again = copy_engines(source, destination, [entry(LARGE)])
+    first = copy_engines(source, destination, [entry(LARGE)], COMMANDS)
+    again = copy_engines(source, destination, [entry(LARGE)], COMMANDS)
     assert (first.copied, again.copied, again.present) == (2, 0, 2)
     body = destination.s3.get_object(Bucket=destination.bucket, Key=PATH)["Body"].read()
     assert body == LARGE
@@ -112,7 +112,7 @@ def test_refuses_an_archive_that_is_not_its_locks(stores, source_s3):
     source, destination = stores
     source_s3.put_object(Bucket=source.bucket, Key=PATH, Body=b"other bytes")
     with pytest.raises(DeployFailedError, match="two builds claim one key"):
-        copy_engines(source, destination, [entry(LARGE)])
+        copy_engines(source, destination, [entry(LARGE)], COMMANDS)
     assert stored_objects(destination.s3, destination.bucket) == {}
 
 

@@ -15,9 +15,8 @@ import pytest
 from rich.console import Console
 
 from onboarding.fault import FaultsError
-from onboarding.lock import read_lock
+from onboarding.lock import read_lock, write_lock_entry
 from onboarding.names import UNREFERENCED_TAG, artifact_bucket
-from onboarding.text_generation.checkpoint_lock import write_checkpoint_entry
 from roundhouse.cli.prune import prune_table, summary_lines
 from roundhouse.deploy import prune as tags
 from roundhouse.deploy.prune import Verdict, prune
@@ -112,7 +111,7 @@ def test_a_mark_keeps_the_sha256_by_which_a_checkpoint_is_copied(session):
 
 def test_a_checkpoint_that_a_lock_or_a_candidate_names_is_left_alone(tiny, session):
     entry = checkpoint_entry(CHECKPOINT, model="forgotten")
-    lock = write_checkpoint_entry(tiny.lock.parent, "forgotten", entry)
+    lock = write_lock_entry(tiny.lock.parent, "forgotten", entry)
     try:
         assert verdicts(pruned(session))[CHECKPOINT] is Verdict.named
     finally:
@@ -126,7 +125,7 @@ def test_a_checkpoint_that_a_lock_or_a_candidate_names_is_left_alone(tiny, sessi
         s3.delete_object(**candidate)
     assert not any(CHECKPOINT in name for name in marks(session))
     pruned(session)
-    write_checkpoint_entry(tiny.lock.parent, "forgotten", entry)
+    write_lock_entry(tiny.lock.parent, "forgotten", entry)
     try:
         assert verdicts(pruned(session))[CHECKPOINT] is Verdict.taken_back
     finally:

@@ -9,7 +9,8 @@ from typing import Any
 import yaml
 
 from onboarding.generation_resolve import checkpoint_keys, generation_deployments
-from onboarding.text_generation.checkpoint_lock import GenerationKnee, write_checkpoint_entry
+from onboarding.lock import write_lock_entry
+from onboarding.text_generation.checkpoint_lock import GenerationKnee
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.text_generation.platforms import generation_platforms
 from onboarding.tree import read_tree
@@ -65,7 +66,7 @@ def lock_checkpoints(root: Path, **entry: Any) -> tuple[GenerationDeployment, ..
     for deployment in generation_deployments(tree, "cloud"):
         for key, scheme in checkpoint_keys(deployment.spec, root).items():
             locked = checkpoint_entry(key, scheme, **entry)
-            write_checkpoint_entry(root / deployment.environment.locks, deployment.name, locked)
+            write_lock_entry(root / deployment.environment.locks, deployment.name, locked)
     return generation_deployments(read_tree(root), "cloud")
 
 

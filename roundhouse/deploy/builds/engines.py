@@ -6,17 +6,17 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from onboarding.deployment import Deployment, Target
+from onboarding.lock import BuiltEntry
 from onboarding.names import artifact_bucket, engine_archive_path
 from roundhouse.aws.clients import object_exists
 from roundhouse.deploy.builds import execution
 from roundhouse.deploy.builds.execution import BuildMonitor
 from roundhouse.deploy.builds.requests import (
     BuildRequest,
-    BuiltEntry,
-    CheckpointRequest,
     EngineRequest,
     EnginesNotBuiltError,
     Failure,
+    missing_checkpoints,
     refuse_received,
     reused_plans,
 )
@@ -73,6 +73,14 @@ def missing_engines(session: Session, models: Collection[str] = ()) -> tuple[Eng
     return reused_plans(session, (*_missing(session, steps.values()), *missing))
 
 
+def missing_builds(session: Session, models: Collection[str] = ()) -> tuple[BuildRequest, ...]:
+    """Return what builds must make of every kind of workload; of `models` only, when any are named.
+
+    Raises RoundhouseError for an unknown model, BuildFailedError for what is received by promotion.
+    """
+    return *missing_engines(session, models), *missing_checkpoints(session, models)
+
+
 def _missing(
     session: Session, pairs: Iterable[tuple[Deployment, Target]]
 ) -> tuple[EngineRequest, ...]:
@@ -115,10 +123,9 @@ def waves(requests: Sequence[EngineRequest]) -> tuple[tuple[EngineRequest, ...],
 
 def build_all(
     session: Session,
-    requests: Sequence[EngineRequest],
+    requests: Sequence[BuildRequest],
     sleep: Callable[[float], None] = time.sleep,
     *,
-    checkpoints: Sequence[CheckpointRequest] = (),
     allow_dirty: bool = False,
 ) -> tuple[BuiltEntry, ...]:
     """Build every request and write each lock as soon as it is published.
@@ -128,16 +135,17 @@ def build_all(
 
     Raises EnginesNotBuiltError with every reason, once all others have ended and are recorded.
     """
-    if not requests and not checkpoints:
+    if not requests:
         return ()
-    requests = reused_plans(session, requests)
+    engines = reused_plans(session, [item for item in requests if isinstance(item, EngineRequest)])
+    others = [item for item in requests if not isinstance(item, EngineRequest)]
     require_committed_sources(session, allow_dirty=allow_dirty)
     source = upload_source(session)
     revision = source_revision(session, source, allow_dirty=allow_dirty)
     built: list[BuiltEntry] = []
     failures: list[Failure] = []
-    first, *later = waves(requests) or ((),)
-    for batch in _batches([(*checkpoints, *first), *later]):
+    first, *later = waves(engines) or ((),)
+    for batch in _batches([(*others, *first), *later]):
         given = {
             "source": source,
             "commit": revision,

@@ -13,6 +13,7 @@ from rich.progress import Progress
 
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
+from onboarding.lock import BuiltEntry
 from onboarding.platform import aws_partition
 from onboarding.text_generation.quantizer_route import QUANTIZER
 from roundhouse.aws.clients import Client, Clients, calling
@@ -20,7 +21,6 @@ from roundhouse.deploy.builds import codebuild
 from roundhouse.deploy.builds.codebuild import location
 from roundhouse.deploy.builds.requests import (
     BuildRequest,
-    BuiltEntry,
     Failure,
     format_entry,
 )

@@ -4,37 +4,115 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import ValidationError
 
-from onboarding.deployment import Deployment, Target, signature_fault
+from onboarding.deployment import DeployedEndpoint, Deployment, Target
 from onboarding.environment_spec import EnvironmentSpec
-from onboarding.lock import LockEntry, write_lock_entry
+from onboarding.lock import BuiltEntry, LockEntry, write_lock_entry
 from onboarding.names import artifact_bucket, checkpoint_record_path, engine_record_path
 from onboarding.plan_source import NOT_REUSED, PlanSource, locked_plans, plan_keys, plan_sources
 from onboarding.platform import PACKAGING_ROUTE, BuildRoute, build_route, instance_types
 from onboarding.signature import parse_public_key
 from onboarding.text_generation.checkpoint_key import checkpoint_prefix
-from onboarding.text_generation.checkpoint_lock import CheckpointEntry, write_checkpoint_entry
+from onboarding.text_generation.checkpoint_lock import CheckpointEntry
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.text_generation.quantizer_route import QuantizerRoute, quantizer_route
 from roundhouse.aws.clients import Client, bucket_exists, list_objects, object_bytes, object_exists
 from roundhouse.errors import BuildFailedError
 from roundhouse.session import Session
 
-BuiltEntry = LockEntry | CheckpointEntry
-"""The lock entry of what a build made."""
-EntryT = TypeVar("EntryT", LockEntry, CheckpointEntry)
+
+@dataclass(frozen=True, kw_only=True)
+class BuildRequest:
+    """One artifact that must be built, and why; each kind of workload has its own subclass."""
+
+    deployment: DeployedEndpoint
+    why: str
+
+    @property
+    def key(self) -> str:
+        """Return the key of what is built."""
+        raise NotImplementedError
+
+    @property
+    def model(self) -> str:
+        """Return the model's name."""
+        raise NotImplementedError
+
+    @property
+    def is_locked(self) -> bool:
+        """Return whether a lock has it, and only what it names is gone from S3."""
+        raise NotImplementedError
+
+    @property
+    def instance_type(self) -> str:
+        """Return the type that serves it, on which a training job builds it."""
+        raise NotImplementedError
+
+    @property
+    def route(self) -> BuildRoute | QuantizerRoute:
+        """Return where it is built."""
+        raise NotImplementedError
+
+    def title(self, *, of_several: bool) -> str:
+        """Return what a step that builds it is called; `of_several` of its model's artifacts."""
+        raise NotImplementedError
+
+    def document(self) -> dict[str, Any]:
+        """Return it as the state machine's input has it."""
+        raise NotImplementedError
+
+    def record(self, session: Session) -> BuiltEntry:
+        """Write the record that was published into the model's lock. Raises BuildFailedError."""
+        entry = self.completed(self.published_entry(session))
+        write_lock_entry(session.paths.tree / session.environment.locks, self.model, entry)
+        return entry
+
+    @property
+    def published_record(self) -> tuple[str, type[BuiltEntry]]:
+        """Return where a build publishes its record, and of what kind that is."""
+        raise NotImplementedError
+
+    def completed(self, entry: BuiltEntry) -> BuiltEntry:
+        """Return a published entry with what only the environment's files know."""
+        return entry
+
+    def published_entry(self, session: Session) -> BuiltEntry:
+        """Return the lock entry that a build published. Raises BuildFailedError."""
+        path, kind = self.published_record
+        bucket = artifact_bucket(session.environment)
+        where = f"s3://{bucket}/{path}"
+        data = object_bytes(session.clients("s3"), bucket, path)
+        if data is None:
+            raise BuildFailedError(
+                f"the build ended well, but {where} is not there: it built another key; are all "
+                "files of the tree saved and readable by the build?"
+            )
+        try:
+            entry = kind.model_validate_json(data)
+        except ValidationError as fault:
+            raise BuildFailedError(
+                f"the build ended well, but its record {where} cannot be read by this version of "
+                f"roundhouse ({fault.error_count()} fault(s)); delete the record and build again "
+                "with the files of this version."
+            ) from fault
+        if (entry.key, entry.built_model) != (self.key, self.model):
+            raise BuildFailedError(
+                f"the build ended well, but its record {where} is that of {entry.key} of "
+                f"{entry.built_model}, not {self.key} of {self.model}; delete the record and build "
+                "again."
+            )
+        return entry
 
 
 @dataclass(frozen=True, kw_only=True)
-class EngineRequest:
+class EngineRequest(BuildRequest):
     """One engine that must be built, and why."""
 
     deployment: Deployment
     target: Target
-    why: str
     plan_from: PlanSource | None = None
     """The engine whose plan it is packaged of; None: its plan is compiled."""
     not_reused: tuple[str, ...] = ()
@@ -50,11 +128,21 @@ class EngineRequest:
         """Return the model's name."""
         return self.target.model.name
 
+    @property
+    def is_locked(self) -> bool:
+        """Return whether a lock has it, and only its archive is gone."""
+        return self.target.lock_entry is not None
+
     def title(self, *, of_several: bool) -> str:
         """Return what a step that builds it is called; `of_several` of its model's engines."""
         capability = self.target.instance_type.compute_capability
         verb = "Building" if self.plan_from is None else "Packaging"
         return f"{verb} {self.model}{f' for {capability}' if of_several else ''} ({self.reason})"
+
+    @property
+    def instance_type(self) -> str:
+        """Return the type whose GPU the engine is for."""
+        return self.target.instance_type.name
 
     @property
     def compile_route(self) -> BuildRoute:
@@ -87,15 +175,14 @@ class EngineRequest:
         # A state machine of before knows neither, and compiles.
         return {**engine, "planFrom": str(self.plan_from), "planRoute": self.route}
 
-    def record(self, session: Session) -> LockEntry:
-        """Write the record that was published into the model's lock. Raises BuildFailedError.
+    @property
+    def published_record(self) -> tuple[str, type[BuiltEntry]]:
+        """Return where the engine's record lies, beside its archive."""
+        return engine_record_path(self.key), LockEntry
 
-        With the plan's key, by which plans are looked for in locks.
-        """
-        entry = _published_record(session, engine_record_path(self.key), LockEntry, self)
-        entry = entry.model_copy(update={"plan_key": self.target.plan_key})
-        write_lock_entry(session.paths.tree / session.environment.locks, self.model, entry)
-        return entry
+    def completed(self, entry: BuiltEntry) -> BuiltEntry:
+        """Return the entry with the plan's key, by which plans are looked for in locks."""
+        return entry.model_copy(update={"plan_key": self.target.plan_key})
 
 
 def compile_route(environment: EnvironmentSpec, target: Target) -> BuildRoute:
@@ -142,7 +229,7 @@ def _source_fault(session: Session, entry: LockEntry) -> str | None:
     """Return why an engine's plan is not reused; None where nothing is known against it."""
     bucket, key = artifact_bucket(session.environment), entry.manifest.engine_key
     signers = [parse_public_key(signer) for signer in session.environment.trusted_signers]
-    fault = signature_fault(entry, signers) if signers else None
+    fault = entry.signature_fault(signers) if signers else None
     if fault is not None:
         return f"the plan of engine {key} {NOT_REUSED}: {fault}"
     if not object_exists(session.clients("s3"), bucket, entry.archive.path):
@@ -206,13 +293,17 @@ def _message(built: Sequence[BuiltEntry], failures: Sequence[Failure]) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckpointRequest:
+class CheckpointRequest(BuildRequest):
     """One checkpoint that must be built, and why."""
 
     deployment: GenerationDeployment
-    key: str
+    checkpoint_key: str
     scheme: str
-    why: str
+
+    @property
+    def key(self) -> str:
+        """Return the checkpoint's key."""
+        return self.checkpoint_key
 
     @property
     def model(self) -> str:
@@ -250,15 +341,10 @@ class CheckpointRequest:
             "scheme": self.scheme,
         }
 
-    def record(self, session: Session) -> CheckpointEntry:
-        """Write the record that was published into the model's lock. Raises BuildFailedError."""
-        entry = _published_record(session, checkpoint_record_path(self.key), CheckpointEntry, self)
-        locks = session.paths.tree / session.environment.locks
-        write_checkpoint_entry(locks, self.model, entry)
-        return entry
-
-
-BuildRequest = EngineRequest | CheckpointRequest
+    @property
+    def published_record(self) -> tuple[str, type[BuiltEntry]]:
+        """Return where the checkpoint's record lies, beside the prefix of its files."""
+        return checkpoint_record_path(self.key), CheckpointEntry
 
 
 def format_entry(entry: BuiltEntry, not_reused: str = "") -> str:
@@ -268,6 +354,8 @@ def format_entry(entry: BuiltEntry, not_reused: str = "") -> str:
         compiled = f"; its plan was compiled: {reason}" if reason else ""
         size = f"{entry.archive.size_bytes / 1e6:.0f} MB"
         return f"{entry.manifest.precision} engine {entry.manifest.engine_key}, {size}{compiled}"
+    if not isinstance(entry, CheckpointEntry):
+        return f"{entry.noun} {entry.key}"
     size = f"{sum(file.size_bytes for file in entry.files) / 1e6:,.0f} MB"
     verdict = "" if entry.accepted else f", refused: {(entry.reason or 'no reason').rstrip('.')}"
     return f"{entry.scheme} checkpoint {entry.checkpoint_key}, {size}{verdict}"
@@ -305,7 +393,7 @@ def _missing(session: Session, deployment: GenerationDeployment) -> Iterator[Che
     is_complete = session.is_promoted and deployment.entry is not None
     for key, scheme in () if is_complete else deployment.wanted:
         yield CheckpointRequest(
-            deployment=deployment, key=key, scheme=scheme, why="not in the lock"
+            deployment=deployment, checkpoint_key=key, scheme=scheme, why="not in the lock"
         )
     s3, bucket = session.clients("s3"), artifact_bucket(session.environment)
     for entry in deployment.built:
@@ -314,7 +402,9 @@ def _missing(session: Session, deployment: GenerationDeployment) -> Iterator[Che
             continue
         if entry.accepted and not _is_whole(s3, bucket, entry):
             why = "in the lock, but gone from S3"
-            yield CheckpointRequest(deployment=deployment, key=key, scheme=entry.scheme, why=why)
+            yield CheckpointRequest(
+                deployment=deployment, checkpoint_key=key, scheme=entry.scheme, why=why
+            )
 
 
 def _is_whole(s3: Client, bucket: str, entry: CheckpointEntry) -> bool:
@@ -337,35 +427,3 @@ def refuse_received(session: Session, what: str, models: Collection[str]) -> Non
             f"from {source} and builds none of them again: `roundhouse promote --from {source} "
             f"--to {own}` copies them."
         )
-
-
-def _published_record(
-    session: Session, path: str, kind: type[EntryT], request: BuildRequest
-) -> EntryT:
-    """Return the lock entry that a build published for a request. Raises BuildFailedError."""
-    bucket = artifact_bucket(session.environment)
-    where = f"s3://{bucket}/{path}"
-    data = object_bytes(session.clients("s3"), bucket, path)
-    if data is None:
-        raise BuildFailedError(
-            f"the build ended well, but {where} is not there: it built another key; are all files "
-            "of the tree saved and readable by the build?"
-        )
-    try:
-        entry = kind.model_validate_json(data)
-    except ValidationError as fault:
-        raise BuildFailedError(
-            f"the build ended well, but its record {where} cannot be read by this version of "
-            f"roundhouse ({fault.error_count()} fault(s)); delete the record and build again with "
-            "the files of this version."
-        ) from fault
-    if isinstance(entry, LockEntry):
-        key, model = entry.manifest.engine_key, entry.manifest.model
-    else:
-        key, model = entry.checkpoint_key, entry.model
-    if (key, model) != (request.key, request.model):
-        raise BuildFailedError(
-            f"the build ended well, but its record {where} is that of {key} of {model}, not "
-            f"{request.key} of {request.model}; delete the record and build again."
-        )
-    return entry

@@ -57,4 +57,4 @@ def write_tree(root: Path) -> Path:
 
 def build(session, checkpoints):
     """Build checkpoints as `roundhouse build` does; return their lock entries."""
-    return engines.build_all(session, (), checkpoints=checkpoints, allow_dirty=True)
+    return engines.build_all(session, checkpoints, allow_dirty=True)

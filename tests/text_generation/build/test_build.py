@@ -1,4 +1,4 @@
-"""`roundhouse build` of a text generator in the local cloud: real jobs, the real signer, the lock."""
+"""`roundhouse build` of a text generator in the local cloud: real jobs, real signer, the lock."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 from onboarding import names, signature
 from onboarding.generation_findings import generation_plans
-from onboarding.text_generation.checkpoint_lock import read_generation_lock
-from onboarding.text_generation.checkpoint_record import RECORD_NAME, record_sha256
+from onboarding.lock import read_lock
+from onboarding.text_generation.checkpoint_lock import RECORD_NAME, GenerationLock
 from onboarding.tree import read_tree
 from roundhouse.deploy.builds import engines
 from roundhouse.deploy.builds.requests import CheckpointRequest, missing_checkpoints
@@ -59,7 +59,7 @@ def require_speed(session, entry):
     assert speed.ratio.low <= speed.ratio.value <= speed.ratio.high and speed.noise >= 1
     assert entry.accepted is not speed.is_slower
     assert speed.is_slower or entry.reason is None
-    lock = read_generation_lock(session.paths.tree / "models", "chat")
+    lock = read_lock(session.paths.tree / "models", "chat", GenerationLock)
     assert lock.checkpoints[entry.checkpoint_key].speed == speed
     (deployment,) = session.generators()
     (plan,) = generation_plans(read_tree(session.paths.tree), "local")
@@ -84,16 +84,16 @@ def test_checkpoints_are_built_signed_and_locked_by_both_routes(session):
     bf16 = next(entry for entry in entries if entry.scheme == "bf16")
     assert bf16.gate is bf16.speed is None
     s3, bucket = session.clients("s3"), names.artifact_bucket(session.environment)
-    der = session.clients("kms").get_public_key(
-        KeyId=arns.signing_key_alias(session.environment)
-    )["PublicKey"]
+    der = session.clients("kms").get_public_key(KeyId=arns.signing_key_alias(session.environment))[
+        "PublicKey"
+    ]
     for entry in entries:
         listed = s3.list_objects_v2(Bucket=bucket, Prefix=entry.prefix)["Contents"]
         assert {item["Key"].removeprefix(entry.prefix): item["Size"] for item in listed} == {
             file.path: file.size_bytes for file in entry.files
         }
         signature.verify_statement(
-            entry.signature, record_sha256(entry), [signature.PublicKey(der)], subject=RECORD_NAME
+            entry.signature, entry.signed_sha256, [signature.PublicKey(der)], subject=RECORD_NAME
         )
         statement = json.loads(entry.signature.statement)
         assert statement["predicate"]["buildDefinition"]["externalParameters"] == {
@@ -107,7 +107,10 @@ def test_checkpoints_are_built_signed_and_locked_by_both_routes(session):
 
 
 def test_key_of_other_files_fails_in_a_sentence_and_leaves_the_lock(session):
-    path, lock = session.paths.tree / "models/chat.yaml", session.paths.tree / "models/chat.lock.yaml"
+    path, lock = (
+        session.paths.tree / "models/chat.yaml",
+        session.paths.tree / "models/chat.lock.yaml",
+    )
     text, before = path.read_text(), lock.read_bytes()
     path.write_text(text.replace("samples: 24", "samples: 20"))
     (request,) = missing_checkpoints(session)

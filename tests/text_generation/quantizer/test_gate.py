@@ -19,10 +19,10 @@ from engine_build.text_generation.gate import (
     kv_scores,
     long_prompts,
 )
+from engine_build.text_generation.job import decoder_layers, layers_to_keep
 from engine_build.text_generation.language_model import LanguageModel, next_tokens
 from engine_build.text_generation.references import References
 from engine_build.text_generation.scores import divergence
-from engine_build.text_generation.sensitivity import decoder_layers, layers_to_keep
 from onboarding.tree import read_tree
 from tests.text_generation.quantizer.trees import llama_tree
 

@@ -8,7 +8,6 @@ import shutil
 import pytest
 
 from engine_build.store import FolderStore
-from onboarding.text_generation.checkpoint_record import record_bytes
 from tests.text_generation.quantizer.trees import (
     keys,
     llama_tree,
@@ -41,7 +40,7 @@ def test_files_and_record_are_published_under_the_key(tree, first):
     assert set(store.names("checkpoints/")) == {
         f"checkpoints/{key}.json", *(f"checkpoints/{key}/{file.path}" for file in entry.files)
     }  # fmt: skip
-    assert store.read(f"checkpoints/{key}.json") == record_bytes(entry)
+    assert store.read(f"checkpoints/{key}.json") == entry.record
     steps = [line.split(":")[0] for line in ended.log.splitlines() if not line.startswith(" ")]
     names = list(dict.fromkeys(step.split(" … ")[0] for step in steps))
     assert names == ["fetch", "load", "quantize", "gate", "speed", "publish"]

@@ -14,8 +14,7 @@ from engine_build.text_generation.__main__ import main
 from onboarding.checkpoint import checkpoint_sha256
 from onboarding.generation_checks import generation_case
 from onboarding.generation_resolve import checkpoint_keys
-from onboarding.text_generation.checkpoint_lock import CheckpointEntry
-from onboarding.text_generation.checkpoint_record import RECORD_NAME, read_record
+from onboarding.text_generation.checkpoint_lock import RECORD_NAME, CheckpointEntry, read_record
 from onboarding.tree import read_tree
 from tests.text_generation.tiny_llama import write_tiny_llama
 

@@ -14,7 +14,8 @@ from local_cloud import lifecycle
 from onboarding import names
 from onboarding.checkpoint import checkpoint_sha256
 from onboarding.generation_resolve import checkpoint_keys, generation_deployments
-from onboarding.text_generation.checkpoint_lock import read_generation_lock, write_checkpoint_entry
+from onboarding.lock import read_lock, write_lock_entry
+from onboarding.text_generation.checkpoint_lock import GenerationLock
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.tree import Tree, read_tree
 from roundhouse.deploy.stacks import endpoint_stack_name
@@ -74,7 +75,7 @@ class ServedGenerator:
     @property
     def entry(self):
         """Its checkpoint in the lock."""
-        (entry,) = read_generation_lock(self.place / LOCKS, "chat").checkpoints.values()
+        (entry,) = read_lock(self.place / LOCKS, "chat", GenerationLock).checkpoints.values()
         return entry
 
     def run(self, *words: str, code: int = 0) -> str:
@@ -119,7 +120,7 @@ def _deploy(served: ServedGenerator, files: dict[str, bytes]) -> None:
     spec = served.tree.views["local"].generators["chat"].spec
     (key,) = checkpoint_keys(spec, served.place)
     entry = entry_of(key, files, scheme="bf16")
-    write_checkpoint_entry(served.place / LOCKS, "chat", entry)
+    write_lock_entry(served.place / LOCKS, "chat", entry)
     deployment, s3 = served.deployment, served.account.client("s3")
     bucket = names.artifact_bucket(deployment.environment)
     s3.create_bucket(Bucket=bucket)

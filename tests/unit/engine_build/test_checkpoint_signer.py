@@ -14,8 +14,7 @@ import pytest
 from engine_build.checkpoint_signer import CheckpointSigner
 from engine_build.signing import Refused, Unfinished
 from onboarding import names, signature
-from onboarding.text_generation.checkpoint_lock import CheckpointEntry
-from onboarding.text_generation.checkpoint_record import RECORD_NAME, record_bytes, record_sha256
+from onboarding.text_generation.checkpoint_lock import RECORD_NAME, CheckpointEntry
 from stacks.builds.signing import function_program
 from tests.unit.engine_build.bucket import Bucket, client_error
 from tests.unit.engine_build.test_signer import BUILDER, EVENT, Kms
@@ -78,7 +77,7 @@ def cloud(tmp_path):
         for path, data in content.items():
             bucket.objects[names.candidate_path(KEY, candidate, f"checkpoint/{path}")] = data
         name = names.candidate_path(KEY, candidate, RECORD_NAME)
-        bucket.objects[name] = record_bytes(entry)
+        bucket.objects[name] = entry.record
 
     def set_seconds_left(*seconds):
         left.extend(seconds)
@@ -102,7 +101,7 @@ def test_files_are_copied_and_the_record_is_signed(cloud):
     found = record_of(cloud)
     assert found.model_copy(update={"signature": None}) == entry
     signature.verify_statement(
-        found.signature, record_sha256(found), [cloud.kms.key.key], subject=RECORD_NAME
+        found.signature, found.signed_sha256, [cloud.kms.key.key], subject=RECORD_NAME
     )
     parameters = json.loads(found.signature.statement)["predicate"]["buildDefinition"]
     assert parameters["externalParameters"] == {

@@ -6,7 +6,7 @@ from statistics import median
 
 import pytest
 
-from engine_build.text_generation.verdict import (
+from engine_build.text_generation.job import (
     is_missed_by_little,
     missed_budgets,
     reason,

@@ -1,11 +1,10 @@
-"""Locks of checkpoints, their records and their keys."""
+"""Records of checkpoints and their keys."""
 
 from __future__ import annotations
 
 import pytest
-import yaml
 
-from onboarding.lock import LockError, lock_path
+from onboarding.lock import read_lock, write_lock_entry
 from onboarding.text_generation.checkpoint_key import (
     checkpoint_key,
     checkpoint_prefix,
@@ -14,107 +13,32 @@ from onboarding.text_generation.checkpoint_key import (
     is_gated,
 )
 from onboarding.text_generation.checkpoint_lock import (
-    GenerationKnee,
-    read_generation_lock,
-    record_knee,
-    write_checkpoint_entry,
-)
-from onboarding.text_generation.checkpoint_record import (
     CheckpointRecordError,
+    GenerationLock,
     read_record,
-    record_bytes,
-    record_sha256,
+    record_knee,
 )
 from tests.fixtures.signer import Signer
+from tests.unit.onboarding.test_locks import KNEE
 from tests.unit.onboarding.text_generation.entries import checkpoint_entry
 from tests.unit.onboarding.text_generation.test_planner import _spec
 
 CALIBRATION = {"dataset": "models/data/a.txt", "samples": 8}
 DIGESTS = {"models/data/a.txt": "1" * 64, "models/data/b.txt": "1" * 64, "models/task.yaml": "2"}
-KNEE = GenerationKnee(
-    concurrency=12.0,
-    goodput_requests_per_second=3.5,
-    ttft_p95_ms=400.0,
-    itl_p95_ms=40.0,
-    output_tokens_per_second=300.0,
-    instance_type="ml.g5.xlarge",
-    endpoint="dev-chat",
-    date="2026-11-23",
-    tool="a test",
-)
 
 
 def key(number: int) -> str:
     return f"{number:020x}"
 
 
-def test_lock_gives_back_what_was_written(tmp_path):
-    signed = Signer().sign_manifest("e" * 64)
-    entry = checkpoint_entry(key(1), signature=signed)
-    path = write_checkpoint_entry(tmp_path / "new", "chat", entry)
-    assert read_generation_lock(path.parent, "chat").checkpoints == {key(1): entry}
-    assert read_generation_lock(tmp_path, "chat").checkpoints == {}
-
-
-def test_knee_stays_with_the_same_files_alone(tmp_path):
-    entry = checkpoint_entry(key(1))
-    write_checkpoint_entry(tmp_path, "chat", entry)
-    record_knee(tmp_path, "chat", key(1), KNEE)
-    write_checkpoint_entry(tmp_path, "chat", entry.model_copy(update={"seconds": 1.0}))
-    assert read_generation_lock(tmp_path, "chat").checkpoints[key(1)].knee == KNEE
-    other = checkpoint_entry(key(1), files=(), files_sha256=checkpoint_entry_of_nothing())
-    write_checkpoint_entry(tmp_path, "chat", other)
-    assert read_generation_lock(tmp_path, "chat").checkpoints[key(1)].knee is None
-
-
-def checkpoint_entry_of_nothing() -> str:
-    return "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-
-
-def test_refuses_a_knee_of_no_checkpoint(tmp_path):
-    with pytest.raises(LockError, match=f"has no checkpoint {key(1)}"):
-        record_knee(tmp_path, "chat", key(1), KNEE)
-    assert not lock_path(tmp_path, "chat").exists()
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"model": "other"}, "is the lock of 'other'"),
-        ({"checkpoints": {key(2): "SAME"}}, "under the key of another"),
-        ({"engines": {}}, "is not a lock file"),
-    ],
-)
-def test_refuses_a_lock_of_another(tmp_path, change, message):
-    path = write_checkpoint_entry(tmp_path, "chat", checkpoint_entry(key(1)))
-    document = yaml.safe_load(path.read_text())
-    if "checkpoints" in change:
-        change = {"checkpoints": {key(2): document["checkpoints"][key(1)]}}
-    path.write_text(yaml.safe_dump(document | change))
-    with pytest.raises(LockError, match=message):
-        read_generation_lock(tmp_path, "chat")
-
-
-def test_refuses_a_digest_that_the_files_do_not_have(tmp_path):
-    path = write_checkpoint_entry(tmp_path, "chat", checkpoint_entry(key(1)))
-    path.write_text(path.read_text().replace("b" * 64, "f" * 64))
-    with pytest.raises(LockError, match="that its files do not have"):
-        read_generation_lock(tmp_path, "chat")
-
-
-def test_refuses_the_checkpoint_of_another_model(tmp_path):
-    with pytest.raises(LockError, match="of another model, 'chat'"):
-        write_checkpoint_entry(tmp_path, "other", checkpoint_entry())
-
-
 def test_record_is_the_same_from_a_lock_and_from_a_build(tmp_path):
     entry = checkpoint_entry(key(1))
     signed = entry.model_copy(update={"signature": Signer().sign_manifest("e" * 64)})
-    write_checkpoint_entry(tmp_path, "chat", signed)
+    write_lock_entry(tmp_path, "chat", signed)
     record_knee(tmp_path, "chat", key(1), KNEE)
-    locked = read_generation_lock(tmp_path, "chat").checkpoints[key(1)]
-    assert record_bytes(locked) == record_bytes(entry) and read_record(record_bytes(entry)) == entry
-    assert record_sha256(locked) == record_sha256(entry)
+    locked = read_lock(tmp_path, "chat", GenerationLock).checkpoints[key(1)]
+    assert locked.record == entry.record and read_record(entry.record) == entry
+    assert locked.signed_sha256 == entry.signed_sha256
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b" \xff", b"[" * 100_000])
@@ -124,7 +48,7 @@ def test_refuses_bytes_that_are_no_record(content):
 
 
 def test_refuses_a_record_of_other_files_or_another_form():
-    record = record_bytes(checkpoint_entry())
+    record = checkpoint_entry().record
     with pytest.raises(CheckpointRecordError, match="do not have"):
         read_record(record.replace(b"b" * 64, b"f" * 64))
     with pytest.raises(CheckpointRecordError, match="canonical"):

@@ -10,7 +10,7 @@ import yaml
 
 from onboarding.fault import FaultsError
 from onboarding.generation_resolve import checkpoint_keys, generation_deployments
-from onboarding.text_generation.checkpoint_lock import write_checkpoint_entry
+from onboarding.lock import write_lock_entry
 from onboarding.text_generation.platforms import quantizer_tools
 from onboarding.tree import read_tree
 from tests.unit.onboarding.text_generation.entries import checkpoint_entry
@@ -41,7 +41,7 @@ def _build(root, *schemes, **changes):
     for key, scheme in checkpoint_keys(spec, root).items():
         if scheme in schemes:
             entry = checkpoint_entry(key, scheme, **changes)
-            write_checkpoint_entry(root / "models", "chat", entry)
+            write_lock_entry(root / "models", "chat", entry)
 
 
 def test_no_checkpoint_is_built_so_all_are_wanted(tmp_path):

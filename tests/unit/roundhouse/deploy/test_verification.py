@@ -8,7 +8,6 @@ import re
 import pytest
 
 from onboarding.manifest import RuntimeIdentity
-from onboarding.text_generation.checkpoint_record import record_sha256
 from roundhouse.deploy.endpoint_steps import retention_parameters
 from roundhouse.deploy.verification import archive_fault, checkpoint_fault, lock_fault
 from tests.fixtures.signer import Signer
@@ -125,7 +124,7 @@ def test_checkpoint_that_a_trusted_signer_signed_has_no_fault(generation):
     signer, sizes = Signer(), object_sizes(generation)
     trusted = {"trusted_signers": (signer.public,)}
     environment = generation.environment.model_copy(update=trusted)
-    digest = record_sha256(generation.entry)
+    digest = generation.entry.signed_sha256
     for signed, fault in ((signer.sign_record(digest), None), (signer.sign_record("e" * 64), "")):
         entry = generation.entry.model_copy(update={"signature": signed})
         trusting = dataclasses.replace(generation, environment=environment, entry=entry)

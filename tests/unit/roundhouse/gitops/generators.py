@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 
 from onboarding.generation_resolve import checkpoint_keys, generation_deployments
-from onboarding.text_generation.checkpoint_lock import (
-    record_knee,
-    write_checkpoint_entry,
-)
+from onboarding.lock import write_lock_entry
+from onboarding.text_generation.checkpoint_lock import record_knee
 from onboarding.tree import read_tree
 from roundhouse.processes import Processes
 from roundhouse.promoted_tree import environment_paths
@@ -52,7 +50,7 @@ class Chat:
         for key, scheme in checkpoint_keys(self.deployment().spec, self.root).items():
             if scheme in schemes:
                 entry = entry_of(key, CONTENT, scheme=scheme, **fields)
-                write_checkpoint_entry(self.root / "models", "chat", entry)
+                write_lock_entry(self.root / "models", "chat", entry)
                 self.publish(entry)
         self.measure()
         return self.rungs.repository.commit()

@@ -214,7 +214,7 @@ def test_nothing_changes_where_no_file_does(generation):
 
 def test_lock_entries_are_inputs_of_a_plan():
     fixed = generator(**FIXED)
-    inputs = plan_inputs(fixed.environment, (), (fixed,))
+    inputs = plan_inputs(fixed.environment, (fixed,))
     assert f"lock of chat, checkpoint {fixed.entry.checkpoint_key}" in inputs
 
 

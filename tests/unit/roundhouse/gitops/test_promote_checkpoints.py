@@ -9,11 +9,9 @@ import pytest
 
 from onboarding.fault import FaultsError
 from onboarding.generation_resolve import generation_deployments
+from onboarding.lock import read_lock, write_lock_entry
 from onboarding.promotion import promotion_path, read_promotion, write_promotion
-from onboarding.text_generation.checkpoint_lock import (
-    read_generation_lock,
-    write_checkpoint_entry,
-)
+from onboarding.text_generation.checkpoint_lock import GenerationLock
 from onboarding.tree import read_tree
 from roundhouse.deploy.builds.requests import missing_checkpoints
 from roundhouse.deploy.builds.source import named_files
@@ -201,12 +199,12 @@ def test_a_missing_file_of_a_chain_is_promoted_again_and_one_of_a_builder_built(
 def test_two_environments_that_built_one_key_are_a_fault_of_their_locks(chat, rungs):
     serves = chat.deployment().entry
     rebuilt = entry_of(serves.checkpoint_key, {**CONTENT, "config.json": b"[]"})
-    write_checkpoint_entry(rungs.root / "locks/prod", "chat", rebuilt)
+    write_lock_entry(rungs.root / "locks/prod", "chat", rebuilt)
     tree = read_tree(rungs.root)
     with pytest.raises(Exception, match="so dev and prod claim one key"):
         generation_deployments(tree, "prod")
     own = serves.model_copy(update={"knee": None})
-    write_checkpoint_entry(rungs.root / "locks/prod", "chat", own)
+    write_lock_entry(rungs.root / "locks/prod", "chat", own)
     assert chat.deployment("prod").held_by.get(serves.checkpoint_key) is None
 
 
@@ -286,7 +284,7 @@ def test_promotion_serves_its_checkpoint_whatever_the_plan_prefers_now(chat, run
     chat.write(endpoint={"instance_types": types})
     serves = chat.deployment().entry
     earlier = entry_of("9" * 20, {**CONTENT, "config.json": b"[]"}, scheme="bf16")
-    write_checkpoint_entry(rungs.root / "models", "chat", earlier)
+    write_lock_entry(rungs.root / "models", "chat", earlier)
     rungs.repository.commit()
     rungs.promote()
     assert read_promotion(rungs.root, "prod").checkpoints["chat"].instance_type == types[0]
@@ -332,8 +330,8 @@ def test_destroy_waits_for_checkpoints_that_are_still_to_be_promoted(chat, rungs
 
 
 def test_lock_stays_as_it_is(chat, rungs):
-    lock = read_generation_lock(rungs.root / "models", "chat")
+    lock = read_lock(rungs.root / "models", "chat", GenerationLock)
     rungs.promote()
-    assert read_generation_lock(rungs.root / "models", "chat") == lock
+    assert read_lock(rungs.root / "models", "chat", GenerationLock) == lock
     assert not (rungs.root / "locks/prod/chat.lock.yaml").exists()
     assert dataclasses.replace(chat.promoted(), held_by={}).entry == chat.deployment().entry

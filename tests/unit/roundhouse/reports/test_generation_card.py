@@ -15,7 +15,7 @@ from onboarding.tree import read_tree
 from roundhouse.reports.generation_card import checkpoint_rows, generation_card
 from roundhouse.status.endpoints import generator_state
 from roundhouse.status.table import generator_lines, generators_table
-from tests.unit.onboarding.text_generation.test_checkpoint_lock import KNEE
+from tests.unit.onboarding.test_locks import KNEE
 from tests.unit.onboarding.text_generation.test_generation_resolve import _build, _root
 
 

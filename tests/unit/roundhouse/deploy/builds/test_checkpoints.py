@@ -7,14 +7,15 @@ import json
 
 import pytest
 
+from onboarding.lock import read_lock
 from onboarding.names import checkpoint_record_path
 from onboarding.text_generation.checkpoint_key import checkpoint_prefix
-from onboarding.text_generation.checkpoint_lock import CheckpointEntry, read_generation_lock
+from onboarding.text_generation.checkpoint_lock import CheckpointEntry, GenerationLock
 from roundhouse.deploy.builds import engines
 from roundhouse.deploy.builds.requests import EnginesNotBuiltError, missing_checkpoints, outcome
 from roundhouse.deploy.builds.source import named_files
 from roundhouse.errors import BuildFailedError, RoundhouseError
-from roundhouse.gitops.build_estimates import checkpoint_preview
+from roundhouse.gitops.build_estimates import build_preview
 from roundhouse.session import valid_tree
 from tests.unit.onboarding.text_generation.entries import checkpoint_entry
 from tests.unit.onboarding.text_generation.test_generation_resolve import _root
@@ -47,13 +48,11 @@ def session(tmp_path):
 
 def build(session, models=("chat",)):
     checkpoints = missing_checkpoints(session, models)
-    return engines.build_all(
-        session, (), sleep=lambda seconds: None, checkpoints=checkpoints, allow_dirty=True
-    )
+    return engines.build_all(session, checkpoints, sleep=lambda seconds: None, allow_dirty=True)
 
 
 def locked(session):
-    lock = read_generation_lock(session.paths.tree / session.environment.locks, "chat")
+    lock = read_lock(session.paths.tree / session.environment.locks, "chat", GenerationLock)
     return {entry.scheme: entry for entry in lock.checkpoints.values()}
 
 
@@ -116,7 +115,7 @@ def test_refuses_to_build_for_a_promotion(session):
 
 
 def test_preview_says_where_and_what_the_last_one_took(session):
-    before = [checkpoint_preview(session, request) for request in missing_checkpoints(session)]
+    before = [build_preview(session, request) for request in missing_checkpoints(session)]
     assert [item.cells()[2:5] for item in before] == [
         ("checkpoint in bf16", "not in the lock", "CodeBuild, Linux"),
         ("checkpoint in fp8", "not in the lock", "SageMaker training job on ml.g6e.2xlarge"),
@@ -126,7 +125,7 @@ def test_preview_says_where_and_what_the_last_one_took(session):
     build(session)
     path = session.paths.tree / "models" / "chat.yaml"
     path.write_text(path.read_text().replace("0123456789abcdef" * 2 + "01234567", "1" * 40))
-    assert checkpoint_preview(session, missing_checkpoints(session)[0]).minutes == 0.4
+    assert build_preview(session, missing_checkpoints(session)[0]).minutes == 0.4
 
 
 def test_sources_hold_the_files_that_generators_name(session):

@@ -10,10 +10,8 @@ import pytest
 from rich.console import Console
 
 from onboarding.generation_resolve import checkpoint_keys, generation_deployments
-from onboarding.text_generation.checkpoint_lock import (
-    read_generation_lock,
-    write_checkpoint_entry,
-)
+from onboarding.lock import read_lock, write_lock_entry
+from onboarding.text_generation.checkpoint_lock import GenerationLock
 from onboarding.tree import read_tree
 from roundhouse.errors import RoundhouseError
 from roundhouse.load_test.bench import LoadReport
@@ -63,7 +61,7 @@ def subject(tmp_path):
     (key,) = checkpoint_keys(spec, root)
     entry = checkpoint_entry(key, "bf16", source=spec.source.huggingface)
     environment = tree.environments["cloud"]
-    write_checkpoint_entry(root / environment.locks, "chat", entry)
+    write_lock_entry(root / environment.locks, "chat", entry)
     (deployment,) = generation_deployments(read_tree(root), "cloud")
     return SimpleNamespace(root=root, deployment=deployment, entry=entry, environment=environment)
 
@@ -108,7 +106,7 @@ def bench_of(result, later=None):
 def test_knee_of_one_copy_is_written_into_the_lock(subject):
     sagemaker = sagemaker_of(subject.entry.prefix)
     done = record_load(session(subject, sagemaker), OPTIONS, run=bench_of(search(*EXACT)))
-    lock = read_generation_lock(subject.root / subject.environment.locks, "chat")
+    lock = read_lock(subject.root / subject.environment.locks, "chat", GenerationLock)
     (entry,) = lock.checkpoints.values()
     assert entry.knee == done.entry
     assert (done.entry.concurrency, done.entry.instance_type) == (4, "ml.g6e.2xlarge")
@@ -142,7 +140,7 @@ def test_refuses_an_endpoint_that_changed_during_the_load(subject):
 
     with pytest.raises(RoundhouseError, match="changed during the load test; nothing was recorded"):
         record_load(session(subject, sagemaker), OPTIONS, run=run)
-    lock = read_generation_lock(subject.root / subject.environment.locks, "chat")
+    lock = read_lock(subject.root / subject.environment.locks, "chat", GenerationLock)
     assert [entry.knee for entry in lock.checkpoints.values()] == [None]
 
 
