@@ -65,7 +65,7 @@ def local_image(image_uri: str, settings: Settings) -> LocalImage:
 
 
 def _table(settings: Settings) -> dict[str, LocalImage]:
-    environments = settings.root / ".venvs"
+    environments = settings.environments
     triton = ("--triton", environments / "triton", "--backends", settings.state / "backends")
     vllm = (environments / "vllm" / "bin" / "python", "-I", "-S", VLLM_SERVE)
     training = (TRAIN, settings.root / "engine_build" / "training_job.py")

@@ -16,7 +16,7 @@ from roundhouse.errors import NotReadyError, RoundhouseError, UsageError
 from roundhouse.session import LOCAL
 
 ForgeName = Literal["github", "gitlab"]
-GITHUB_FILES = (".github/workflows/*.yml", ".github/actions/*/action.yml",
+GITHUB_FILES = (".github/workflows/roundhouse*.yml", ".github/actions/*/action.yml",
                 ".github/zizmor.yml", "renovate.json")  # fmt: skip
 GITLAB_EXAMPLE = "docs/examples/gitlab-ci.yml"
 CODEOWNERS: Mapping[ForgeName, str] = {
@@ -63,7 +63,7 @@ def pipeline_files(code: Path, forge: ForgeName, owners: Sequence[str]) -> dict[
     return texts
 
 
-def write_pipeline(root: Path, texts: Mapping[str, str]) -> SetUp:
+def write_files(root: Path, texts: Mapping[str, str]) -> SetUp:
     """Write files below a folder, all of them or none.
 
     Raises RoundhouseError where a file is there with another text, naming every one.
@@ -196,7 +196,8 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         raise NotReadyError(
-            f"{path}: is missing from this checkout; `git checkout -- {path.name}` restores it."
+            f"{path}: is missing; install the package again, or in a checkout: `git checkout -- "
+            f"{path.name}`."
         ) from error
 
 

@@ -127,12 +127,12 @@ def require_committed_sources(session: Session, *, allow_dirty: bool) -> tuple[s
 
     Raises RoundhouseError where some are not committed, for AWS without `allow_dirty`.
     """
-    head = _git(session, session.paths.code, "rev-parse", "HEAD")
+    head = _git(session, session.paths.repository, "rev-parse", "HEAD")
     if head.code != 0:
         return "unknown", False
     commit = head.output.strip()
     changed = [
-        *_uncommitted(session, session.paths.code, CODE_FOLDERS),
+        *_uncommitted(session, session.paths.repository, CODE_FOLDERS),
         *_uncommitted(session, session.paths.tree, TREE_FOLDERS),
     ]
     if changed and not session.is_local and not allow_dirty:

@@ -21,7 +21,7 @@ from roundhouse.text import choices
 from tests.unit.onboarding.onnx_bytes import onnx_bytes
 from tests.unit.roundhouse.engines import REPOSITORY, copied_tree
 
-VERBS = ("new", "check", "plan", "build", "deploy", "status", "invoke", "bench", "compare")
+VERBS = ("init", "check", "plan", "build", "deploy", "status", "invoke", "bench", "compare")
 VERBS += ("recommend", "promote", "rollback", "drift", "destroy", "prune", "up", "down", "demo")
 
 
@@ -219,9 +219,9 @@ def test_an_early_fault_is_a_json_document_where_json_is_wanted(
     assert document["exit_code"] == code and message in document["error"]
 
 
-def test_new_names_the_tree_in_its_next_command(tree):
+def test_init_names_the_tree_in_its_next_command(tree):
     (tree / "models/data/net.onnx").write_bytes(onnx_bytes({"x": (1, (None, 4))}))
-    words = ("new", "my-net", "--onnx", "models/data/net.onnx", "--root", str(tree))
+    words = ("init", "my-net", "--onnx", "models/data/net.onnx", "--root", str(tree))
     result = _run(*words)
     output = " ".join(result.output.split())
     assert result.exit_code == 0 and f"`roundhouse check --root {tree}`" in output
@@ -233,7 +233,7 @@ def test_new_names_the_tree_in_its_next_command(tree):
 
 def test_check_shows_a_digest_on_a_line_of_its_own(tree):
     (tree / "models/data/net.onnx").write_bytes(onnx_bytes({"x": (1, (None, 4))}))
-    _run("new", "my-net", "--onnx", "models/data/net.onnx", "--root", str(tree))
+    _run("init", "my-net", "--onnx", "models/data/net.onnx", "--root", str(tree))
     file = tree / "models" / "my-net.yaml"
     lines = file.read_text().splitlines()
     (pinned,) = (line.split("  #")[0] for line in lines if "sha256" in line)
