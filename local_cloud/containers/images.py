@@ -14,7 +14,8 @@ from local_cloud.settings import Settings
 
 BASELINE = "python-server-baseline"
 OVERRIDES_FILE = "images.yaml"
-MAKERS = dict.fromkeys(("vllm", "quantizer"), "make environments-chat")
+OF_CHAT = "python -m roundhouse.dev.environments vllm quantizer"
+MAKERS = dict.fromkeys(("vllm", "quantizer"), OF_CHAT)
 """Commands that make the environments which are made only when asked for."""
 TRITON_SERVE = Path(__file__).with_name("triton_serve.py")
 VLLM_SERVE = Path(__file__).with_name("vllm_serve.py")

@@ -168,7 +168,8 @@ def package_headers(
     python = paths.venv_python(ENVIRONMENT)
     if not python.exists():
         raise NotReadyError(
-            f"{ENVIRONMENT} is not there, which reads packages: `make environments-chat` makes it."
+            f"{python.parent.parent} is not there, which reads packages: `python -m "
+            f"roundhouse.dev.environments {ENVIRONMENT}` makes it."
         )
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "headers.json"

@@ -58,7 +58,8 @@ def run_demo() -> None:
     build_seconds = {words[1]: seconds for words, seconds in titles if words[0] == "Building"}
     report.console.print(summary_table(answers, build_seconds, caption))
     report.print(
-        f"The local cloud stays up at {cloud.endpoint_url}. Invoke it yourself, or `roundhouse down`:"
+        f"The local cloud stays up at {cloud.endpoint_url}. Invoke it yourself, or `roundhouse "
+        "down`:"
     )
     report.print(
         f"  .venv/bin/roundhouse invoke {session.deployments()[0].name} --env local "

@@ -115,9 +115,15 @@ def test_the_cdk_command_line_is_ours_alone():
     assert list(lock["packages"]) == ["", "node_modules/aws-cdk"]
 
 
-def test_dependencies_are_those_of_the_lock():
+def test_dependencies_and_extras_are_those_of_the_locks():
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    lines = (REPOSITORY / "requirements" / "roundhouse.in").read_text().splitlines()
-    assert sorted(project["dependencies"]) == sorted(
-        line for line in lines if line and not line.startswith("#")
-    )
+    extras = project["optional-dependencies"]
+    groups = {
+        "roundhouse": project["dependencies"],
+        "platform": extras["sagemaker"],
+        "bindings-10.16.1.11": extras["tensorrt"],
+    }
+    for name, packages in groups.items():
+        lines = (REPOSITORY / "requirements" / f"{name}.in").read_text().splitlines()
+        named = [line for line in lines if line and not line.startswith("#")]
+        assert sorted(packages) == sorted(named)

@@ -191,5 +191,5 @@ def test_refuses_what_the_process_refuses(quantizer):
 
 
 def test_refuses_where_the_environment_is_not_made(tmp_path):
-    with pytest.raises(NotReadyError, match="`make environments-chat` makes it"):
+    with pytest.raises(NotReadyError, match="environments quantizer` makes it"):
         package_headers(PACKAGE, paths_of(tmp_path), {}, program(""))
