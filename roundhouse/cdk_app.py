@@ -14,7 +14,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,39 +77,25 @@ def add_environments(app: App) -> dict[str, EnvironmentStage]:
     from onboarding.lock import LockError
 
     try:
-        return _add_stages(app, _selection(app))
+        return _add_stages(app, *_selection(app))
     except (FaultsError, LockError, RoundhouseError) as error:
         sys.exit(str(error))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Selection:
-    """What the context asks for; `environment` None: every one, no `endpoints`: all of them."""
-
-    paths: Paths
-    environment: str | None
-    endpoints: tuple[str, ...]
-
-
-def _selection(app: App) -> Selection:
+def _selection(app: App) -> tuple[Paths, str | None, tuple[str, ...]]:
+    """Return the files, environment and endpoints of the context; None, or no endpoint: all."""
     from onboarding.fault import FaultsError
 
     faults = [*_unknown_keys(app), *_root_faults(app)]
     if faults:
         raise FaultsError(faults)
-    root, environment, endpoints = (
-        app.node.try_get_context(key) for key in ("root", "env", "endpoint")
-    )
+    environment, endpoints, root = (app.node.try_get_context(key) for key in CONTEXT_KEYS)
     paths = current_paths()
-    return Selection(
-        paths=paths if root is None else replace(paths, tree=Path(str(root)).resolve()),
-        environment=None if environment is None else str(environment).strip(),
-        endpoints=(
-            ()
-            if endpoints is None
-            else tuple(dict.fromkeys(name.strip() for name in str(endpoints).split(",")))
-        ),
-    )
+    if root is not None:
+        paths = replace(paths, tree=Path(str(root)).resolve())
+    names = () if endpoints is None else (name.strip() for name in str(endpoints).split(","))
+    name = None if environment is None else str(environment).strip()
+    return paths, name, tuple(dict.fromkeys(names))
 
 
 def _unknown_keys(app: App) -> Iterator[Fault]:
@@ -139,37 +125,31 @@ def _root_faults(app: App) -> Iterator[Fault]:
 
     root = app.node.try_get_context("root")
     if root is not None and (not str(root).strip() or not Path(str(root)).is_dir()):
-        way_out = (
-            "name the folder that holds models/ and environments/, or leave it out for this"
-            " repository"
-        )
         yield Fault(
             file="context key root",
             what="is no folder",
             value=str(root) or "nothing",
-            way_out=way_out,
+            way_out="name the folder that holds models/ and environments/, or leave it out",
         )
 
 
-def _add_stages(app: App, selection: Selection) -> dict[str, EnvironmentStage]:
+def _add_stages(
+    app: App, paths: Paths, environment: str | None, endpoints: tuple[str, ...]
+) -> dict[str, EnvironmentStage]:
     from onboarding.generation_resolve import generation_deployments
     from onboarding.resolve import deployments
     from stacks.environment_stage import EnvironmentStage, read_sources
 
-    paths = selection.paths
-    tree = _sound_tree(paths.tree)
-    sources = read_sources(paths.code)
-    chosen = selection.environment
-    stages = {}
-    for name in sorted(tree.environments) if chosen is None else [chosen]:
+    tree, sources, stages = _sound_tree(paths), read_sources(paths.code), {}
+    for name in sorted(tree.environments) if environment is None else [environment]:
         own = _environment_tree(tree, paths, name)
         stages[name] = EnvironmentStage(
             app,
-            deployments=deployments(own, name, selection.endpoints),
-            generators=generation_deployments(own, name, selection.endpoints),
+            deployments=deployments(own, name, endpoints),
+            generators=generation_deployments(own, name, endpoints),
             environment=own.environments[name],
             sources=sources,
-            is_whole=not selection.endpoints,
+            is_whole=not endpoints,
             environments=own.environments,
         )
     return stages
@@ -177,33 +157,22 @@ def _add_stages(app: App, selection: Selection) -> dict[str, EnvironmentStage]:
 
 def _environment_tree(tree: Tree, paths: Paths, environment: str) -> Tree:
     """Return what an environment deploys: the tree as it is, or that of its promotion's commit."""
-    from onboarding.promotion import read_promotion
-
-    if read_promotion(paths.tree, environment) is None:
-        return tree
     from roundhouse.processes import Processes
     from roundhouse.promoted_tree import environment_paths
 
-    return _sound_tree(environment_paths(paths, environment, Processes()).tree)
+    own = environment_paths(paths, environment, Processes())
+    return tree if own == paths else _sound_tree(own)
 
 
-def _sound_tree(root: Path) -> Tree:
+def _sound_tree(paths: Paths) -> Tree:
     from onboarding.fault import Fault, FaultsError
-    from onboarding.tree import read_tree
+    from roundhouse.session import valid_tree
 
-    tree = read_tree(root)
-    if tree.faults:
-        raise FaultsError(tree.faults)
+    tree = valid_tree(paths)
     if not tree.environments:
-        raise FaultsError(
-            [
-                Fault(
-                    file="environments",
-                    what="holds no environment",
-                    way_out="add environments/<name>.yaml",
-                )
-            ]
-        )
+        way_out = "add environments/<name>.yaml"
+        fault = Fault(file="environments", what="holds no environment", way_out=way_out)
+        raise FaultsError([fault])
     return tree
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from roundhouse.errors import RoundhouseError
-from roundhouse.gitops.set_up import SetUp, write_files
+from roundhouse.gitops.set_up import SetUp, shipped_text, write_files
 
 TEMPLATES = Path(__file__).parent / "team"
 CDK = "aws-cdk"
@@ -21,22 +21,23 @@ def write_team_repository(folder: Path, code: Path) -> SetUp:
     `code` holds the package. Raises RoundhouseError where a file is there with another text.
     """
     texts = team_files(code)
-    kept = [name for name in YOURS if (folder / name).exists()]
-    return write_files(folder, {name: text for name, text in texts.items() if name not in kept})
+    kept = tuple(name for name in YOURS if (folder / name).exists())
+    done = write_files(folder, {name: text for name, text in texts.items() if name not in kept})
+    return replace(done, present=(*done.present, *kept))
 
 
 def team_files(code: Path) -> dict[str, str]:
     """Return the text of every file by its path."""
     return {
-        ".gitignore": _text(TEMPLATES / "gitignore"),
-        "README.md": _text(TEMPLATES / "README.md"),
-        "app.py": _text(code / "app.py"),
-        "cdk.json": _text(code / "cdk.json"),
+        ".gitignore": shipped_text(TEMPLATES / "gitignore"),
+        "README.md": shipped_text(TEMPLATES / "README.md"),
+        "app.py": shipped_text(code / "app.py"),
+        "cdk.json": shipped_text(code / "cdk.json"),
         **_node_files(code),
         "requirements.txt": f"{requirement(code)}\n",
         "models/.gitkeep": "",
         "endpoints/.gitkeep": "",
-        "environments/local.yaml": _text(TEMPLATES / "local.yaml"),
+        "environments/local.yaml": shipped_text(TEMPLATES / "local.yaml"),
     }
 
 
@@ -58,7 +59,7 @@ def requirement(code: Path) -> str:
 
 def _node_files(code: Path) -> dict[str, str]:
     """Return package.json and its lock with the cdk command line alone, at our version."""
-    lock = json.loads(_text(code / "package-lock.json"))
+    lock = json.loads(shipped_text(code / "package-lock.json"))
     packages = lock["packages"]
     pins = {CDK: packages[""]["devDependencies"][CDK]}
     own = {"private": True, "devDependencies": pins}
@@ -66,10 +67,3 @@ def _node_files(code: Path) -> dict[str, str]:
     whole = {"lockfileVersion": lock["lockfileVersion"], "requires": True, "packages": kept}
     files = {"package.json": own, "package-lock.json": whole}
     return {name: json.dumps(content, indent=2) + "\n" for name, content in files.items()}
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise RoundhouseError(f"{path}: is missing; install the package again.") from error

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +14,7 @@ from roundhouse.cli.options import Root
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from roundhouse.gitops.set_up import SetUp
     from roundhouse.inspection.new_model import NewModel
     from roundhouse.paths import Paths
     from roundhouse.report import Report
@@ -123,9 +122,8 @@ def init(
         write_workflows(paths, report, workflows, owners or (), repository)
     if request is None:
         return
-    schema = os.path.relpath(paths.code / "schemas" / "model.schema.json", paths.tree / "models")
     with report.step(f"Inspecting {request.title}") as step:
-        written = write_new_model(paths, replace(request, schema=schema))
+        written = write_new_model(paths, request)
         step.finish(f"{written.facts.task} ({written.facts.because})")
     _print_written(report, written, root)
     if written.faults:
@@ -140,10 +138,16 @@ def _make_repository(report: Report) -> bool:
     folder = current_folder()
     if enclosing_repository(folder) is not None:
         return False
-    for path in sorted(write_team_repository(folder, CODE).written):
-        report.print(f"Wrote     {path}")
+    _print_set_up(report, write_team_repository(folder, CODE))
     report.print("Its README.md says what comes next; put the folder under git.")
     return True
+
+
+def _print_set_up(report: Report, done: SetUp) -> None:
+    for path in sorted(done.present):
+        report.print(f"As it is  {path}")
+    for path in sorted(done.written):
+        report.print(f"Wrote     {path}")
 
 
 def _print_written(report: Report, written: NewModel, root: Path | None) -> None:
@@ -195,11 +199,7 @@ def write_workflows(
     environments = pipeline_environments(tree)
     specs = {item.name: tree.environments[item.name] for item in environments}
     blocks = list(block_steps(specs, name, github)) if is_github else []
-    result = write_files(paths.tree, texts)
-    for path in sorted(result.present):
-        report.print(f"As it is  {path}")
-    for path in sorted(result.written):
-        report.print(f"Wrote     {path}")
+    _print_set_up(report, write_files(paths.tree, texts))
     report.print("Then set:")
     steps = github_steps if is_github else gitlab_steps
     for step in (*blocks, *steps(environments)):

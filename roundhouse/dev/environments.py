@@ -93,11 +93,10 @@ def _text(file: Path) -> str | None:
 class Workshop:
     """The repository, the interpreter and the runner that environments are made with.
 
-    `code` holds requirements/; None: `root` does.
-
-    `stop` ends every process of the runner. `torch_index`: an index with builds of torch for CPUs,
-    in the place of PyTorch's own. `torch_lock`: environments with torch are installed one
-    after the other, since uv downloads and keeps anew what another of its processes is downloading.
+    `code` holds requirements/; None: `root` does. `stop` ends every process of the runner.
+    `torch_index`: an index with builds of torch for CPUs, in the place of PyTorch's own.
+    `torch_lock`: environments with torch are installed one after the other, since uv downloads and
+    keeps anew what another of its processes is downloading.
     """
 
     root: Path

@@ -118,10 +118,9 @@ def probe_command(build: TorchBuild, root: Path, code: Path | None = None) -> Co
     seconds = ("UV_HTTP_CONNECT_TIMEOUT", "UV_HTTP_TIMEOUT")
     patience = ("UV_HTTP_RETRIES=0", *(f"{name}={ANSWER_SECONDS}" for name in seconds))
     limited = ("timeout", f"{PROBE_SECONDS}", "env", *patience)
-    locks = code or root
-    options = (*build.options, "--dry-run")
-    install = _install(root, root / UV.folder, _lock(build.name), *options, locks=locks)
-    return _command(locks, *limited, *install.argv)
+    lock = (code or root) / _lock(build.name)
+    install = _install(root, root / UV.folder, lock, *build.options, "--dry-run")
+    return _command(root, *limited, *install.argv)
 
 
 def creation_commands(
@@ -135,7 +134,7 @@ def creation_commands(
 
     Its locked files lie below `code`; None: below `root`.
     """
-    locks = code or root
+    lock = (code or root) / recipe.inputs[0]
     if recipe is NODE:
         return (_command(root, "npm", "ci", "--no-audit", "--no-fund", "--loglevel=error"),)
     folder = root / recipe.folder
@@ -143,17 +142,16 @@ def creation_commands(
         return (
             _command(root, f"{python}", "-m", "venv", f"{folder}"),
             _command(
-                locks,
+                root,
                 *(_python(folder), "-m", "pip", "install", "--quiet"),
-                *("--disable-pip-version-check", "--require-hashes", "-r", recipe.inputs[0]),
+                *("--disable-pip-version-check", "--require-hashes", "-r", f"{lock}"),
             ),
         )
     venv = ("venv", "--quiet", "--no-python-downloads", "--python", f"{python}", f"{folder}")
-    install = _install(root, folder, recipe.inputs[0], locks=locks)
-    commands = (_command(root, _uv(root), *venv), install)
+    commands = (_command(root, _uv(root), *venv), _install(root, folder, lock))
     if not recipe.has_torch:
         return commands
-    return (*commands, _install(root, folder, _lock(torch.name), *torch.options, locks=locks))
+    return (*commands, _install(root, folder, (code or root) / _lock(torch.name), *torch.options))
 
 
 def import_command(recipe: Recipe, root: Path) -> Command:
@@ -166,7 +164,7 @@ def dev_commands(recipe: Recipe, root: Path) -> tuple[Command, ...]:
     """Return the commands that add what tests and checks need."""
     if recipe.dev is None:
         return ()
-    return (_install(root, root / recipe.folder, recipe.dev),)
+    return (_install(root, root / recipe.folder, root / recipe.dev),)
 
 
 def lock_commands(names: Sequence[str], root: Path) -> tuple[Command, ...]:
@@ -191,13 +189,11 @@ def _lock_options(name: str) -> tuple[str, ...]:
     return () if name.endswith(OF_GPUS) else ("--excludes", "excludes.txt")
 
 
-def _install(
-    root: Path, folder: Path, requirements: str, *options: str, locks: Path | None = None
-) -> Command:
+def _install(root: Path, folder: Path, lock: Path, *options: str) -> Command:
     # Hard links of uv's cache: what several environments hold lies on the disk once.
     install = ("pip", "install", "--quiet", "--link-mode", "hardlink", "--no-deps")
-    which = ("--python", _python(folder), "--require-hashes", "-r", requirements)
-    return _command(locks or root, _uv(root), *install, *options, *which)
+    which = ("--python", _python(folder), "--require-hashes", "-r", f"{lock}")
+    return _command(root, _uv(root), *install, *options, *which)
 
 
 def _python(folder: Path) -> str:

@@ -55,11 +55,11 @@ def pipeline_files(code: Path, forge: ForgeName, owners: Sequence[str]) -> dict[
     lines = [f"{pattern:<16}{' '.join(owners)}" for pattern in OWNED]
     texts = {CODEOWNERS[forge]: "\n".join(lines) + "\n"}
     if forge == "gitlab":
-        texts[".gitlab-ci.yml"] = _text(code / GITLAB_EXAMPLE)
+        texts[".gitlab-ci.yml"] = shipped_text(code / GITLAB_EXAMPLE)
         return texts
     for pattern in GITHUB_FILES:
         for path in sorted(code.glob(pattern)):
-            texts[path.relative_to(code).as_posix()] = _text(path)
+            texts[path.relative_to(code).as_posix()] = shipped_text(path)
     return texts
 
 
@@ -191,14 +191,13 @@ def _present_text(path: Path) -> str | None:
     return "" if not path.is_file() else path.read_text(encoding="utf-8", errors="replace")
 
 
-def _text(path: Path) -> str:
+def shipped_text(path: Path) -> str:
+    """Return the text of a file of the package. Raises NotReadyError where it is missing."""
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise NotReadyError(
-            f"{path}: is missing; install the package again, or in a checkout: `git checkout -- "
-            f"{path.name}`."
-        ) from error
+        way_out = f"install the package again; in a checkout, `git checkout -- {path.name}`"
+        raise NotReadyError(f"{path}: is missing; {way_out}.") from error
 
 
 @dataclass(frozen=True, kw_only=True)
