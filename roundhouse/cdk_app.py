@@ -33,10 +33,7 @@ PACKAGES = ("onboarding", "stacks")
 NEEDED_PACKAGES = ("aws_cdk", "pydantic", "yaml")
 CONTEXT_KEYS = ("env", "endpoint", "root")
 CDK_WORDS = frozenset({"acknowledged-issue-numbers", "cli-telemetry", "cdk-migrate"})
-"""Context keys that the cdk command line writes down as plain words.
-
-All its others hold a colon, a slash or an @.
-"""
+"""Plain words of the cdk command line; its other context keys hold a colon, a slash or an @."""
 
 
 def create_app(arguments: Sequence[str] | None = None, **options: Any) -> App:

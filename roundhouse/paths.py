@@ -39,8 +39,8 @@ class Paths:
 
     @property
     def is_installed(self) -> bool:
-        """Return whether the packages were installed, and are no checkout of Roundhouse."""
-        return not _is_repository(self.code)
+        """Return whether the packages were installed: beside them lies the wheel's path file."""
+        return (self.code.parent / "roundhouse.pth").is_file()
 
     @property
     def environments(self) -> Path:

@@ -139,7 +139,8 @@ def _make_repository(report: Report) -> bool:
     if enclosing_repository(folder) is not None:
         return False
     _print_set_up(report, write_team_repository(folder, CODE))
-    report.print("Its README.md says what comes next; put the folder under git.")
+    report.print("Next: README.md, and git. Put the wheel where your pipeline can read it, and")
+    report.print("correct requirements.txt, which names where this one came from.")
     return True
 
 

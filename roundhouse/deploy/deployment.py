@@ -8,7 +8,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from onboarding.deployment import DeployedEndpoint, Deployment
-from onboarding.names import stack_name
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from roundhouse.deploy import cdk, images
 from roundhouse.deploy.builds import engines
@@ -135,6 +134,7 @@ def check_templates(session: Session, folder: Path, artifacts: Mapping[str, Stac
     Stacks that a team adds in its app.py are its own: CDK's rules judge them.
     """
     import template_rules
+    from onboarding.names import stack_name
 
     ours = stack_name(session.environment, "")
     files = {item.file.name for name, item in artifacts.items() if name.startswith(ours)}

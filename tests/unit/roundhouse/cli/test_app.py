@@ -92,7 +92,6 @@ def test_the_repository_is_found_from_any_folder_inside(tmp_path):
 def test_status_of_an_environment_nobody_can_ask_is_unknown(tree, tmp_path):
     code = tmp_path / "code"
     shutil.copytree(tree, code)
-    (code / "onboarding").mkdir()
     (code / "cdk.json").write_text("{}")
     from rich.console import Console
 
