@@ -1,4 +1,4 @@
-"""`python -m local_cloud --root REPO --state DIR --port N`: one local cloud, in the foreground."""
+"""`python -m local_cloud --root DIR --environments DIR --state DIR --port N`: one local cloud."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def main() -> None:
     """Read the arguments, prepare MiniStack, and serve until SIGTERM or SIGINT."""
     parser = argparse.ArgumentParser(prog="python -m local_cloud", description=__doc__)
     for name, kind, is_required, text in (
-        ("--root", Path, True, "repository whose environments run the servers and builds"),
+        ("--root", Path, True, "folder of the packages that servers and builds run"),
+        ("--environments", Path, True, "folder of the environments that run them"),
         ("--state", Path, True, "folder for everything that the cloud writes"),
         ("--port", int, True, "free port on 127.0.0.1"),
         ("--listener", int, False, "file descriptor of a socket that is bound to the port"),
@@ -42,6 +43,7 @@ def main() -> None:
         sys.exit(str(error))
     settings = Settings(
         root=arguments.root.resolve(),
+        environments=arguments.environments.resolve(),
         state=arguments.state.resolve(),
         port=arguments.port,
         listener=arguments.listener,

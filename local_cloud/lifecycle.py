@@ -29,8 +29,13 @@ class CloudError(Exception):
     """The local cloud cannot be started or stopped; the message is one sentence for the user."""
 
 
-def start(root: Path, state: Path, port: int | None = None) -> CloudAddress:
-    """Starts a local cloud, or returns the one that already runs in this state folder."""
+def start(
+    root: Path, state: Path, port: int | None = None, *, environments: Path | None = None
+) -> CloudAddress:
+    """Starts a local cloud, or returns the one that already runs in this state folder.
+
+    `root` holds the packages; `environments` None: they lie in its `.venvs`.
+    """
     _make_state(state)
     with _start_lock(state):
         running = find(state)
@@ -42,7 +47,12 @@ def start(root: Path, state: Path, port: int | None = None) -> CloudAddress:
         # itself where `ours` closes without a word.
         with ours:
             with theirs, _reserve_port(port) as listener:
-                pid = _spawn(root.resolve(), state.resolve(), listener, theirs)
+                places = {
+                    "--root": root.resolve(),
+                    "--environments": (environments or root / ".venvs").resolve(),
+                    "--state": state.resolve(),
+                }
+                pid = _spawn(places, listener, theirs)
             address = _wait_until_answering(pid, state)
             ours.sendall(STARTED)
         return address
@@ -161,32 +171,33 @@ def _reserve_port(port: int | None) -> socket.socket:
     return listener
 
 
-def _spawn(root: Path, state: Path, listener: socket.socket, starter: socket.socket) -> int:
+def _spawn(places: Mapping[str, Path], listener: socket.socket, starter: socket.socket) -> int:
     """Start the cloud's process in its own session, so that it outlives this one.
 
-    It gets `listener`, which holds its port, and the other end of its starter's socket.
+    It gets its folders by their options, `listener`, which holds its port, and the other end of
+    its starter's socket.
     """
-    python = root / ".venvs" / "cloud" / "bin" / "python"
+    python = places["--environments"] / "cloud" / "bin" / "python"
     if not python.exists():
         raise CloudError(
             f"the local cloud's environment {python.parent.parent} is missing: `make "
             "environments` makes it"
         )
     handed = {"--listener": listener.fileno(), "--starter": starter.fileno()}
-    numbers = {"--port": listener.getsockname()[1], **handed}
-    module = ("-P", "-m", "local_cloud", "--root", str(root), "--state", str(state))
-    options = tuple(str(word) for item in numbers.items() for word in item)
+    values = {**places, "--port": listener.getsockname()[1], **handed}
+    module = ("-P", "-m", "local_cloud")
+    options = tuple(str(word) for item in values.items() for word in item)
     inherited = {
         name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "PYTHON"))
     }
-    with (state / LOG_FILE).open("ab") as log, Path(os.devnull).open("rb") as nothing:
+    with (places["--state"] / LOG_FILE).open("ab") as log, Path(os.devnull).open("rb") as nothing:
         standard = ((nothing.fileno(), 0), (log.fileno(), 1), (log.fileno(), 2))
         # A descriptor that is duplicated to its own number is inherited.
         descriptors = (*standard, *((number, number) for number in handed.values()))
         return os.posix_spawn(
             python,
             (str(python), *module, *options),
-            inherited | {"PYTHONPATH": str(root)},
+            inherited | {"PYTHONPATH": str(places["--root"])},
             file_actions=[(os.POSIX_SPAWN_DUP2, *pair) for pair in descriptors],
             setsid=True,
         )

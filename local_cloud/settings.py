@@ -20,7 +20,7 @@ class SettingsError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Repository, state folder, port on 127.0.0.1, and pace of time of a local cloud.
+    """Code, environments, state folder, port on 127.0.0.1, and pace of time of a local cloud.
 
     `seconds_per_minute` scales AWS's waits: bake times, termination waits, deliveries, cooldowns,
     periods of alarms and metrics. Timeouts of real processes, such as a server's start, it does not
@@ -28,6 +28,7 @@ class Settings:
     """
 
     root: Path
+    environments: Path
     state: Path
     port: int
     seconds_per_minute: float = SECONDS_PER_MINUTE_DEFAULT

@@ -1,4 +1,4 @@
-"""Where things lie: the code, the onboarding tree, and what the command writes."""
+"""Where things lie: the code, a team's repository, its onboarding tree, what the command writes."""
 
 from __future__ import annotations
 
@@ -9,15 +9,20 @@ from pathlib import Path
 
 from roundhouse.errors import NotReadyError, RoundhouseError, UsageError
 
-REPOSITORY_FILES = ("cdk.json", "onboarding")
+CODE = Path(__file__).resolve().parents[1]
+"""Where the packages lie: a checkout of Roundhouse, or one folder below site-packages."""
+REPOSITORY_FILES = ("cdk.json", "environments")
 TREE_FOLDERS = ("models", "endpoints", "environments")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Paths:
-    """`code` is the repository.
+    """`code` holds the packages, and what images and builders are made of.
 
-    `tree` holds models/, endpoints/ and environments/: the same folder, or that of --root.
+    `team` is the repository of a team that installed them; None: `code` is a checkout, and the
+    repository itself.
+
+    `tree` holds models/, endpoints/ and environments/: the repository, or the folder of --root.
 
     `build` is where the command writes, locks apart.
     """
@@ -25,16 +30,31 @@ class Paths:
     code: Path
     tree: Path
     build: Path
+    team: Path | None = None
+
+    @property
+    def repository(self) -> Path:
+        """The folder of app.py and cdk.json, beside which environments are made."""
+        return self.code if self.team is None else self.team
+
+    @property
+    def is_installed(self) -> bool:
+        """Return whether the packages were installed: beside them lies the wheel's path file."""
+        return (self.code.parent / "roundhouse.pth").is_file()
+
+    @property
+    def environments(self) -> Path:
+        """The folder of the environments that builds, servers and the local cloud run in."""
+        return self.repository / ".venvs"
 
     def venv_python(self, name: str) -> Path:
-        """The interpreter of one environment: roundhouse, builder, server, triton or cloud."""
-        folder = self.code / ".venv" if name == "roundhouse" else self.code / ".venvs" / name
-        return folder / "bin" / "python"
+        """The interpreter of one environment: builder, server, triton or cloud."""
+        return self.environments / name / "bin" / "python"
 
     @property
     def cdk(self) -> Path:
         """The pinned cdk command line."""
-        return self.code / "node_modules" / ".bin" / "cdk"
+        return self.repository / "node_modules" / ".bin" / "cdk"
 
 
 def current_paths(root: Path | None = None) -> Paths:
@@ -59,30 +79,32 @@ def displayed_path(path: Path) -> str:
 
 
 def find_paths(start: Path, root: Path | None = None) -> Paths:
-    """Find the repository from any folder inside it, or from this file when `start` lies outside.
+    """Find the repository from any folder inside it; from outside, the checkout that runs.
 
-    Raises RoundhouseError.
+    Raises RoundhouseError where there is neither.
     """
-    code = _enclosing_repository(start)
-    if code is None:
-        code = _enclosing_repository(Path(__file__).resolve().parent)
-    if code is None:
+    repository = enclosing_repository(start) or enclosing_repository(CODE)
+    if repository is None:
         raise RoundhouseError(
-            f"{start}: not inside a Roundhouse repository (no cdk.json above); change into one."
+            f"{start}: not inside a repository of Roundhouse (no folder above has "
+            f"{' and '.join(REPOSITORY_FILES)}); change into one, or `roundhouse init` makes one "
+            "here."
         )
-    return Paths(code=code, tree=code if root is None else _tree(root), build=code / "build")
-
-
-def _enclosing_repository(start: Path) -> Path | None:
-    candidates = (start.resolve(), *start.resolve().parents)
-    return next(
-        (
-            folder
-            for folder in candidates
-            if all((folder / name).exists() for name in REPOSITORY_FILES)
-        ),
-        None,
+    return Paths(
+        code=CODE,
+        team=None if repository == CODE else repository,
+        tree=repository if root is None else _tree(root),
+        build=repository / "build",
     )
+
+
+def enclosing_repository(start: Path) -> Path | None:
+    """Return the nearest folder, `start` or above it, that is a repository."""
+    return next(filter(_is_repository, (start.resolve(), *start.resolve().parents)), None)
+
+
+def _is_repository(folder: Path) -> bool:
+    return all((folder / name).exists() for name in REPOSITORY_FILES)
 
 
 def _tree(root: Path) -> Path:

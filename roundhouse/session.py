@@ -142,7 +142,9 @@ def start_local_cloud(paths: Paths, report: Report, port: int | None = None) -> 
     from local_cloud import lifecycle
 
     with report.step("Local cloud") as step:
-        address = lifecycle.start(paths.code, cloud_folder(paths), port)
+        address = lifecycle.start(
+            paths.code, cloud_folder(paths), port, environments=paths.environments
+        )
         log = cloud_folder(paths) / lifecycle.LOG_FILE
         step.finish(f"{address.endpoint_url} (process {address.pid}, log {log})")
     return address
@@ -173,7 +175,7 @@ def stop_local_cloud(paths: Paths) -> bool:
     from local_cloud import lifecycle
 
     was_up = lifecycle.stop(cloud_folder(paths))
-    for build in (paths.build, *paths.code.glob("examples/*/build")):
+    for build in (paths.build, *paths.repository.glob("examples/*/build")):
         folder = build / LOCAL / "locks"
         for kept in folder.glob("*.lock.yaml"):
             kept.unlink(missing_ok=True)

@@ -76,6 +76,11 @@ TIERS = (
         suites=((".venvs/builder", "tests/compile_check"),),
     ),
     Tier(name="synth", needs="Node, aws-cdk-lib, cfn-lint", suites=((".venv", "tests/synth"),)),
+    Tier(
+        name="package",
+        needs="PyPI, npm, Node, git",
+        suites=((".venv", "tests/package"),),
+    ),
     Tier(name="docs", needs="the documents", suites=((".venv", "tests/docs"),)),
     Tier(
         name="bindings",

@@ -14,7 +14,8 @@ from local_cloud.settings import Settings
 
 BASELINE = "python-server-baseline"
 OVERRIDES_FILE = "images.yaml"
-MAKERS = dict.fromkeys(("vllm", "quantizer"), "make environments-chat")
+OF_CHAT = "python -m roundhouse.dev.environments vllm quantizer"
+MAKERS = dict.fromkeys(("vllm", "quantizer"), OF_CHAT)
 """Commands that make the environments which are made only when asked for."""
 TRITON_SERVE = Path(__file__).with_name("triton_serve.py")
 VLLM_SERVE = Path(__file__).with_name("vllm_serve.py")
@@ -65,7 +66,7 @@ def local_image(image_uri: str, settings: Settings) -> LocalImage:
 
 
 def _table(settings: Settings) -> dict[str, LocalImage]:
-    environments = settings.root / ".venvs"
+    environments = settings.environments
     triton = ("--triton", environments / "triton", "--backends", settings.state / "backends")
     vllm = (environments / "vllm" / "bin" / "python", "-I", "-S", VLLM_SERVE)
     training = (TRAIN, settings.root / "engine_build" / "training_job.py")

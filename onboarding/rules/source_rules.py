@@ -87,7 +87,7 @@ def checkpoint_has_a_digest(case: ModelCase) -> Iterator[Fault]:
             value=source.checkpoint,
             way_out="add the line below"
             if known
-            else "add `sha256:`, as `roundhouse new --checkpoint` finds it",
+            else "add `sha256:`, as `roundhouse init --checkpoint` finds it",
         )
         yield _with_digest(fault, checkpoint_sha256(folder) if known else None)
 

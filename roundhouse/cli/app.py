@@ -19,9 +19,9 @@ from roundhouse.cli import (
     deploy,
     destroy,
     drift,
+    init,
     invoke,
     local_cloud,
-    new,
     plan,
     promote,
     prune,
@@ -47,12 +47,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="From one YAML file to an engine compiled for its hardware, behind a SageMaker "
     "endpoint.\n\n"
-    "`new` writes a model file, `check` finds its faults, `deploy` builds what is missing and "
-    "deploys it, `invoke` sends it a request. To see it all work on this machine: `make demo`.",
+    "`init` makes a repository or a model file, `check` finds its faults, `deploy` builds what is "
+    "missing and deploys it, `invoke` sends it a request. To see it all work on this machine: "
+    "`make demo`.",
     epilog=EXIT_CODES,
 )
 for function, example in (
-    (new.new, new.EXAMPLE),
+    (init.init, init.EXAMPLE),
     (check.check, check.EXAMPLE),
     (plan.plan, plan.EXAMPLE),
     (build.build, build.EXAMPLE),

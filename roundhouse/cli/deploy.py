@@ -45,6 +45,7 @@ def deploy(
     """
     from roundhouse.deploy.deployment import DeployOptions
     from roundhouse.deploy.deployment import deploy as deploy_session
+    from roundhouse.dev.environments import prepare_local_cloud
     from roundhouse.errors import UsageError
     from roundhouse.gitops.stale import read_plan, review_of
     from roundhouse.paths import current_paths
@@ -59,6 +60,7 @@ def deploy(
     report, paths = open_report(), current_paths(root)
     planned = None if plan is None else read_plan(plan, env)
     if env == LOCAL:
+        prepare_local_cloud(paths)
         start_local_cloud(paths, report)
     session = open_session(paths, report, env, endpoints=tuple(endpoint or ()))
     options = DeployOptions(

@@ -15,15 +15,21 @@ def up(
         int | None, typer.Option(min=1, max=65535, help="Port on 127.0.0.1; default: a free one.")
     ] = None,
 ) -> None:
-    """Start the local cloud. Prints the lines that point the AWS tools at it."""
+    """Start the local cloud. Prints the lines that point the AWS tools at it.
+
+    In the repository of a team that installed Roundhouse, the environments that it needs are made
+    first, in .venvs.
+    """
     from local_cloud import lifecycle
+    from roundhouse.dev.environments import prepare_local_cloud
     from roundhouse.errors import NotReadyError
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report
     from roundhouse.session import start_local_cloud
 
-    report = open_report()
-    address = start_local_cloud(current_paths(), report, port)
+    report, paths = open_report(), current_paths()
+    prepare_local_cloud(paths)
+    address = start_local_cloud(paths, report, port)
     if port is not None and address.port != port:
         raise NotReadyError(
             f"The local cloud runs on port {address.port} already; `roundhouse down` first, "

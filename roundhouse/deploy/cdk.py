@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import shutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,14 +72,14 @@ def synthesise(
     none: all. Raises DeployFailedError with the CDK's reason.
     """
     paths, output = session.paths, session.paths.build / "cdk" / session.environment.name
-    root = () if paths.tree == paths.code else ("-c", f"root={paths.tree}")
+    root = () if paths.tree == paths.repository else ("-c", f"root={paths.tree}")
     some = ("-c", f"endpoint={','.join(endpoints)}") if endpoints else ()
     arguments = (
-        *stacks, "--app", f"{shlex.quote(str(paths.venv_python('roundhouse')))} app.py",
+        *stacks, "--app", f"{shlex.quote(sys.executable)} app.py",
         "-c", f"env={session.environment.name}", *some, *root,
         "--output", str(output), "--quiet", *QUIET,
     )  # fmt: skip
-    _run(session, "synth", arguments, folder=paths.code)
+    _run(session, "synth", arguments, folder=paths.repository)
     return output
 
 
@@ -102,7 +103,7 @@ def deploy(
         *(part for parameter in parameters for part in ("--parameters", parameter)),
     )  # fmt: skip
     return deployed_stacks(
-        _run(session, "deploy", arguments, folder=session.paths.code, on_line=on_line).output
+        _run(session, "deploy", arguments, folder=session.paths.repository, on_line=on_line).output
     )
 
 
@@ -164,7 +165,8 @@ def _run(
     cdk = session.paths.cdk
     if not cdk.exists():
         raise NotReadyError(
-            f"{cdk}: the cdk command line is not there; `make environments` installs it."
+            f"{cdk}: the cdk command line is not there; `npm ci` in {session.paths.repository} "
+            "installs it."
         )
     argv = (str(cdk), verb, *arguments)
     log = session.paths.build / "logs" / f"cdk-{verb}-{session.environment.name}.log"

@@ -15,10 +15,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from roundhouse.dev import recipes
+from roundhouse.dev import doctor, recipes
 from roundhouse.dev.recipes import (
     CUDA_BUILD,
     DEV_STAMP,
@@ -31,6 +31,7 @@ from roundhouse.dev.recipes import (
     TorchBuild,
 )
 from roundhouse.errors import NotReadyError
+from roundhouse.paths import Paths, current_paths
 from roundhouse.processes import Command, Processes, Run
 
 SCRIPT = """#!/bin/sh
@@ -92,9 +93,10 @@ def _text(file: Path) -> str | None:
 class Workshop:
     """The repository, the interpreter and the runner that environments are made with.
 
-    `stop` ends every process of the runner. `torch_index`: an index with builds of torch for CPUs,
-    in the place of PyTorch's own. `torch_lock`: environments with torch are installed one
-    after the other, since uv downloads and keeps anew what another of its processes is downloading.
+    `code` holds requirements/; None: `root` does. `stop` ends every process of the runner.
+    `torch_index`: an index with builds of torch for CPUs, in the place of PyTorch's own.
+    `torch_lock`: environments with torch are installed one after the other, since uv downloads and
+    keeps anew what another of its processes is downloading.
     """
 
     root: Path
@@ -104,11 +106,12 @@ class Workshop:
     stop: Callable[[], None] = lambda: None
     torch_index: str | None = None
     torch_lock: threading.Lock = field(default_factory=threading.Lock)
+    code: Path | None = None
 
     def is_missing(self, recipe: Recipe) -> bool:
         """Return whether an environment has to be made."""
         stamp = _text(self.root / recipe.folder / STAMP)
-        return stamp != recipe.digest(self.root, self.python)
+        return stamp != recipe.digest(self.root, self.python, self.code)
 
     def is_missing_dev(self, recipe: Recipe) -> bool:
         """Return whether its additions for tests and checks have to be made."""
@@ -116,7 +119,7 @@ class Workshop:
         return recipe.dev is not None and stamp != recipe.dev_digest(self.root)
 
 
-def this_workshop(root: Path, run: Processes) -> Workshop:
+def this_workshop(root: Path, run: Processes, code: Path | None = None) -> Workshop:
     """Return the workshop of this process, and put uv's cache on the disk of its environments."""
     if (cache := cache_folder(root, os.environ)) is not None:
         os.environ["UV_CACHE_DIR"] = str(cache)
@@ -127,6 +130,7 @@ def this_workshop(root: Path, run: Processes) -> Workshop:
         say=lambda line: print(line, flush=True),
         stop=run.stop,
         torch_index=os.environ.get("TORCH_INDEX") or None,
+        code=code,
     )
 
 
@@ -158,7 +162,7 @@ def prepare(
         install_command(workshop.root, workshop.root / recipes.COMMAND.folder)
     if not missing:
         return ()
-    if workshop.is_missing(UV) and missing != (NODE,):
+    if missing != (NODE,) and workshop.is_missing(UV):
         make(workshop, UV)
     torch = CUDA_BUILD
     if any(recipe.has_torch and workshop.is_missing(recipe) for recipe in missing):
@@ -177,6 +181,30 @@ def prepare(
     return tuple(recipe.name for recipe in missing)
 
 
+def prepare_local_cloud(paths: Paths) -> None:
+    """Make what the local cloud needs where the packages are installed; else `make` does."""
+    if paths.is_installed:
+        prepare_for_team(this_workshop(paths.repository, Processes(), paths.code))
+
+
+def prepare_for_team(workshop: Workshop, machine: doctor.Machine | None = None) -> None:
+    """Make what the local cloud needs beside a team's repository, by the locks of the package.
+
+    The cdk command line is that of the repository's package.json. Raises NotReadyError, also with
+    whatever `machine` lacks; None: this one.
+    """
+    own = replace(workshop, code=None)
+    if not own.is_missing(NODE) and not any(map(workshop.is_missing, recipes.LOCAL)):
+        return
+    root, found = workshop.root, machine or doctor.this_machine(workshop.root)
+    lacks = doctor.missing(found, root, doctor.needed_disk_gib(root, chat=False))
+    lines = [f"  missing: {thing}\n           {line}" for thing, line in lacks]
+    if lines:
+        raise NotReadyError("\n".join(["This machine is not ready for Roundhouse:", *lines]))
+    prepare(own, (NODE,))
+    prepare(workshop, recipes.LOCAL)
+
+
 def choose_torch(workshop: Workshop) -> TorchBuild:
     """Return the build of torch for new environments: PyTorch's for CPUs where it can be had.
 
@@ -185,7 +213,7 @@ def choose_torch(workshop: Workshop) -> TorchBuild:
     build = recipes.cpu_build(workshop.torch_index)
     if any(_holds_cuda(workshop, recipe) for recipe in (*RECIPES, *OPTIONAL.values())):
         return CUDA_BUILD
-    outcome = workshop.run(recipes.probe_command(build, workshop.root))
+    outcome = workshop.run(recipes.probe_command(build, workshop.root, workshop.code))
     if outcome.code == 0:
         return build
     index = workshop.torch_index or "PyTorch's index of CPU builds"
@@ -222,14 +250,17 @@ def make(
     begin, root, folder = time.monotonic(), workshop.root, workshop.root / recipe.folder
     if workshop.is_missing(recipe):
         shutil.rmtree(folder, ignore_errors=True)
-        commands = recipes.creation_commands(recipe, root, workshop.python, torch)
+        commands = recipes.creation_commands(
+            recipe, root, workshop.python, torch, code=workshop.code
+        )
         with workshop.torch_lock if recipe.has_torch else nullcontext():
             _run(workshop, recipe, commands)
         if recipe.modules:
             _import(workshop, recipe)
         if recipe is recipes.COMMAND:
             install_command(root, folder)
-        (folder / STAMP).write_text(recipe.digest(root, workshop.python), encoding="utf-8")
+        stamp = recipe.digest(root, workshop.python, workshop.code)
+        (folder / STAMP).write_text(stamp, encoding="utf-8")
     if dev and workshop.is_missing_dev(recipe):
         _run(workshop, recipe, recipes.dev_commands(recipe, root))
         (folder / DEV_STAMP).write_text(recipe.dev_digest(root), encoding="utf-8")
@@ -292,7 +323,8 @@ def main(arguments: Sequence[str], workshop: Workshop) -> int:
             _run(workshop, UV, recipes.lock_commands(_lockable(workshop, names), workshop.root))
         else:
             named = tuple(OPTIONAL[name] for name in options.names)
-            others = () if named and not options.also else RECIPES
+            whole = RECIPES if workshop.code in (None, workshop.root) else recipes.LOCAL
+            others = () if named and not options.also else whole
             prepare(workshop, (*named, *others), dev=options.dev)
     except NotReadyError as error:
         print(error, file=sys.stderr)
@@ -304,7 +336,8 @@ def main(arguments: Sequence[str], workshop: Workshop) -> int:
 
 
 if __name__ == "__main__":
-    code = main(sys.argv[1:], this_workshop(Path(__file__).resolve().parents[2], Processes()))
+    here = current_paths()
+    code = main(sys.argv[1:], this_workshop(here.repository, Processes(), here.code))
     # Threads that wait for an ended process must not hold up a Ctrl-C.
     sys.stdout.flush()
     os._exit(code)

@@ -36,13 +36,11 @@ class Recipe:
         """Return whether it takes one of the two builds of torch."""
         return "torch" in self.modules
 
-    def digest(self, root: Path, python: Path) -> str:
-        """Return a digest of its locked files, modules, interpreter and path."""
+    def digest(self, root: Path, python: Path, code: Path | None = None) -> str:
+        """Return a digest of its locked files (below `code`), modules, interpreter and path."""
         torch = map(_lock, (TORCH_CPU, TORCH_CUDA)) if self.has_torch else ()
-        folder = root / self.folder
-        return _digest(
-            root, (*self.inputs, *torch), (self.name, f"{python}", f"{folder}", *self.modules)
-        )
+        words = (self.name, f"{python}", f"{root / self.folder}", *self.modules)
+        return _digest(code or root, (*self.inputs, *torch), words)
 
     def dev_digest(self, root: Path) -> str:
         """Return a digest of what tests and checks add."""
@@ -82,6 +80,9 @@ RECIPES = (
 )
 """Slowest first, so that they overlap best."""
 
+LOCAL = tuple(recipe for recipe in RECIPES if recipe not in (COMMAND, NODE))
+"""What the local cloud runs in; a team's repository has its own command, and its own cdk."""
+
 PLATFORM = _venv("platform", "sagemaker.core")
 """Made only when our platform data is compared with the SageMaker SDK's."""
 
@@ -112,19 +113,28 @@ def cpu_build(index: str | None) -> TorchBuild:
     return TorchBuild(name=TORCH_CPU, options=options)
 
 
-def probe_command(build: TorchBuild, root: Path) -> Command:
+def probe_command(build: TorchBuild, root: Path, code: Path | None = None) -> Command:
     """Return the command that succeeds where a build can be had, and ends within seconds."""
     seconds = ("UV_HTTP_CONNECT_TIMEOUT", "UV_HTTP_TIMEOUT")
     patience = ("UV_HTTP_RETRIES=0", *(f"{name}={ANSWER_SECONDS}" for name in seconds))
     limited = ("timeout", f"{PROBE_SECONDS}", "env", *patience)
-    install = _install(root, root / UV.folder, _lock(build.name), *build.options, "--dry-run")
+    lock = (code or root) / _lock(build.name)
+    install = _install(root, root / UV.folder, lock, *build.options, "--dry-run")
     return _command(root, *limited, *install.argv)
 
 
 def creation_commands(
-    recipe: Recipe, root: Path, python: Path, torch: TorchBuild = CUDA_BUILD
+    recipe: Recipe,
+    root: Path,
+    python: Path,
+    torch: TorchBuild = CUDA_BUILD,
+    code: Path | None = None,
 ) -> tuple[Command, ...]:
-    """Return the commands that make an environment where none is."""
+    """Return the commands that make an environment below `root` where none is.
+
+    Its locked files lie below `code`; None: below `root`.
+    """
+    lock = (code or root) / recipe.inputs[0]
     if recipe is NODE:
         return (_command(root, "npm", "ci", "--no-audit", "--no-fund", "--loglevel=error"),)
     folder = root / recipe.folder
@@ -134,14 +144,14 @@ def creation_commands(
             _command(
                 root,
                 *(_python(folder), "-m", "pip", "install", "--quiet"),
-                *("--disable-pip-version-check", "--require-hashes", "-r", recipe.inputs[0]),
+                *("--disable-pip-version-check", "--require-hashes", "-r", f"{lock}"),
             ),
         )
     venv = ("venv", "--quiet", "--no-python-downloads", "--python", f"{python}", f"{folder}")
-    commands = (_command(root, _uv(root), *venv), _install(root, folder, recipe.inputs[0]))
+    commands = (_command(root, _uv(root), *venv), _install(root, folder, lock))
     if not recipe.has_torch:
         return commands
-    return (*commands, _install(root, folder, _lock(torch.name), *torch.options))
+    return (*commands, _install(root, folder, (code or root) / _lock(torch.name), *torch.options))
 
 
 def import_command(recipe: Recipe, root: Path) -> Command:
@@ -154,7 +164,7 @@ def dev_commands(recipe: Recipe, root: Path) -> tuple[Command, ...]:
     """Return the commands that add what tests and checks need."""
     if recipe.dev is None:
         return ()
-    return (_install(root, root / recipe.folder, recipe.dev),)
+    return (_install(root, root / recipe.folder, root / recipe.dev),)
 
 
 def lock_commands(names: Sequence[str], root: Path) -> tuple[Command, ...]:
@@ -179,10 +189,10 @@ def _lock_options(name: str) -> tuple[str, ...]:
     return () if name.endswith(OF_GPUS) else ("--excludes", "excludes.txt")
 
 
-def _install(root: Path, folder: Path, requirements: str, *options: str) -> Command:
+def _install(root: Path, folder: Path, lock: Path, *options: str) -> Command:
     # Hard links of uv's cache: what several environments hold lies on the disk once.
     install = ("pip", "install", "--quiet", "--link-mode", "hardlink", "--no-deps")
-    which = ("--python", _python(folder), "--require-hashes", "-r", requirements)
+    which = ("--python", _python(folder), "--require-hashes", "-r", f"{lock}")
     return _command(root, _uv(root), *install, *options, *which)
 
 

@@ -144,7 +144,8 @@ def other_stacks(
 
     from stacks.environment_stage import EnvironmentStage, read_sources
 
-    context: dict[str, Any] = json.loads((paths.code / "cdk.json").read_text("utf-8"))["context"]
+    settings_of_cdk = json.loads((paths.repository / "cdk.json").read_text("utf-8"))
+    context: dict[str, Any] = settings_of_cdk.get("context", {})
     with tempfile.TemporaryDirectory(prefix="roundhouse-synth-") as folder:
         app = App(
             outdir=folder,

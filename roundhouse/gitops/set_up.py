@@ -16,7 +16,7 @@ from roundhouse.errors import NotReadyError, RoundhouseError, UsageError
 from roundhouse.session import LOCAL
 
 ForgeName = Literal["github", "gitlab"]
-GITHUB_FILES = (".github/workflows/*.yml", ".github/actions/*/action.yml",
+GITHUB_FILES = (".github/workflows/roundhouse*.yml", ".github/actions/*/action.yml",
                 ".github/zizmor.yml", "renovate.json")  # fmt: skip
 GITLAB_EXAMPLE = "docs/examples/gitlab-ci.yml"
 CODEOWNERS: Mapping[ForgeName, str] = {
@@ -55,15 +55,15 @@ def pipeline_files(code: Path, forge: ForgeName, owners: Sequence[str]) -> dict[
     lines = [f"{pattern:<16}{' '.join(owners)}" for pattern in OWNED]
     texts = {CODEOWNERS[forge]: "\n".join(lines) + "\n"}
     if forge == "gitlab":
-        texts[".gitlab-ci.yml"] = _text(code / GITLAB_EXAMPLE)
+        texts[".gitlab-ci.yml"] = shipped_text(code / GITLAB_EXAMPLE)
         return texts
     for pattern in GITHUB_FILES:
         for path in sorted(code.glob(pattern)):
-            texts[path.relative_to(code).as_posix()] = _text(path)
+            texts[path.relative_to(code).as_posix()] = shipped_text(path)
     return texts
 
 
-def write_pipeline(root: Path, texts: Mapping[str, str]) -> SetUp:
+def write_files(root: Path, texts: Mapping[str, str]) -> SetUp:
     """Write files below a folder, all of them or none.
 
     Raises RoundhouseError where a file is there with another text, naming every one.
@@ -191,13 +191,13 @@ def _present_text(path: Path) -> str | None:
     return "" if not path.is_file() else path.read_text(encoding="utf-8", errors="replace")
 
 
-def _text(path: Path) -> str:
+def shipped_text(path: Path) -> str:
+    """Return the text of a file of the package. Raises NotReadyError where it is missing."""
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise NotReadyError(
-            f"{path}: is missing from this checkout; `git checkout -- {path.name}` restores it."
-        ) from error
+        way_out = f"install the package again; in a checkout, `git checkout -- {path.name}`"
+        raise NotReadyError(f"{path}: is missing; {way_out}.") from error
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,1 +1,1 @@
-"""What `roundhouse new` finds in a source: its task, its inputs, its sizes, its digest."""
+"""What `roundhouse init` finds in a source: its task, its inputs, its sizes, its digest."""

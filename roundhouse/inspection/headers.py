@@ -35,7 +35,7 @@ from roundhouse.paths import Paths
 from roundhouse.processes import Command, Processes, Run
 from roundhouse.settings import child_environment, inherited
 
-ENVIRONMENT = Path(".venvs") / "quantizer"
+ENVIRONMENT = "quantizer"
 PROGRAM = "engine_build.text_generation.headers"
 """Packages are fetched, and a GGUF file converted, by the quantizer; it runs as a process."""
 
@@ -59,7 +59,7 @@ def write_headers(paths: Paths, name: str) -> Headers:
     if source.checkpoint is not None and "://" not in source.checkpoint:
         found = folder_headers(paths.tree / source.checkpoint / (source.path or ""))
     elif source.python_package is not None:
-        found = package_headers(source, paths.code, child_environment(inherited()), Processes())
+        found = package_headers(source, paths, child_environment(inherited()), Processes())
     else:
         region = next((spec.region for spec in tree.environments.values()), "us-east-1")
         found = fetch_headers(open_files(source, aws_clients(region), dict(inherited())))
@@ -159,22 +159,23 @@ def folder_headers(folder: Path) -> Checkpoint:
 
 
 def package_headers(
-    source: GenerationSourceSpec, code: Path, variables: Mapping[str, str], run: Run
+    source: GenerationSourceSpec, paths: Paths, variables: Mapping[str, str], run: Run
 ) -> Checkpoint:
     """Return the headers that a package's checkpoint has once it is in 16 bits.
 
     Raises RoundhouseError; NotReadyError where the quantizer's environment is not made.
     """
-    python = code / ENVIRONMENT / "bin" / "python"
+    python = paths.venv_python(ENVIRONMENT)
     if not python.exists():
         raise NotReadyError(
-            f"{ENVIRONMENT} is not there, which reads packages: `make environments-chat` makes it."
+            f"{python.parent.parent} is not there, which reads packages: `python -m "
+            f"roundhouse.dev.environments {ENVIRONMENT}` makes it."
         )
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "headers.json"
         document = source.model_dump_json(exclude_none=True, exclude={"headers"})
         argv = (str(python), "-m", PROGRAM, "--source", document, "--out", str(target))
-        ended = run(Command(argv=argv, folder=code, environment=dict(variables)))
+        ended = run(Command(argv=argv, folder=paths.code, environment=dict(variables)))
         if ended.code != 0:
             lines = [line for line in ended.output.splitlines() if line.strip()]
             reason = lines[-1].strip() if lines else "it said nothing"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import tempfile
@@ -33,7 +34,7 @@ from roundhouse.settings import inherited
 NAME = re.compile(r"[a-z]([a-z0-9-]{0,39}[a-z0-9])?")
 PACKAGE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?(==[0-9][A-Za-z0-9.!+_-]*)?")
 SOURCES = ("package", "huggingface", "checkpoint", "onnx")
-SCHEMA = "../schemas/model.schema.json"
+SCHEMA = "schemas/model.schema.json"
 GPU_TYPES = ("ml.g5.xlarge", "ml.g6.xlarge", "ml.g4dn.xlarge")
 CPU_TYPES = ("ml.c7i.xlarge", "ml.c6i.xlarge", "ml.m5.xlarge")
 """First choices of a new endpoint; the first that the environment's region has."""
@@ -53,7 +54,6 @@ class Request:
     path: str | None = None
     task: str | None = None
     pooling: str | None = None
-    schema: str = SCHEMA
 
     @property
     def title(self) -> str:
@@ -171,8 +171,9 @@ def _write(
 ) -> NewModel:
     datasets, missing = starter_datasets(request.name, facts, paths.tree)
     endpoint, overrides = _endpoint(paths.tree, tree, facts)
+    schema = os.path.relpath(paths.code / SCHEMA, paths.tree / "models")
     text = model_file_text(
-        request.name, files.pins, facts, datasets, endpoint=endpoint, schema=request.schema
+        request.name, files.pins, facts, datasets, endpoint=endpoint, schema=schema
     )
     edits = list(environment_edits(paths.tree, request.name, overrides))
     file = paths.tree / "models" / f"{request.name}.yaml"

@@ -91,7 +91,7 @@ def mutated(tmp_path):
 
 
 def test_githubs_parser_finds_nothing():
-    assert len(WORKFLOWS) == 6
+    assert len(WORKFLOWS) == 7
     assert parser_errors(*WORKFLOWS) == ""
 
 

@@ -9,9 +9,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from app import REPOSITORY, synthesize
 from roundhouse import settings
+from roundhouse.cdk_app import add_environments, create_app
 from roundhouse.deploy.cdk import stack_artifacts
+from roundhouse.paths import CODE
 from roundhouse.processes import Command, Outcome, Processes
 from tests.synth.assembly import read_stacks
 
@@ -39,11 +40,15 @@ def _is_sound(arguments: tuple[str, ...]) -> bool:
     settings.quieten_cdk()
     patterns = arguments[: arguments.index("--app")]
     given = [value for key, value in pairwise(arguments) if key == "-c"]
-    context: dict[str, Any] = json.loads((REPOSITORY / "cdk.json").read_text("utf-8"))["context"]
+    context: dict[str, Any] = json.loads((CODE / "cdk.json").read_text("utf-8"))["context"]
     context |= COMMAND_LINE | dict(item.split("=", 1) for item in given)
     folder = Path(arguments[arguments.index("--output") + 1])
-    if synthesize(outdir=str(folder), context=context) != 0:
+    app = create_app((), outdir=str(folder), context=context)
+    try:
+        add_environments(app)
+    except SystemExit:
         return False
+    app.synth()
     refused = {stack.path for stack in read_stacks(folder) if stack.errors}
     chosen = stack_artifacts(folder).values()
     return not any(

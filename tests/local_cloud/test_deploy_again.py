@@ -35,6 +35,7 @@ def repository(tmp_path):
     in `tree`.
     """
     copy_repository(tmp_path)
+    (tmp_path / "environments").mkdir()
     new_tiny_session(tmp_path / "tree")
     subprocess.run(roundhouse(tmp_path, "up"), cwd=tmp_path, check=True, capture_output=True)
     yield tmp_path

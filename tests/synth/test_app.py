@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from app import synthesize
+from roundhouse.cdk_app import add_environments, create_app
 from tests.fixtures.many_models import ManyModels, many_models
 from tests.synth.assembly import read_stacks
 from tests.synth.deployments import ROOT
@@ -37,15 +37,22 @@ def run_app(outdir):
 
 
 @pytest.fixture
-def refusal(outdir, capsys):
-    """What app.py prints on standard error where a context makes it write nothing."""
+def refusal(outdir):
+    """What app.py ends with where a context makes it write nothing."""
 
     def run(**context):
-        assert synthesize(outdir=str(outdir), context=context) == 1
+        with pytest.raises(SystemExit) as end:
+            synthesize(outdir, context)
         assert list(outdir.iterdir()) == []
-        return capsys.readouterr().err
+        return str(end.value)
 
     return run
+
+
+def synthesize(outdir, context):
+    app = create_app((), outdir=str(outdir), context=context)
+    add_environments(app)
+    app.synth()
 
 
 @pytest.fixture
@@ -81,7 +88,7 @@ def test_app_hangs_every_environment_of_another_root(tree, outdir):
         .replace("name: local", "name: desk")
     )
     (tree / "environments" / "desk.yaml").write_text(text, encoding="utf-8")
-    assert synthesize(outdir=str(outdir), context={"root": str(tree)}) == 0
+    synthesize(outdir, {"root": str(tree)})
     assert sorted(folder.name for folder in outdir.glob("assembly-*")) == [
         "assembly-desk",
         "assembly-dev",
@@ -106,7 +113,7 @@ def many(three_models, tmp_path):
 def artifacts(many: ManyModels, outdir, **context):
     """By stack: what the manifest says of it, and its template."""
     context = {"env": "dev", "root": str(many.root), **context}
-    assert synthesize(outdir=str(outdir), context=context) == 0
+    synthesize(outdir, context)
     manifest = json.loads((outdir / "assembly-dev" / "manifest.json").read_text(encoding="utf-8"))[
         "artifacts"
     ]
@@ -143,7 +150,7 @@ def test_a_broken_lock_of_another_endpoint_does_not_stop_the_named_one(many, ref
 def test_refuses_an_unknown_endpoint_in_one_sentence_with_the_nearest(many, refusal):
     assert refusal(env="dev", root=str(many.root), endpoint="model-01") == (
         "models: unknown endpoint, given model-01; allowed: model-001, model-002, model-003; did"
-        " you mean 'model-001'?\n"
+        " you mean 'model-001'?"
     )
 
 
@@ -209,7 +216,7 @@ def test_context_of_the_cdk_command_line_is_none_of_ours(outdir):
         "cli-telemetry": "false",
         "ssm:account=1:parameterName=/a:region=x": "y",
     }
-    assert synthesize(outdir=str(outdir), context={"env": " dev", **own, **kept}) == 0
+    synthesize(outdir, {"env": " dev", **own, **kept})
     assert [folder.name for folder in outdir.glob("assembly-*")] == ["assembly-dev"]
 
 

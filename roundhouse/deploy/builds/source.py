@@ -20,6 +20,7 @@ from onboarding.text_generation.generation_deployment import GenerationDeploymen
 from onboarding.tree import Tree
 from roundhouse.aws.clients import bucket_exists, object_exists, write_once
 from roundhouse.errors import NotReadyError, RoundhouseError
+from roundhouse.paths import TREE_FOLDERS
 from roundhouse.processes import Command, Outcome
 from roundhouse.session import Session, valid_tree
 
@@ -27,7 +28,6 @@ BESIDE_ONNX = ("tokenizer.json", "config.json", "preprocessor_config.json")
 """Files beside a network: its tokenizer, its class names, and how images become its input."""
 REVISION_DIGITS = 12
 CODE_FOLDERS = ("onboarding", "engine_build", "container")
-TREE_FOLDERS = ("models", "endpoints", "environments")
 LEFT_OUT = ("__pycache__", ".pyc", ".lock.yaml")
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -127,12 +127,12 @@ def require_committed_sources(session: Session, *, allow_dirty: bool) -> tuple[s
 
     Raises RoundhouseError where some are not committed, for AWS without `allow_dirty`.
     """
-    head = _git(session, session.paths.code, "rev-parse", "HEAD")
+    head = _git(session, session.paths.repository, "rev-parse", "HEAD")
     if head.code != 0:
         return "unknown", False
     commit = head.output.strip()
     changed = [
-        *_uncommitted(session, session.paths.code, CODE_FOLDERS),
+        *_uncommitted(session, session.paths.repository, CODE_FOLDERS),
         *_uncommitted(session, session.paths.tree, TREE_FOLDERS),
     ]
     if changed and not session.is_local and not allow_dirty:

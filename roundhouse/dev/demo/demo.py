@@ -18,6 +18,7 @@ from roundhouse.dev.demo.answers import (
 )
 from roundhouse.dev.demo.empty_diff import fingerprint, require_empty_diff
 from roundhouse.dev.demo.reference_vectors import Reference, reference_vectors
+from roundhouse.dev.environments import prepare_local_cloud
 from roundhouse.paths import current_paths
 from roundhouse.processes import Processes
 from roundhouse.report import open_report
@@ -36,6 +37,7 @@ def run_demo() -> None:
     """
     paths, report, processes = current_paths(), open_report(), Processes()
     begin = time.monotonic()
+    prepare_local_cloud(paths)
     cloud = start_local_cloud(paths, report)
     session = open_session(paths, report, LOCAL, processes)
     options = DeployOptions(yes=True, concurrency=4, rebuild_gone=True)
@@ -44,7 +46,7 @@ def run_demo() -> None:
     with reference_vectors(session, TEXTS, processes.stop) as reference_of:
         done = deploy(session, options, before_builds=reference_of)
         reference = reference_of()
-    require_empty_diff(paths.build / "demo", cloud, fingerprint(paths.code, SOURCES), done)
+    require_empty_diff(paths.build / "demo", cloud, fingerprint(paths.repository, SOURCES), done)
     answers = _answers(session, reference)
     report.console.print(search_table(answers))
     caption = (
@@ -56,10 +58,11 @@ def run_demo() -> None:
     build_seconds = {words[1]: seconds for words, seconds in titles if words[0] == "Building"}
     report.console.print(summary_table(answers, build_seconds, caption))
     report.print(
-        f"The local cloud stays up at {cloud.endpoint_url}. Invoke it yourself, or `make down`:"
+        f"The local cloud stays up at {cloud.endpoint_url}. Invoke it yourself, or `roundhouse "
+        "down`:"
     )
     report.print(
-        "  .venv/bin/roundhouse invoke sentence-embedder --env local "
+        f"  .venv/bin/roundhouse invoke {session.deployments()[0].name} --env local "
         '"a cat" "a kitten" "a steam engine"'
     )
 

@@ -138,7 +138,7 @@ def python_variables(paths: Paths, inherited: Mapping[str, str]) -> dict[str, st
 
     torch is the builder's; what else the server imports is in the server's environment.
     """
-    server = paths.code / ".venvs" / "server"
+    server = paths.environments / "server"
     packages = sorted(server.glob("lib/python3*/site-packages"))
     known = (f"{paths.code}", *map(str, packages), inherited.get("PYTHONPATH", ""))
     own = ("ROUNDHOUSE_", "SAGEMAKER_", "SM_")

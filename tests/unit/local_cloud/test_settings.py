@@ -18,7 +18,8 @@ def test_minute_takes_a_second_unless_set_otherwise(monkeypatch, tmp_path):
     assert seconds_per_minute() == 1.0
     monkeypatch.setenv(SECONDS_PER_MINUTE, "60")
     assert seconds_per_minute() == 60
-    assert Settings(root=tmp_path, state=tmp_path, port=1).scaled_wait(300) == 5.0
+    settings = Settings(root=tmp_path, environments=tmp_path, state=tmp_path, port=1)
+    assert settings.scaled_wait(300) == 5.0
 
 
 @pytest.mark.parametrize("value", ["soon", "0", "-1", "61", "nan"])

@@ -140,7 +140,7 @@ def test_a_bootstrap_happens_once(session):
 
 def test_refuses_a_missing_command_line(session):
     session.paths.cdk.unlink()
-    with pytest.raises(NotReadyError, match="`make environments` installs it"):
+    with pytest.raises(NotReadyError, match=r"`npm ci` in .* installs it"):
         cdk.deploy(session, session.paths.build)
 
 

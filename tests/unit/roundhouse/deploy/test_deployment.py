@@ -69,14 +69,17 @@ def test_refuses_a_lock_whose_archive_is_gone_and_deploys_no_endpoint(session):
     assert ALL not in session.clients.did
 
 
-def test_refuses_templates_with_errors_before_anything_changes(session, tmp_path):
+@pytest.mark.parametrize(
+    ("stack", "is_refused"), [("roundhouse-dev-foundation", True), ("dev-Team", False)]
+)
+def test_refuses_errors_in_our_templates_before_anything_changes(session, stack, is_refused):
     template = {"Resources": {"Config": {"Type": "AWS::SageMaker::EndpointConfig", "Properties": {
         "ProductionVariants": [
             {"ModelName": "m", "VariantName": "a", "InstanceType": "ml.g5.wrong",
              "InitialInstanceCount": 1},
         ],
     }}}}  # fmt: skip
-    properties = {"templateFile": "a.template.json", "stackName": "roundhouse-dev-foundation"}
+    properties = {"templateFile": "a.template.json", "stackName": stack}
     artifact = {
         "type": "aws:cloudformation:stack",
         "environment": "aws://000000000000/us-east-1",
@@ -93,10 +96,15 @@ def test_refuses_templates_with_errors_before_anything_changes(session, tmp_path
             (folder / "a.template.json").write_text(json.dumps(template))
         return outcome
 
+    session = replace(session, run=run)
+    if not is_refused:
+        deployment.deploy(session, YES)
+        assert ALL in session.clients.did
+        return
     with pytest.raises(
         RoundhouseError, match=r"(?s)1 error in the templates; nothing was.*ml.g5.wrong"
     ):
-        deployment.deploy(replace(session, run=run), YES)
+        deployment.deploy(session, YES)
     assert session.clients.did == []
 
 

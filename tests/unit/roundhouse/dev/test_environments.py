@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from roundhouse.dev.environments import Workshop, main, prepare
+from roundhouse.dev.environments import Workshop, main, prepare, prepare_for_team
 from roundhouse.dev.recipes import (
     DEV_STAMP,
+    LOCAL,
+    NODE,
     OPTIONAL,
     RECIPES,
     STAMP,
@@ -17,6 +20,7 @@ from roundhouse.dev.recipes import (
 )
 from roundhouse.errors import NotReadyError
 from roundhouse.processes import Command, Outcome
+from tests.unit.roundhouse.dev.test_doctor import SOUND
 
 
 class Runner:
@@ -35,7 +39,7 @@ class Runner:
             return Outcome(code=2, output=self.output)
         if "--dry-run" in command.argv:
             return Outcome(code=0 if self.has_index else 1, output="")
-        if command.argv[-1].startswith("requirements/torch-"):
+        if "requirements/torch-" in command.argv[-1]:
             build = "2.13.0+cpu" if "torch-cpu" in command.argv[-1] else "2.13.0"
             packages = Path(command.argv[command.argv.index("--python") + 1]).parents[1]
             info = f"lib/python3.11/site-packages/torch-{build}.dist-info"
@@ -90,6 +94,31 @@ def test_the_roundhouse_command_is_installed_and_kept_up_to_date(workshop):
     script.write_text("of an earlier day")
     assert prepare(workshop) == ()
     assert script.read_text() == text
+
+
+def test_a_team_has_its_environments_beside_its_files_by_the_locks_of_the_package(workshop):
+    team = replace(workshop, root=workshop.root / "team", code=workshop.root)
+    team.root.mkdir()
+    for name in NODE.inputs:
+        (team.root / name).write_text("{}")
+    team.run.root = team.root
+    prepare_for_team(team, SOUND)
+    folders = [team.root / recipe.folder for recipe in (*LOCAL, NODE)]
+    assert all((folder / STAMP).is_file() for folder in folders)
+    assert not (team.root / ".venv").exists() and not (workshop.root / ".venvs").exists()
+    installs = [command for command in team.run.commands if "--require-hashes" in command.argv]
+    locks = {Path(command.argv[command.argv.index("-r") + 1]).parent for command in installs}
+    assert locks == {workshop.root / "requirements"}
+    team.run.commands.clear()
+    prepare_for_team(team, replace(SOUND, has_libpython=False))
+    assert team.run.commands == []
+
+
+def test_refuses_a_machine_that_lacks_something_before_a_team_waits(workshop):
+    team = replace(workshop, code=workshop.root)
+    with pytest.raises(NotReadyError, match=r"missing: libpython3\.11"):
+        prepare_for_team(team, replace(SOUND, has_libpython=False))
+    assert team.run.commands == []
 
 
 def test_every_requirement_is_hashed_and_linked():

