@@ -14,11 +14,11 @@ from roundhouse.cli.options import Env, Form, Format, Input, Root, RowsPerReques
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from roundhouse.compare.cells import Cell
-    from roundhouse.compare.document import Report as CompareReport
-    from roundhouse.compare.result import CellResult
-    from roundhouse.compare.run import Run
-    from roundhouse.compare.tree import Subject
+    from roundhouse.measure.compare.cells import Cell
+    from roundhouse.measure.compare.document import Report as CompareReport
+    from roundhouse.measure.compare.result import CellResult
+    from roundhouse.measure.compare.run import Run
+    from roundhouse.measure.compare.tree import Subject
     from roundhouse.paths import Paths
     from roundhouse.report import Report
 
@@ -68,16 +68,16 @@ def compare(
     Builds what is missing, deploys each candidate as an endpoint of one instance, loads it, and
     deletes it. The same command continues an interrupted run. Exit code 6: none holds the SLO.
     """
-    from roundhouse.compare.result import parse_demand
-    from roundhouse.compare.run import (
+    from roundhouse.errors import UsageError
+    from roundhouse.measure.compare.result import parse_demand
+    from roundhouse.measure.compare.run import (
         CompareOptions,
         delete_endpoints,
         open_run,
         run_comparison,
     )
-    from roundhouse.compare.tree import require_slo, subject
-    from roundhouse.errors import UsageError
-    from roundhouse.load_test.subject import is_generator
+    from roundhouse.measure.compare.tree import require_slo, subject
+    from roundhouse.measure.subject import is_generator
     from roundhouse.only_run import only_run
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report
@@ -119,8 +119,8 @@ def compare(
 
 
 def _grid(axes: Sequence[str], found: Subject) -> tuple[Cell, ...]:
-    from roundhouse.compare.cells import DEFAULT_AXES, cells, parse_axes
-    from roundhouse.compare.tree import require_instance_types
+    from roundhouse.measure.compare.cells import DEFAULT_AXES, cells, parse_axes
+    from roundhouse.measure.compare.tree import require_instance_types
 
     chosen = parse_axes(axes or (DEFAULT_AXES,), found.candidate)
     require_instance_types(found, chosen.get("instance_type", ()))
@@ -131,9 +131,9 @@ def _report(
     run: Run, found: Subject, cells: Sequence[CellResult], demand: float | None
 ) -> CompareReport:
     from onboarding.prices import price, prices_date
-    from roundhouse.compare.document import Report
-    from roundhouse.compare.result import Row, ranked
-    from roundhouse.load_test.result import circumstances
+    from roundhouse.measure.compare.document import Report
+    from roundhouse.measure.compare.result import Row, ranked
+    from roundhouse.measure.result import circumstances
 
     safety = found.endpoint.scaling.safety_factor
     rows = [
@@ -164,7 +164,7 @@ def _with_break_even(run: Run, found: Subject, report: CompareReport) -> Compare
     """Return a report with what its first row costs against what is, where that can be said."""
     from dataclasses import replace
 
-    from roundhouse.compare.cost import break_even, built_usd, running_usd
+    from roundhouse.measure.compare.cost import break_even, built_usd, running_usd
     from roundhouse.session import open_session
 
     if report.best is None:
@@ -185,8 +185,8 @@ def _show(paths: Paths, report: Report, result: CompareReport, form: Format) -> 
     import yaml
 
     from roundhouse import money
-    from roundhouse.compare.cells import overrides
-    from roundhouse.compare.document import (
+    from roundhouse.measure.compare.cells import overrides
+    from roundhouse.measure.compare.document import (
         RIGHT,
         break_even_table,
         control_sentence,
@@ -231,8 +231,8 @@ def _show(paths: Paths, report: Report, result: CompareReport, form: Format) -> 
 def _show_cost(run: Run, grid: tuple[Cell, ...], form: Format) -> None:
     import dataclasses
 
-    from roundhouse.compare.cost import COLUMNS, RIGHT, cell_costs, total_sentence
-    from roundhouse.compare.run import require_possible
+    from roundhouse.measure.compare.cost import COLUMNS, RIGHT, cell_costs, total_sentence
+    from roundhouse.measure.compare.run import require_possible
     from roundhouse.report import print_json, table
 
     costs = cell_costs(run, grid)

@@ -33,8 +33,8 @@ def recommend(
     as much as those instances do. Ctrl-C stops the job.
     """
     from roundhouse.errors import UsageError
+    from roundhouse.measure.recommendation import COLUMNS, job_request, rows_of, run_job
     from roundhouse.paths import current_paths
-    from roundhouse.recommendation import COLUMNS, job_request, rows_of, run_job
     from roundhouse.report import open_report, print_json, table
     from roundhouse.session import LOCAL, open_session
 

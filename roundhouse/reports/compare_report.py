@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from engine_build.card.render import render
 from roundhouse import money
-from roundhouse.compare.document import (
+from roundhouse.measure.compare.document import (
     RIGHT,
     Report,
     break_even_table,
@@ -18,7 +18,7 @@ from roundhouse.compare.document import (
     sizing_sentence,
     table_of,
 )
-from roundhouse.compare.result import pareto
+from roundhouse.measure.compare.result import pareto
 from roundhouse.reports.charts import Frame, Line, axis, element, plot, scale
 
 TEMPLATES = Path(__file__).parent / "templates"

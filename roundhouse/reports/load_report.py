@@ -5,16 +5,29 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from operator import attrgetter, methodcaller
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 
 from engine_build.card.render import milliseconds, per_second, render
-from roundhouse.load_test.bench import BenchResult
-from roundhouse.load_test.generation.measurement import GenerationMeasurement, p95
-from roundhouse.load_test.generation.result import GenerationResult
-from roundhouse.load_test.measurement import Measurement, Outcome, Second, percentile
-from roundhouse.load_test.options import Loop
-from roundhouse.load_test.result import NOTHING, TEXT_COLUMNS, LoadResult, outcome_of
+from roundhouse.measure.measurement import (
+    Measurement,
+    Outcome,
+    Second,
+    percentile,
+    proven_percentile,
+)
+from roundhouse.measure.options import Loop
+from roundhouse.measure.result import (
+    NOTHING,
+    TEXT_COLUMNS,
+    EngineResult,
+    GenerationResult,
+    Result,
+    outcome_of,
+)
+from roundhouse.measure.slo import ITL, TTFT
+from roundhouse.measure.streams import StreamMeasurement, p95
 from roundhouse.reports.charts import Axis, Frame, Line, Mark, Points, axis, line_chart, scale
 from roundhouse.text import quantity
 
@@ -43,10 +56,10 @@ Chart = tuple[str, str, Sequence[Line]]
 Facts = Iterable[tuple[str, str | None]]
 
 
-def load_page(result: BenchResult) -> bytes:
+def load_page(result: Result) -> bytes:
     """Return UTF-8 HTML."""
     is_text = isinstance(result, GenerationResult)
-    cells = [result.cells(phase) for phase in result.phases]  # type: ignore[arg-type]
+    cells = [result.cells(phase) for phase in result.phases]
     heads = [head for head in (cells or [{}])[0] if any(row[head] != NOTHING for row in cells)]
 
     def rows(badge: Callable[..., str]) -> list[tuple[list[str], bool]]:
@@ -91,16 +104,17 @@ def load_page(result: BenchResult) -> bytes:
     return render("load_report.html.j2", values, folder=TEMPLATES).encode()
 
 
-def _is_open(result: BenchResult) -> bool:
+def _is_open(result: Result) -> bool:
     return any(phase.phase.loop is Loop.open for phase in result.phases)
 
 
-def _chips(result: BenchResult) -> list[str]:
+def _chips(result: Result) -> list[str]:
     if isinstance(result, GenerationResult):
         kind = "search for the knee" if result.is_search else "load"
         return [kind, *([] if result.test.slo is None else [str(result.test.slo)])]
-    inputs, slo_ms = result.test.inputs, result.test.slo_ms
-    slo = [] if slo_ms is None else [f"SLO p99 ≤ {slo_ms:g} ms"]
+    assert isinstance(result, EngineResult)
+    inputs = result.test.inputs
+    slo = [] if result.test.slo is None else [f"SLO {result.test.slo}"]
     rows = quantity(inputs.rows_per_request, inputs.rows.removesuffix("s"))
     return [result.kind, *slo, f"{rows} a request"]
 
@@ -109,10 +123,11 @@ def _errors_tile(chief: Measurement) -> tuple[str, str, str]:
     return "Errors", f"{chief.failed:,}", f"of {chief.answered + chief.failed:,} requests"
 
 
-def _tiles(result: BenchResult) -> Iterable[tuple[str, str, str]]:
+def _tiles(result: Result) -> Iterable[tuple[str, str, str]]:
     if isinstance(result, GenerationResult):
         yield from _stream_tiles(result)
         return
+    assert isinstance(result, EngineResult)
     inputs, highest, chief = result.test.inputs, result.highest, result.chief
     if chief is None:
         return
@@ -123,7 +138,7 @@ def _tiles(result: BenchResult) -> Iterable[tuple[str, str, str]]:
     rows = f"requests; {per_second(rate * inputs.rows_per_request)} {inputs.rows}/s"
     yield "Throughput" if highest is None else "Saturation", f"{per_second(rate)}/s", rows
     for percent, _ in PERCENTILES:
-        yield f"p{percent}", milliseconds(chief.latency.percentile(percent)), note
+        yield f"p{percent}", milliseconds(proven_percentile(chief.latency, percent)), note
     yield _errors_tile(chief)
 
 
@@ -140,10 +155,11 @@ def _stream_tiles(result: GenerationResult) -> Iterable[tuple[str, str, str]]:
     yield _errors_tile(chief)
 
 
-def _facts(result: BenchResult, code: Callable[[str], str]) -> Facts:
+def _facts(result: Result, code: Callable[[str], str]) -> Facts:
     if isinstance(result, GenerationResult):
         yield from _stream_facts(result, code)
         return
+    assert isinstance(result, EngineResult)
     test, probe, inputs = result.test, result.probe_per_second, result.test.inputs
     signed = "not signed" if test.destination.region is None else "signed with SigV4"
     bodies = f"{len(inputs.bodies):,} bodies of {inputs.mean_bytes:,} bytes in the mean"
@@ -164,7 +180,7 @@ def _stream_facts(result: GenerationResult, code: Callable[[str], str]) -> Facts
     yield "Seed", str(test.client.seed)
 
 
-def charts(result: BenchResult) -> list[Chart]:
+def charts(result: Result) -> list[Chart]:
     """Return the charts that there is data for."""
     if isinstance(result, GenerationResult):
         found = _stream_charts(result)
@@ -175,8 +191,9 @@ def charts(result: BenchResult) -> list[Chart]:
 
 def _stream_charts(result: GenerationResult) -> Iterable[Chart | None]:
     slo = result.test.slo
-    ttft_ms, itl_ms = (None, None) if slo is None else (slo.ttft_ms, slo.itl_ms)
-    loads = {phase.phase.start: phase for phase in result.phases if phase.answers}
+    limits = {} if slo is None else slo.limits
+    streams = [phase for phase in result.phases if isinstance(phase, StreamMeasurement)]
+    loads = {phase.phase.start: phase for phase in streams if phase.answers}
     if len(loads) < 2:
         return
     rates = [(load, phase.requests_per_second) for load, phase in sorted(loads.items())]
@@ -191,7 +208,7 @@ def _stream_charts(result: GenerationResult) -> Iterable[Chart | None]:
 
     def times(
         caption: str,
-        values: Callable[[GenerationMeasurement], Sequence[float]],
+        values: Callable[[StreamMeasurement], Sequence[float]],
         limit: float | None,
     ) -> Chart | None:
         return _by_load(
@@ -203,13 +220,13 @@ def _stream_charts(result: GenerationResult) -> Iterable[Chart | None]:
             marks,
         )
 
-    yield times("Time to the first token", lambda phase: phase.ttfts_ms, ttft_ms)
-    yield times("Time between tokens", lambda phase: phase.gaps_ms, itl_ms)
+    yield times("Time to the first token", lambda phase: phase.ttfts_ms, limits.get(TTFT))
+    yield times("Time between tokens", lambda phase: phase.gaps_ms, limits.get(ITL))
 
 
 def _by_load(
     caption: str,
-    loads: dict[float, Measurement] | dict[float, GenerationMeasurement],
+    loads: dict[float, Measurement] | dict[float, StreamMeasurement],
     value: Callable[..., float | None],
     across: Axis,
     limit: float | None,
@@ -225,7 +242,7 @@ def _by_load(
     return _latency_chart(caption, lines, across, limit, marks) if lines else None
 
 
-def _found_mark(result: BenchResult, label: str) -> list[Mark]:
+def _found_mark(result: Result, label: str) -> list[Mark]:
     """Return a mark at the highest load that held."""
     if result.highest is None:
         return []
@@ -270,7 +287,7 @@ def logarithmic(values: Sequence[float]) -> Axis:
     return Axis(position=position, ticks=labels, title="ms")
 
 
-def _against_rate(result: LoadResult) -> Chart | None:
+def _against_rate(result: Result) -> Chart | None:
     """Latency against the offered rate: for each rate the step that held, else the last."""
     chosen: dict[float, Measurement] = {}
     for measurement in result.phases if result.is_search else ():
@@ -286,14 +303,14 @@ def _against_rate(result: LoadResult) -> Chart | None:
     return _by_load(
         "Latency against offered rate",
         chosen,
-        lambda step, percent: step.latency.percentile(percent),
+        lambda step, percent: proven_percentile(step.latency, percent),
         across,
-        result.test.slo_ms,
+        _slo_ms(result),
         marks,
     )
 
 
-def _throughput(result: LoadResult) -> Chart | None:
+def _throughput(result: Result) -> Chart | None:
     answered = _timeline(result, attrgetter("answered"))
     errors = _timeline(result, attrgetter("errors"))
     if len(answered) < 2:
@@ -309,9 +326,9 @@ def _throughput(result: LoadResult) -> Chart | None:
     return "Throughput over time", drawing, lines
 
 
-def _over_time(result: LoadResult) -> Chart | None:
+def _over_time(result: Result) -> Chart | None:
     timelines = [
-        (f"p{percent}", kind, _timeline(result, methodcaller("percentile", percent)))
+        (f"p{percent}", kind, _timeline(result, partial(_second_percentile, percent=percent)))
         for percent, kind in PERCENTILES
     ]
     lines = [
@@ -322,11 +339,19 @@ def _over_time(result: LoadResult) -> Chart | None:
     if not lines:
         return None
     across = _straight(lines, "seconds", across=True)
-    slo_ms = result.test.slo_ms
+    slo_ms = _slo_ms(result)
     return _latency_chart("Latency over time", lines, across, slo_ms, _borders(result))
 
 
-def _timeline(result: LoadResult, value: Callable[[Second], float | None]) -> Points:
+def _slo_ms(result: Result) -> float | None:
+    return None if result.test.slo is None else result.test.slo.first_ms
+
+
+def _second_percentile(second: Second, percent: float) -> float | None:
+    return proven_percentile(second.milliseconds, percent)
+
+
+def _timeline(result: Result, value: Callable[[Second], float | None]) -> Points:
     """Return a value of every second, phases one after the other."""
     points, begin = [], 0.0
     for measurement in result.phases:
@@ -338,7 +363,7 @@ def _timeline(result: LoadResult, value: Callable[[Second], float | None]) -> Po
     return points
 
 
-def _borders(result: LoadResult) -> list[Mark]:
+def _borders(result: Result) -> list[Mark]:
     """Return a mark where phases meet."""
     ends = itertools.accumulate(math.ceil(m.seconds) for m in result.phases[:-1])
     return [Mark(value=end, label="", kind="border", upright=True) for end in ends]

@@ -13,7 +13,7 @@ from roundhouse.answers import arrays_table, cosine_table
 from roundhouse.cli.check import fault_lines
 from roundhouse.money import BreakEven, usd
 from roundhouse.report import Report, table
-from tests.unit.roundhouse.load_test.phases import measurement, searched, second
+from tests.unit.roundhouse.measure.phases import measurement, searched, second
 
 pytestmark = pytest.mark.unit
 

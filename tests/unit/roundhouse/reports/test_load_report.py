@@ -9,15 +9,14 @@ from html.parser import HTMLParser
 
 import pytest
 
-from roundhouse.load_test.destination import Destination
-from roundhouse.load_test.generation.load_test import GenerationTest
-from roundhouse.load_test.generation.requests import Workload, parse_lengths
-from roundhouse.load_test.options import LoadOptions, Loop
-from roundhouse.load_test.result import LoadResult
+from roundhouse.measure.destination import Destination
+from roundhouse.measure.options import LoadOptions, Loop
+from roundhouse.measure.prompts import Workload, parse_lengths
+from roundhouse.measure.result import EngineResult
+from roundhouse.measure.runner import GenerationTest
 from roundhouse.reports.charts import Line, axis, element, line_chart, scale
 from roundhouse.reports.load_report import FRAME, load_page
-from tests.unit.roundhouse.load_test.generation.test_recording import EXACT, SLO, search
-from tests.unit.roundhouse.load_test.phases import (
+from tests.unit.roundhouse.measure.phases import (
     HERE,
     load_of,
     load_test,
@@ -25,6 +24,7 @@ from tests.unit.roundhouse.load_test.phases import (
     searched,
     second,
 )
+from tests.unit.roundhouse.measure.test_generation_recording import EXACT, SLO, search
 
 VOID = {"meta", "br"}
 
@@ -66,7 +66,7 @@ def missing_steps():
 
 
 def broken_off():
-    return LoadResult(
+    return EngineResult(
         test=load_test(), phases=missing_steps()[:1], circumstances=HERE, broken_off=True
     )
 

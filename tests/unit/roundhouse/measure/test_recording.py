@@ -1,0 +1,316 @@
+"""`roundhouse bench --record`, from an endpoint as SageMaker describes it to the lock."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+
+import pytest
+
+from onboarding.resolve import deployments
+from onboarding.tree import read_tree
+from roundhouse.errors import RoundhouseError
+from roundhouse.measure.bench import LoadReport
+from roundhouse.measure.options import LoadOptions
+from roundhouse.measure.recording import record_load
+from roundhouse.measure.served_engine import gpu_utilization_percent
+from tests.synth.scaled import instance_capacity
+from tests.unit.roundhouse.engines import copied_tree
+from tests.unit.roundhouse.measure.phases import load_of, measurement, searched, second
+from tests.unit.roundhouse.measure.served import instances, object_of, served_endpoint
+
+pytestmark = pytest.mark.unit
+
+SHARED = {"endpoint": "text-shared", "model": "sentence-embedder-int8"}
+
+
+def step(rate, **changes):
+    return measurement(second(**changes), rate=rate, name=f"step: {rate:g}")
+
+
+def slow(rate=1000.0, **changes):
+    return step(rate, milliseconds=40.0, **changes)
+
+
+def steps():
+    return step(1000.0), step(1000.0), slow(1030.0), slow(1030.0)
+
+
+def hold(rate, **changes):
+    return load_of(step(rate, **changes), slo_ms=20.0)
+
+
+def broken_off(result, **changes):
+    return dataclasses.replace(result, broken_off=True, **changes)
+
+
+class Bench:
+    """Load tests with the given results, then holds of any rate; keeps their options."""
+
+    def __init__(self, root, *results):
+        self.folder, self.results, self.calls = root / "build/load", list(results), []
+        self.during = lambda: None
+
+    def __call__(self, paths, report, options):
+        self.calls.append(options)
+        self.during()
+        options.require_consistent()
+        result = self.results.pop(0) if self.results else hold(float(options.rate))
+        return LoadReport(result=result, page=self.folder / "r.html")
+
+
+def record_with(
+    served, *holds, search=None, utilization=lambda *arguments: None, endpoint=None, later=None,
+    **changes,
+):  # fmt: skip
+    """Record a capacity; the search finds 1,000 a second unless another is given."""
+    run = Bench(served.root, searched(*steps()) if search is None else search, *holds)
+    if later is not None:
+        run.during = lambda: served.clients["sagemaker"].documents.update(later)
+    options = {"endpoint": endpoint or "sentence-embedder", "env": "dev", "record": True}
+    load_options = LoadOptions(**options | changes)
+    try:
+        recorded = record_load(served.session, load_options, run=run, utilization=utilization)
+    finally:
+        served.calls = run.calls
+    return recorded
+
+
+def test_rate_that_was_held_is_written_into_the_lock_beside_its_manifest(tmp_path):
+    served = served_endpoint(tmp_path)
+    before = served.lock
+    recorded = record_with(served, utilization=lambda *arguments: 81.5)
+    _, load = served.calls
+    assert (float(load.rate), load.seconds, float(load.slo), load.record) == (1000, 180, 20, False)
+    assert served.capacity == {"ml.g5.xlarge": recorded.entry}
+    assert recorded.entry.model_dump(exclude={"tool"}) == {
+        "requests_per_second": 1000.0,
+        "rows_per_request": 2,
+        "slo_ms": 20.0,
+        "percentile": 99.0,
+        "instance_type": "ml.g5.xlarge",
+        "server": "triton",
+        "gpu_utilization_percent": 81.5,
+        "endpoint": "dev-sentence-embedder",
+        "date": "2026-01-02",
+    }
+    key = served.target.engine_key
+    assert served.lock.engines[key].manifest == before.engines[key].manifest
+    assert recorded.summary == (
+        "One ml.g5.xlarge answers 1000 requests a second with p99 within 20 ms, its GPUs 81.5 "
+        "% busy."
+    )
+
+
+def test_recorded_capacity_is_what_the_next_synth_scales_on(tmp_path):
+    record_with(served_endpoint(tmp_path))
+    every = deployments(read_tree(tmp_path), "dev")
+    capacity = instance_capacity(next(d for d in every if d.name == "sentence-embedder"))
+    assert capacity is not None and capacity.requests_per_second == 1000
+    source = "served (roundhouse bench, held for 1 s, dev-sentence-embedder on ml.g5.xlarge"
+    assert source in capacity.derivation
+
+
+def test_rate_of_several_instances_is_divided_among_them(tmp_path):
+    recorded = record_with(served_endpoint(tmp_path, changes=instances(3, 3)))
+    assert recorded.entry.requests_per_second == 333.333
+
+
+def test_rate_that_is_not_held_is_tried_lower(tmp_path):
+    served = served_endpoint(tmp_path)
+    recorded = record_with(served, load_of(slow(), slo_ms=20.0))
+    search, *holds = served.calls
+    assert search.is_search and search.seconds == 60
+    assert [float(call.rate) for call in holds] == [1000.0, pytest.approx(1000 / 1.04)]
+    assert recorded.entry.requests_per_second == 961.538
+
+
+def test_model_of_a_shared_endpoint_is_recorded_for_its_own_engine(tmp_path):
+    served = served_endpoint(tmp_path, **SHARED)
+    record_with(served, **SHARED)
+    assert served.capacity["ml.g5.xlarge"].endpoint == "dev-text-shared"
+
+
+def test_local_measurement_stays_in_scratch_locks(tmp_path):
+    served = served_endpoint(tmp_path, environment="local")
+    recorded = record_with(served, env="local")
+    assert recorded.lock == tmp_path / "build/local/locks/sentence-embedder.lock.yaml"
+    assert served.capacity["ml.c7i.large"].gpu_utilization_percent is None
+
+
+def test_refuses_a_local_measurement_for_reviewed_locks(tmp_path):
+    file = copied_tree(tmp_path) / "environments" / "local.yaml"
+    file.write_text(file.read_text().replace("locks: build/local/locks", "locks: locks/local"))
+    served = served_endpoint(tmp_path, environment="local")
+    message = "locks/local/ holds reviewed locks, and the local cloud's speed is this machine's"
+    with pytest.raises(RoundhouseError, match=message):
+        record_with(served, env="local")
+    assert served.capacity is None
+
+
+def variant(**changes):
+    fields = {"VariantName": "AllTraffic", "ModelName": "m", "InstanceType": "ml.g5.xlarge"}
+    return {"describe_endpoint_config": {"ProductionVariants": [{**fields, **changes}]}}
+
+
+POOLS = [{"InstanceType": "ml.g5.xlarge"}]
+OTHER_ENGINE = {"ModelDataUrl": "s3://b/engines/0123/model.tar.gz", "Environment": {}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (instances(1, 1, EndpointStatus="Updating"), "it is Updating; wait until it is InServi"),
+        (
+            {"describe_model": {"PrimaryContainer": OTHER_ENGINE}},
+            "it serves engines/0123/model.tar.gz, and the lock's engine is engines/",
+        ),
+        (
+            {"describe_endpoint_config": {"ProductionVariants": [{}, {}]}},
+            "2 variants share its requests",
+        ),
+        (variant(InstancePools=POOLS), "several instance types, and which one answered is not kn"),
+        (
+            variant(InstanceType="ml.g5.2xlarge"),
+            "it runs on ml.g5.2xlarge, and the files have ml.g5.xlarge",
+        ),
+        (
+            {"describe_endpoint_config": {"AsyncInferenceConfig": {}, "ProductionVariants": [{}]}},
+            "it is asynchronous",
+        ),
+        (instances(1, 2), "it has 1 instances and 2 are desired"),
+    ],
+    ids=["updating", "engine", "two variants", "pools", "type", "asynchronous", "scaling"],
+)
+def test_refuses_an_endpoint_that_is_not_the_locks_before_any_load(tmp_path, changes, message):
+    served = served_endpoint(tmp_path, changes=changes)
+    with pytest.raises(RoundhouseError, match=f"^--record: dev-sentence-embedder: .*{message}"):
+        record_with(served)
+    assert served.calls == [] and served.capacity is None
+
+
+def test_refuses_another_archive_of_the_same_engine(tmp_path):
+    served = served_endpoint(tmp_path)
+    container = served.clients["sagemaker"].documents["describe_model"]["PrimaryContainer"]
+    container["Environment"] = {"ROUNDHOUSE_MANIFEST_SHA256": "e" * 64}
+    message = r"serves an archive of engine .* that is not the lock's"
+    with pytest.raises(RoundhouseError, match=message):
+        record_with(served)
+
+
+def test_refuses_a_shared_endpoint_whose_archive_in_s3_is_another(tmp_path):
+    served = served_endpoint(tmp_path, **SHARED)
+    entry = served.target.lock_entry.model_dump_json()
+    other = entry.replace('"sha256":"', '"sha256":"b', 1).encode()
+    served.clients["s3"].documents["get_object"] = object_of(other)
+    with pytest.raises(RoundhouseError, match="in S3 is not the lock's"):
+        record_with(served, **SHARED)
+
+
+def test_refuses_several_instances_of_a_shared_endpoint(tmp_path):
+    served = served_endpoint(tmp_path, **SHARED, changes=instances(2, 2))
+    with pytest.raises(RoundhouseError, match="2 instances share its models unevenly"):
+        record_with(served, **SHARED)
+
+
+def test_refuses_an_engine_that_no_lock_has(tmp_path):
+    command = "run: roundhouse build --env dev --model sentence-embedder"
+    with pytest.raises(RoundhouseError, match=command):
+        record_with(served_endpoint(tmp_path, build=False))
+
+
+def test_refuses_a_rate_that_is_never_held(tmp_path):
+    served = served_endpoint(tmp_path)
+    with pytest.raises(RoundhouseError, match=r"not held for 1 s .* the reports are in"):
+        record_with(served, *(load_of(slow(), slo_ms=20.0) for _ in range(3)))
+    assert served.capacity is None
+
+
+def test_refuses_an_endpoint_that_changed_meanwhile(tmp_path):
+    served = served_endpoint(tmp_path)
+    later = instances(1, 1, EndpointConfigName="c-2")
+    with pytest.raises(RoundhouseError, match="the endpoint changed during the load test"):
+        record_with(served, later=later)
+    assert served.capacity is None
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        searched(step(1000.0)),
+        searched(step(1000.0), *(slow(1030.0, cpu_share=1.0, service=0.001),) * 2),
+        searched(step(1000.0, cpu_share=0.99), step(1000.0, cpu_share=0.99)),
+    ],
+    ids=["no end", "the tool's end", "the tool's steps"],
+)
+def test_what_was_proven_is_recorded_with_that_word_beside_it(tmp_path, search):
+    served = served_endpoint(tmp_path, environment="local")
+    recorded = record_with(served, search=search, env="local")
+    assert recorded.entry.requests_per_second == 1000
+    assert recorded.entry.tool == "roundhouse bench, proven for 1 s"
+    assert recorded.summary.endswith("within 20 ms (proven; more may hold).")
+    searching, holding = served.calls
+    assert (searching.seconds, holding.seconds) == (135, 45)
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (load_of(step(1000.0)), "searched for no highest load"),
+        (broken_off(searched(*steps())), "the load test was broken off"),
+        (searched(slow(), slow()), "no rate held the SLO"),
+    ],
+    ids=["no search", "broken off", "nothing held"],
+)
+def test_refuses_a_search_without_a_result_and_names_its_report(tmp_path, result, message):
+    served = served_endpoint(tmp_path)
+    message += r"; nothing was recorded, and the report is .*r\.html"
+    with pytest.raises(RoundhouseError, match=message):
+        record_with(served, search=result)
+    assert served.capacity is None
+
+
+def test_refuses_a_hold_that_was_broken_off(tmp_path):
+    with pytest.raises(RoundhouseError, match="the load test was broken off"):
+        record_with(served_endpoint(tmp_path), broken_off(hold(1000.0), phases=()))
+
+
+class CloudWatch:
+    """Gives one more datapoint at each call."""
+
+    def __init__(self, *averages):
+        self.averages, self.calls = averages, []
+
+    def get_metric_statistics(self, **request):
+        self.calls.append(request)
+        return {"Datapoints": [{"Average": item} for item in self.averages[: len(self.calls)]]}
+
+
+BEGIN = datetime.datetime(2026, 11, 21, 10, 0, 30, tzinfo=datetime.UTC)
+END = BEGIN + datetime.timedelta(minutes=3)
+
+
+def utilization(cloudwatch, gpus=1, end=END):
+    """Return the percentage and the seconds that were waited for it."""
+    waits = [0.0]
+    percent = gpu_utilization_percent(
+        cloudwatch, "dev-e", gpus, BEGIN, end, sleep=waits.append, now=lambda: sum(waits)
+    )
+    return percent, sum(waits)
+
+
+def test_utilization_is_the_mean_of_the_whole_minutes_for_each_gpu():
+    cloudwatch = CloudWatch(300.0, 340.0)
+    assert utilization(cloudwatch, gpus=4) == (80.0, 15.0)
+    (first, *_) = cloudwatch.calls
+    assert (first["StartTime"].minute, first["EndTime"].minute) == (1, 3)
+    assert {"Name": "VariantName", "Value": "AllTraffic"} in first["Dimensions"]
+
+
+def test_utilization_takes_what_came_when_the_wait_is_over():
+    assert utilization(CloudWatch(70.0)) == (70.0, 180.0)
+
+
+def test_utilization_is_unknown_without_a_metric_or_a_whole_minute():
+    assert utilization(CloudWatch())[0] is None
+    assert utilization(CloudWatch(70.0), end=BEGIN + datetime.timedelta(seconds=40))[0] is None
