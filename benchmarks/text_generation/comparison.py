@@ -22,9 +22,9 @@ import uvloop
 from benchmarks.measure import Context, Measure, at_least, at_most, of_rounds, with_command
 from benchmarks.servers.running_server import Candidate, free_port, start_server
 from roundhouse.measure.destination import Destination
+from roundhouse.measure.generation import GenerationRunner, GenerationTest
 from roundhouse.measure.options import LoadOptions, at_once, closed_phase
 from roundhouse.measure.prompts import WORDS, read_prompts
-from roundhouse.measure.runner import GenerationRunner, GenerationTest
 from roundhouse.measure.slo import ITL, TTFT, Slo, stream_slo
 from roundhouse.measure.streams import StreamMeasurement, metrics
 

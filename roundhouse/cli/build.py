@@ -11,11 +11,10 @@ from roundhouse.cli.options import AllowDirty, Env, Form, Format, Root
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from rich.table import Table
-
     from roundhouse.deploy.builds.requests import CheckpointRequest, EngineRequest
     from roundhouse.report import Report
     from roundhouse.session import Session
+    from roundhouse.table import Table
 
 NOTHING = "Nothing to build: every engine is in its lock and in S3."
 EXAMPLE = "roundhouse build --env dev --model sentence-embedder"
@@ -109,7 +108,8 @@ def _print_preview(
     import dataclasses
 
     from roundhouse.gitops.build_estimates import COLUMNS, build_preview, checkpoint_preview
-    from roundhouse.report import print_json, table
+    from roundhouse.report import print_json
+    from roundhouse.table import table
 
     previews = [
         *(build_preview(session, request) for request in requests),
@@ -161,7 +161,7 @@ def build_or_show_images(
 
 def images_table(rows: Sequence[Mapping[str, str]]) -> Table:
     """Return a table of images: name, address in the registry, state."""
-    from roundhouse.report import table
+    from roundhouse.table import table
 
     return table(
         ("Image", "Address", "State"), ((row["image"], row["uri"], row["state"]) for row in rows)

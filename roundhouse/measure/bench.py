@@ -15,9 +15,10 @@ from types import FrameType
 from typing import Any
 
 from roundhouse.errors import WrongAnswerError
+from roundhouse.measure.generation import GenerationResult, GenerationRunner
 from roundhouse.measure.options import LoadOptions
-from roundhouse.measure.result import Result, result_of
-from roundhouse.measure.runner import Runner, phase_line, phase_progress
+from roundhouse.measure.result import EngineResult, Result, circumstances
+from roundhouse.measure.runner import EngineRunner, Runner, phase_line, phase_progress
 from roundhouse.measure.subject import open_runner
 from roundhouse.paths import Paths, output_folder
 from roundhouse.report import Report
@@ -116,3 +117,20 @@ def _interruptible(interrupted: asyncio.Event) -> Iterator[None]:
         yield
     finally:
         restore()
+
+
+def result_of(runner: Runner, *, broken_off: bool) -> Result:
+    """Return what a load test came to."""
+    values: dict[str, Any] = {
+        "phases": runner.phases,
+        "circumstances": circumstances(),
+        "steps": runner.steps,
+        "ended": runner.ended,
+        "broken_off": broken_off,
+    }
+    if isinstance(runner, GenerationRunner):
+        return GenerationResult(test=runner.test, tokens=runner.tokens, **values)
+    assert isinstance(runner, EngineRunner)
+    best = runner.best_level if runner.levels else None
+    probe = None if best is None else best.answered_per_second
+    return EngineResult(test=runner.test, probe_per_second=probe, **values)

@@ -38,6 +38,7 @@ HOLD_SECONDS = 45.0
 METERED_HOLD_SECONDS = 180.0
 """Two whole minutes of a GPU's metrics, wherever in a minute it begins."""
 MAX_HOLDS = 3
+CHANGED = "the endpoint changed during the load test"
 PROVEN = "proven"
 """Stands beside a load that held, where a higher one was not shown to miss."""
 
@@ -111,8 +112,8 @@ def _record_engine(
     search = run(session.paths, session.report, replace(options, seconds=searching))
     held = _hold(session, options, search, run, seconds)
     end, result, found = datetime.datetime.now(datetime.UTC), held.result, search.result.highest
-    if served_engine(session.clients, deployment, target) != served:
-        raise _change_refusal(held)
+    is_same = served_engine(session.clients, deployment, target) == served
+    _require(held, None if is_same else CHANGED)
     assert isinstance(result, EngineResult) and result.test.slo is not None and found is not None
     (phase,) = result.phases
     if is_metered:
@@ -145,7 +146,7 @@ def search_fault(result: Result) -> str | None:
     if result.broken_off:
         return "the load test was broken off"
     if result.highest is None:
-        return result.nothing_held
+        return "no load held the SLO"
     if not all(result.highest.phase.times.values()):
         return "the answers have one token each, and no time between two"
     return None
@@ -168,11 +169,10 @@ def _hold(
 ) -> LoadReport:
     """Hold the rate found for longer, as a search's steps are short; lower if it is not held."""
     found = search.result
-    if (fault := search_fault(found)) is not None:
-        raise _refusal(fault, f"the report is {search.page}")
+    _require(search, search_fault(found))
     assert found.highest is not None and found.test.slo is not None
     rate = found.highest.load
-    for _ in range(MAX_HOLDS):
+    for left in reversed(range(MAX_HOLDS)):
         needed = math.ceil(samples_needed(Measurement.percent) * SURPLUS / rate)
         load = replace(
             options,
@@ -182,12 +182,12 @@ def _hold(
             record=False,
         )
         held = run(session.paths, session.report, load)
-        if (fault := hold_fault(held.result)) is None:
-            return held
-        if held.result.broken_off:
-            raise _refusal(fault, f"the report is {held.page}")
+        fault = hold_fault(held.result)
+        if fault is None or held.result.broken_off or not left:
+            break
         rate /= CLOSE_ENOUGH
-    raise _refusal(str(fault), f"the reports are in {search.page.parent}")
+    _require(held, fault)
+    return held
 
 
 def _record_generator(session: Session, options: LoadOptions, run: Bench) -> Recorded:
@@ -202,11 +202,9 @@ def _record_generator(session: Session, options: LoadOptions, run: Bench) -> Rec
     folder = lock_folder(session, "--record")
     served = served_copies(session.clients, deployment, entry)
     done = run(session.paths, session.report, options)
-    if served_copies(session.clients, deployment, entry) != served:
-        raise _change_refusal(done)
+    is_same = served_copies(session.clients, deployment, entry) == served
     result = done.result
-    if (fault := search_fault(result)) is not None:
-        raise _refusal(fault, f"the report is {done.page}")
+    _require(done, search_fault(result) if is_same else CHANGED)
     assert result.highest is not None
     highest, phase = result.highest, result.highest.phase
     assert isinstance(phase, StreamMeasurement)
@@ -228,9 +226,8 @@ def _record_generator(session: Session, options: LoadOptions, run: Bench) -> Rec
     return Recorded(entry=knee, lock=lock, report=done)
 
 
-def _change_refusal(done: LoadReport) -> RoundhouseError:
-    return _refusal("the endpoint changed during the load test", f"the report is {done.page}")
-
-
-def _refusal(fault: str, reports: str) -> RoundhouseError:
-    return RoundhouseError(f"--record: {fault}; nothing was recorded, and {reports}.")
+def _require(done: LoadReport, fault: str | None) -> None:
+    """Raise RoundhouseError with the report of a load test that is no measurement."""
+    if fault is not None:
+        reports = f"the report is {done.page}"
+        raise RoundhouseError(f"--record: {fault}; nothing was recorded, and {reports}.")

@@ -6,16 +6,13 @@ import datetime
 import platform
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any, ClassVar
 
-from rich.table import Table
-
 from engine_build import machine
 from engine_build.card.render import milliseconds, per_second
-from roundhouse import report
 from roundhouse.measure.measurement import (
     ANSWERED_SHARE,
     Measurement,
@@ -24,31 +21,18 @@ from roundhouse.measure.measurement import (
     proven_percentile,
 )
 from roundhouse.measure.options import Loop
-from roundhouse.measure.prompts import WordTokens
-from roundhouse.measure.runner import (
-    EngineRunner,
-    EngineTest,
-    GenerationRunner,
-    GenerationTest,
-    LoadTest,
-    Runner,
-)
+from roundhouse.measure.runner import EngineTest, LoadTest
 from roundhouse.measure.slo import (
-    ITL,
-    TTFT,
     Step,
     bounds,
     is_exact,
     machine_limit,
     tool_limit,
 )
-from roundhouse.measure.streams import StreamMeasurement, metrics, p95
+from roundhouse.table import NOTHING, Table, table
 
-ENGINE_VERSION, GENERATION_VERSION = 4, 1
-"""Of the documents' layouts."""
-AIPERF_SCHEMA = "1.5"
-"""Of profile_export_aiperf.json, whose names and fields the metrics of text generators have."""
-NOTHING = milliseconds(None)
+VERSION = 4
+"""Of the layout of an engine's document."""
 PERCENTILES = (50, 90, 95, 99, 99.9, 99.99)
 INPUTS = ("description", "sha256", "mean_bytes", "content_type", "rows_per_request", "rows")
 COUNTS = (
@@ -104,7 +88,8 @@ class Result(ABC):
     """Loads are whole numbers."""
     columns: ClassVar[tuple[str, ...]]
     """Of `cells` that a terminal shows."""
-    nothing_held: ClassVar[str]
+    verb: ClassVar[str]
+    """Of a highest load that is exact."""
     version: ClassVar[int]
 
     @property
@@ -121,8 +106,16 @@ class Result(ABC):
         """Return a phase for JSON."""
 
     @abstractmethod
-    def _summary(self) -> str:
-        """Return what a reader takes away."""
+    def _load(self, load: float) -> str:
+        """Return a search's load in words."""
+
+    @abstractmethod
+    def _numbers(self, phase: Measurement) -> str:
+        """Return what is said of the highest load that held."""
+
+    @abstractmethod
+    def _phases_summary(self, chief: Measurement) -> str:
+        """Return what a reader takes away of a load that was given."""
 
     @property
     def is_search(self) -> bool:
@@ -179,6 +172,8 @@ class Result(ABC):
             yield f"More may hold{'' if self.ended is None else f': {self.ended}'}."
             if Outcome.tool in map(outcome_of, self.phases):
                 yield "Higher loads were the load tool's limit, not the server's."
+        if highest is None and self.ended is not None:
+            yield f"The search ended early: {self.ended}."
         for phase in () if self.is_search else self.phases:
             if outcome_of(phase) is Outcome.missed and phase.verdict is not None:
                 yield f"{phase.phase.name} missed the SLO: {phase.verdict.reason}."
@@ -187,18 +182,42 @@ class Result(ABC):
         if chief is not None and (limit := machine_limit(chief)) is not None:
             yield f"The load tool's machine takes part in these numbers: {limit}."
 
-    def _unanswered(self) -> str:
-        failed = next((phase for phase in self.phases if phase.failed), None)
-        return f"No request was answered{'' if failed is None else f': {failed.errors_text}'}."
+    def _summary(self) -> str:
+        slo, highest, chief = self.test.slo, self.highest, self.chief
+        if not self.phases:
+            return "Nothing was measured."
+        if chief is None:
+            failed = next((phase for phase in self.phases if phase.failed), None)
+            return f"No request was answered{'' if failed is None else f': {failed.errors_text}'}."
+        if not self.is_search:
+            return self._phases_summary(chief)
+        if highest is not None:
+            verb = self.verb if highest.is_exact else "Proven:"
+            phase = highest.phase
+            numbers = f"{self._numbers(phase)}, {phase.errors_text}"
+            return f"{verb} {self._load(highest.load)} with {slo}: {numbers}."
+        known = [(phase.phase, phase.verdict) for phase in self.phases if phase.verdict is not None]
+        if not known:
+            return f"No step was run to its end, so nothing is known of {slo}."
+        lowest, verdict = min(known, key=lambda pair: pair[0].start)
+        load = self._load(lowest.start)
+        return f"No load that was tried holds {slo}; the lowest was {load}: {verdict.reason}."
 
     def table(self) -> Table:
         """Return a table with a row for each phase; the chief one stands out."""
-        rows = [[cells[head] for head in self.columns] for cells in map(self.cells, self.phases)]
-        right = [head for head in self.columns if head not in TEXT_COLUMNS]
-        table = report.table(self.columns, rows, right=right)
-        for phase, row in zip(self.phases, table.rows, strict=True):
-            row.style = "bold" if phase is self.chief else None
-        return table
+        return self._table(self.columns)
+
+    def full_table(self) -> Table:
+        """Return the table with all columns that hold something."""
+        heads = self.cells(self.phases[0]) if self.phases else ()
+        return self._table(heads).without_empty_columns()
+
+    def _table(self, heads: Iterable[str]) -> Table:
+        heads, chief = tuple(heads), self.chief
+        rows = [[cells[head] for head in heads] for cells in map(self.cells, self.phases)]
+        right = [head for head in heads if head not in TEXT_COLUMNS]
+        bold = [number for number, phase in enumerate(self.phases) if phase is chief]
+        return table(heads, rows, right=right, chief=bold)
 
     def document(self) -> dict[str, Any]:
         """Return the result for JSON."""
@@ -231,8 +250,8 @@ class EngineResult(Result):
     probe_per_second: float | None = None
     """Answers to the probe of a search."""
     columns = ("phase", "offered/s", "answered/s", "p50", "p95", "p99", "errors", "SLO")
-    nothing_held = "no rate held the SLO"
-    version = ENGINE_VERSION
+    verb = "Saturates at"
+    version = VERSION
 
     @property
     def kind(self) -> str:
@@ -247,36 +266,18 @@ class EngineResult(Result):
             return self.highest.phase
         return next((phase for phase in reversed(self.phases) if phase.answered), None)
 
-    def _summary(self) -> str:
-        if not self.is_search:
-            return self._phases_summary()
-        slo, highest = str(self.test.slo), self.highest
-        if highest is None:
-            return self._nothing_held(slo)
-        inputs, rate = self.test.inputs, per_second(highest.load)
-        rows = f" ({per_second(highest.load * inputs.rows_per_request)} {inputs.rows} a second)"
-        return (
-            f"{'Saturates at' if highest.is_exact else 'Proven:'} {rate} requests a second"
-            f"{'' if inputs.rows_per_request == 1 else rows} with {slo}: "
-            f"there {percentiles_text(highest.phase.latency)}, {highest.phase.errors_text}."
-        )
+    def _load(self, load: float) -> str:
+        inputs = self.test.inputs
+        if self.phases[0].phase.loop is Loop.closed:
+            return "one user alone"
+        rows = f" ({per_second(load * inputs.rows_per_request)} {inputs.rows} a second)"
+        more = "" if inputs.rows_per_request == 1 else rows
+        return f"{per_second(load)} requests a second{more}"
 
-    def _nothing_held(self, slo: str) -> str:
-        if not self.phases:
-            return "Nothing was measured."
-        known = [(m.phase, m.verdict) for m in self.phases if m.verdict is not None]
-        if not known:
-            return f"No step was run to its end, so nothing is known of {slo}."
-        phase, verdict = min(known, key=lambda pair: pair[0].start)
-        if phase.loop is Loop.closed:
-            return f"No rate holds {slo}: {verdict.reason}."
-        lowest = f"the lowest was {per_second(phase.start)} requests a second: {verdict.reason}"
-        return f"No rate that was tried holds {slo}; {lowest}."
+    def _numbers(self, phase: Measurement) -> str:
+        return f"there {percentiles_text(phase.latency)}"
 
-    def _phases_summary(self) -> str:
-        chief = self.chief
-        if chief is None:
-            return self._unanswered()
+    def _phases_summary(self, chief: Measurement) -> str:
         count, is_open = len(self.phases), chief.phase.loop is Loop.open
         is_short = chief.answered_per_second < ANSWERED_SHARE * chief.offered_per_second
         offered = f" of {per_second(chief.offered_per_second)} requests offered"
@@ -355,133 +356,6 @@ class EngineResult(Result):
         }
 
 
-@dataclass(frozen=True, kw_only=True)
-class GenerationResult(Result):
-    """A load test of a text generator with what was measured."""
-
-    test: GenerationTest
-    tokens: WordTokens
-    version = GENERATION_VERSION
-    is_whole = True
-    columns = (
-        "phase", "requests/s", "goodput/s", "output tokens/s", "TTFT p50", "TTFT p95", "ITL p50",
-        "ITL p95", "TPOT p50", "E2E p50", "errors", "SLO",
-    )  # fmt: skip
-    nothing_held = "no number of requests at once was shown to hold the SLO"
-
-    @property
-    def chief(self) -> StreamMeasurement | None:
-        """The knee, else the phase with the most goodput."""
-        if self.highest is not None:
-            return _stream(self.highest.phase)
-        phases = [phase for phase in map(_stream, self.phases) if phase.answers]
-        return max(phases, key=lambda phase: phase.goodput or phase.requests_per_second,
-                   default=None)  # fmt: skip
-
-    def cells(self, phase: Measurement) -> dict[str, str]:
-        """Return a phase's cells by column."""
-        phase = _stream(phase)
-        ttfts, gaps = phase.ttfts_ms, phase.gaps_ms
-        tpots = [1000 * tpot for answer in phase.answers if (tpot := answer.tpot) is not None]
-        times: dict[str, tuple[Sequence[float], float]] = {
-            "TTFT p50": (ttfts, 50),
-            "TTFT p95": (ttfts, 95),
-            "ITL p50": (gaps, 50),
-            "ITL p95": (gaps, 95),
-            "TPOT p50": (tpots, 50),
-            "E2E p50": ([1000 * answer.latency for answer in phase.answers], 50),
-        }
-        return {
-            "phase": phase.phase.name,
-            "requests/s": per_second(phase.requests_per_second),
-            "goodput/s": NOTHING if phase.goodput is None else per_second(phase.goodput),
-            "output tokens/s": per_second(phase.output_tokens_per_second),
-            **{
-                name: milliseconds(proven_percentile(values, percent))
-                for name, (values, percent) in times.items()
-            },
-            "errors": f"{phase.failed:,}",
-            "SLO": outcome_of(phase) or phase.ended_early or NOTHING,
-        }
-
-    def document(self) -> dict[str, Any]:
-        """Return the result for JSON; metrics have AIPerf's names and fields."""
-        test, highest, document = self.test, self.highest, super().document()
-        workload, knee = test.workload, None if highest is None else _stream(highest.phase)
-        document["settings"]["schema"] = test.schema
-        return {
-            "metrics_schema": f"profile_export_aiperf.json {AIPERF_SCHEMA}",
-            "slo": None
-            if test.slo is None
-            else {"ttft_ms": test.slo.limits[TTFT], "itl_ms": test.slo.limits[ITL]},
-            "knee": None
-            if highest is None or knee is None
-            else {
-                "concurrency": int(highest.load),
-                "lowest_missed": highest.lowest_missed,
-                "exact": highest.is_exact,
-                "goodput_requests_per_second": knee.goodput,
-                "ttft_p95_ms": p95(knee.ttfts_ms),
-                "itl_p95_ms": p95(knee.gaps_ms),
-                "output_tokens_per_second": knee.output_tokens_per_second,
-            },
-            "workload": {
-                "description": workload.description or str(workload.lengths),
-                "sha256": workload.sha256,
-                "lengths": None if workload.lengths is None else asdict(workload.lengths),
-                "tokens_of_a_word": asdict(self.tokens),
-            },
-            **document,
-        }
-
-    def _summary(self) -> str:
-        highest, slo, chief = self.highest, self.test.slo, self.chief
-        if chief is None:
-            return self._unanswered()
-        numbers = f"{chief.tokens_text}, {chief.errors_text}"
-        if highest is not None:
-            begin = f"{'Answers' if highest.is_exact else 'Proven:'} {highest.load:.0f}"
-            goodput = per_second(chief.goodput or 0.0)
-            return f"{begin} requests at once with {slo}: goodput {goodput}/s, {numbers}."
-        if self.is_search:
-            reasons = [phase.verdict.reason for phase in self.phases if phase.verdict is not None]
-            reason = reasons[-1] if reasons else "no step was run to its end"
-            return f"No number of requests at once was shown to hold {slo}: {reason}."
-        goodput_text = "" if chief.goodput is None else f"goodput {per_second(chief.goodput)} of "
-        rate = f"{goodput_text}{per_second(chief.requests_per_second)} requests/s"
-        return f"{chief.phase.name}: {rate}, {numbers}."
-
-    def _phase(self, phase: Measurement) -> dict[str, Any]:
-        load = phase.phase
-        return {
-            **verdict_fields(phase),
-            "requests_at_once": load.start if load.loop is Loop.closed else None,
-            "offered_per_second": load.start if load.loop is Loop.open else None,
-            "seconds": phase.seconds,
-            "ended_early": phase.ended_early,
-            "cpu_share": phase.cpu_share,
-            "lag_p95_ms": proven_percentile(phase.lag, 95),
-            "metrics": metrics(_stream(phase)),
-        }
-
-
-def result_of(runner: Runner, *, broken_off: bool) -> Result:
-    """Return what a load test came to."""
-    values: dict[str, Any] = {
-        "phases": runner.phases,
-        "circumstances": circumstances(),
-        "steps": runner.steps,
-        "ended": runner.ended,
-        "broken_off": broken_off,
-    }
-    if isinstance(runner, GenerationRunner):
-        return GenerationResult(test=runner.test, tokens=runner.tokens, **values)
-    assert isinstance(runner, EngineRunner)
-    best = runner.best_level if runner.levels else None
-    probe = None if best is None else best.answered_per_second
-    return EngineResult(test=runner.test, probe_per_second=probe, **values)
-
-
 def outcome_of(measurement: Measurement) -> Outcome | None:
     """Return a phase's outcome; None where nothing was to be held."""
     return None if measurement.verdict is None else measurement.verdict.outcome
@@ -501,11 +375,6 @@ def verdict_fields(phase: Measurement) -> dict[str, Any]:
 
 def _fields(value: object, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: getattr(value, name) for name in names}
-
-
-def _stream(phase: Measurement) -> StreamMeasurement:
-    assert isinstance(phase, StreamMeasurement)
-    return phase
 
 
 def _percentiles(values: array[float], percents: Sequence[float]) -> dict[str, float | None]:

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import ClassVar
 
 import aiohttp
 from rich.markup import escape
 
-from container.generation_client import StreamBroken
 from engine_build.card.render import milliseconds, per_second
 from roundhouse.errors import NotReadyError, RoundhouseError, WrongAnswerError
-from roundhouse.measure.destination import Destination, Requests, RequestSource, refusal, signer
+from roundhouse.measure.destination import Destination, Requests, refusal, signer
 from roundhouse.measure.driver import ERROR_BYTES, Driver, not_answering, open_driver
 from roundhouse.measure.inputs import Inputs
 from roundhouse.measure.measurement import (
-    Answer,
     Measurement,
     Outcome,
     Verdict,
@@ -31,23 +27,13 @@ from roundhouse.measure.measurement import (
 )
 from roundhouse.measure.options import (
     MINUTE,
-    STREAMS,
     ClientOptions,
     LoadOptions,
     Loop,
     Phase,
-    at_once,
     closed_phase,
 )
-from roundhouse.measure.prompts import (
-    GenerationRequests,
-    Schema,
-    WordTokens,
-    Workload,
-    word_tokens,
-)
 from roundhouse.measure.slo import Slo, Step, hopeless, machine_limit, next_load, verdict
-from roundhouse.measure.streams import EventStream, StreamMeasurement, StreamReader, TokenTimes
 
 LEVEL_USERS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 LEVEL_SECONDS = 2.0
@@ -61,8 +47,6 @@ SURPLUS = 1.15
 """More requests than the percentile needs, as arrivals vary."""
 BUSY_LOADS = 3
 """Loads, the one lower than the other, at which a busy machine ends a search."""
-FIRST_CONCURRENCY = 8
-"""Of the search, where no model file says how many requests are answered at once."""
 COLORS = {Outcome.held: "green", Outcome.missed: "red"}
 NextLoad = Callable[..., float | None]
 
@@ -362,130 +346,6 @@ class EngineRunner(Runner):
         return Measurement(phase=phase)
 
 
-@dataclass(frozen=True, kw_only=True)
-class GenerationTest(LoadTest):
-    """A load test of a text generator; a search finds the knee."""
-
-    schema: Schema
-    model: str | None
-    """The name that requests give; None: the server's only one."""
-    workload: Workload
-    first_concurrency: int
-    """Of the search."""
-    client: ClientOptions = STREAMS
-
-
-@dataclass(frozen=True, kw_only=True)
-class StreamDriver(Driver):
-    """Sends requests and reads their streamed answers to the end."""
-
-    is_framed: bool
-
-    async def read(self, response: aiohttp.ClientResponse) -> Answer:
-        """Return an answer with the times of its tokens; a broken stream is none."""
-        if response.status != 200:
-            return await super().read(response)
-        reader = StreamReader(unframe=EventStream()) if self.is_framed else StreamReader()
-        try:
-            async for data in response.content.iter_any():
-                reader.read(data, time.monotonic())
-            return Answer(content=reader.end())
-        except StreamBroken as error:
-            return Answer(fault=str(error))
-
-
-@dataclass(kw_only=True)
-class GenerationRunner(Runner):
-    """One load test of a text generator under way: closed loops of requests at once."""
-
-    test: GenerationTest
-    tokens: WordTokens = field(default_factory=WordTokens)
-    """Of the words that prompts of given lengths are made of, by the server's count."""
-    before: Measurement | None = None
-    """The warm-up."""
-    step_seconds: float = 20.0
-    longest_step_seconds: float = 300.0
-    is_whole: ClassVar[bool] = True
-    hopeless_slos: ClassVar[float] = 2.0
-
-    async def open(self) -> AbstractAsyncContextManager[Driver]:
-        """Return a driver, once the server has counted the tokens of words."""
-        self.tokens = await self._count_tokens()
-        return self._open_driver(self._requests(self.tokens))
-
-    def _open_driver(self, requests: RequestSource) -> AbstractAsyncContextManager[StreamDriver]:
-        client, to = self.test.client, self.test.destination
-        driver = partial(StreamDriver, is_framed=to.is_framed)
-        return open_driver(driver, to, requests, client, client.timeout)
-
-    def _requests(self, tokens: WordTokens) -> GenerationRequests:
-        test = self.test
-        return GenerationRequests(
-            test.destination,
-            test.workload,
-            schema=test.schema,
-            model=test.model,
-            seed=test.client.seed,
-            sign=signer(test.destination),
-            tokens=tokens,
-        )
-
-    async def _count_tokens(self) -> WordTokens:
-        """Send two prompts and return how the server counts their tokens."""
-        test, counts = self.test, []
-        requests, lengths = self._requests(WordTokens()), test.workload.lengths
-        async with self._open_driver(requests) as driver:
-            for words in (0,) if lengths is None else lengths.calibration_words:
-                request = requests.of_words(words) if words else requests.next()
-                try:
-                    answer = await driver.post(*request)
-                except (aiohttp.ClientError, TimeoutError) as error:
-                    raise not_answering(driver.url, error, test.client.timeout) from error
-                if answer.fault is not None:
-                    raise _first_request_error(test, answer.fault)
-                assert isinstance(answer.content, TokenTimes)
-                counts.append((words, answer.content.prompt_tokens))
-        return word_tokens(counts) if len(counts) > 1 else WordTokens()
-
-    def _warm_up_phase(self, seconds: float) -> Phase:
-        return closed_phase("warm-up", 2, seconds)
-
-    async def warm_up(self, driver: Driver) -> Measurement | None:
-        """Run the warm-up and keep its times."""
-        self.before = await super().warm_up(driver)
-        return self.before
-
-    async def _first_load(self, driver: Driver) -> float | None:
-        return float(self.test.first_concurrency)
-
-    def _step(self, load: float) -> Phase:
-        return closed_phase(at_once(int(load)), int(load), self._step_seconds(int(load)))
-
-    def _counts(self, measurement: Measurement) -> bool:
-        """Return False for a step that was shorter than its own answers say it must be.
-
-        Nothing else says it before the first one, and the rate of answers may fall.
-        """
-        found, count = measurement.verdict, int(measurement.phase.start)
-        is_short = self._step_seconds(count) > measurement.phase.seconds
-        return found is None or found.outcome is not Outcome.unproven or not is_short
-
-    def _step_seconds(self, count: int) -> float:
-        """Return the length of a step by the answers of the last phase."""
-        before: Sequence[Measurement | None] = (*reversed(self.phases), self.before)
-        seconds = self.step_seconds
-        for phase in before:
-            if isinstance(phase, StreamMeasurement) and phase.answers:
-                rate = phase.requests_per_second * min(count / phase.phase.start, 1.0)
-                seconds = max(seconds, samples_needed(phase.percent) * SURPLUS / rate)
-                break
-        longest = min(self.longest_step_seconds, self.test.options.search_seconds)
-        return float(math.ceil(min(seconds, longest)))
-
-    def _new_measurement(self, phase: Phase) -> Measurement:
-        return StreamMeasurement(phase=phase, slo=self.test.slo)
-
-
 async def _require_arrays(test: EngineTest, requests: Requests) -> None:
     """Send the first body and read the answer's arrays: what fails every request is raised here."""
     from container.wire import AnswerFault, arrays_of
@@ -498,14 +358,14 @@ async def _require_arrays(test: EngineTest, requests: Requests) -> None:
         except (aiohttp.ClientError, TimeoutError) as error:
             raise not_answering(driver.url, error, test.client.timeout) from error
     if answer.status != 200:
-        raise _first_request_error(test, refusal(answer.status, body[:ERROR_BYTES]))
+        raise first_request_error(test, refusal(answer.status, body[:ERROR_BYTES]))
     try:
         arrays_of(body, answer.headers.get("Content-Type", ""))
     except AnswerFault as error:
         raise WrongAnswerError(f"{test.subject}: {error}") from error
 
 
-def _first_request_error(test: LoadTest, fault: str) -> RoundhouseError:
+def first_request_error(test: LoadTest, fault: str) -> RoundhouseError:
     """Return the error of a first request: a broken answer, or a refusal with its HTTP status."""
     if not fault.startswith("HTTP"):
         return WrongAnswerError(f"{test.subject}: {fault}")

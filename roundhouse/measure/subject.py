@@ -15,6 +15,7 @@ from onboarding.text_generation.spec import TASK, TextGenerationSpec
 from onboarding.yaml_text import load_yaml
 from roundhouse.errors import RoundhouseError, UsageError
 from roundhouse.measure.destination import Destination, server_url
+from roundhouse.measure.generation import FIRST_CONCURRENCY, GenerationRunner, GenerationTest
 from roundhouse.measure.inputs import read_inputs
 from roundhouse.measure.options import LoadOptions, parse_slo
 from roundhouse.measure.prompts import (
@@ -25,14 +26,7 @@ from roundhouse.measure.prompts import (
     parse_lengths,
     read_prompts,
 )
-from roundhouse.measure.runner import (
-    FIRST_CONCURRENCY,
-    EngineRunner,
-    EngineTest,
-    GenerationRunner,
-    GenerationTest,
-    Runner,
-)
+from roundhouse.measure.runner import EngineRunner, EngineTest, Runner
 from roundhouse.measure.slo import engine_slo, stream_slo
 from roundhouse.paths import Paths
 from roundhouse.report import Report

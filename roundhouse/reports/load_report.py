@@ -10,6 +10,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from engine_build.card.render import milliseconds, per_second, render
+from roundhouse.measure.generation import GenerationResult
 from roundhouse.measure.measurement import (
     Measurement,
     Outcome,
@@ -19,10 +20,7 @@ from roundhouse.measure.measurement import (
 )
 from roundhouse.measure.options import Loop
 from roundhouse.measure.result import (
-    NOTHING,
-    TEXT_COLUMNS,
     EngineResult,
-    GenerationResult,
     Result,
     outcome_of,
 )
@@ -59,17 +57,14 @@ Facts = Iterable[tuple[str, str | None]]
 def load_page(result: Result) -> bytes:
     """Return UTF-8 HTML."""
     is_text = isinstance(result, GenerationResult)
-    cells = [result.cells(phase) for phase in result.phases]
-    heads = [head for head in (cells or [{}])[0] if any(row[head] != NOTHING for row in cells)]
+    shown = result.full_table()
 
     def rows(badge: Callable[..., str]) -> list[tuple[list[str], bool]]:
-        for phase, row in zip(result.phases, cells, strict=True):
+        found = shown.markup()
+        for phase, (cells, _) in zip(result.phases, found, strict=True):
             if (verdict := phase.verdict) is not None:
-                row["SLO"] = badge(verdict.outcome, verdict.reason)
-        return [
-            ([row[head] for head in heads], phase is result.chief)
-            for phase, row in zip(result.phases, cells, strict=True)
-        ]
+                cells[shown.columns.index("SLO")] = badge(verdict.outcome, verdict.reason)
+        return found
 
     def circumstances(code: Callable[[str], str]) -> list[tuple[str, str]]:
         where, test = result.circumstances, result.test
@@ -91,7 +86,7 @@ def load_page(result: Result) -> bytes:
         "note": f"{note} {PROVEN_NOTE}",
         "chips": [*_chips(result), result.date],
         "tiles": list(_tiles(result)),
-        "columns": [(head, "" if head in TEXT_COLUMNS else "number") for head in heads],
+        "columns": shown.heads,
         "rows": rows,
         "charts": charts(result),
         "errors": [

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from onboarding.prices import HOURS_A_MONTH, price
+from onboarding.prices import HOURS_A_MONTH, price, prices_date
 from onboarding.values import Runtime
 from roundhouse.deploy.builds.engines import missing_engines
 from roundhouse.errors import AwsError
 from roundhouse.gitops.build_estimates import build_estimate, build_preview
 from roundhouse.measure.compare.cells import Cell
-from roundhouse.measure.compare.result import Row
+from roundhouse.measure.compare.document import Report
+from roundhouse.measure.compare.result import CellResult, Row, ranked
 from roundhouse.measure.compare.run import Run
 from roundhouse.measure.compare.tree import cell_model
+from roundhouse.measure.result import circumstances
 from roundhouse.money import UNKNOWN, BreakEven, usd
-from roundhouse.session import Session
+from roundhouse.session import Session, open_session
 from roundhouse.status.live import live_endpoint
+from roundhouse.table import Table, table
 from roundhouse.text import quantity
 
 COLUMNS = ("candidate", "what is done", "build minutes", "build USD", "endpoint USD")
-RIGHT = COLUMNS[2:]
 MINUTES = 20
 """Of an endpoint at most: to start, to be loaded, to wait for the others, to be deleted."""
 RUNS = "what runs"
@@ -43,39 +45,34 @@ class CellCost:
         return self.name, self.action, minutes, usd(self.build_usd), usd(self.endpoint_usd)
 
 
+def cost_table(costs: Sequence[CellCost]) -> Table:
+    """Return a row for each cell."""
+    return table(COLUMNS, (cost.cells() for cost in costs), right=COLUMNS[2:])
+
+
 def cell_costs(run: Run, cells: Sequence[Cell]) -> tuple[CellCost, ...]:
     """Return what each cell would take; nothing is built. Raises RoundhouseError, FaultsError."""
-    subject, left = run.subject, run.prepare(cells)
-    names = [cell_model(subject, cell) for cell in left]
-    previews = {
-        preview.model: preview
-        for preview in (
-            build_preview(run.session, request, like=subject.name)
-            for request in (missing_engines(run.session, names) if names else ())
-        )
-    }
-    costs = []
-    for cell in cells:
-        known = run.results.get(cell.name)
+    names = [cell_model(run.subject, cell) for cell in run.prepare(cells)]
+    requests = missing_engines(run.session, names) if names else ()
+    found = (build_preview(run.session, request, like=run.subject.name) for request in requests)
+    previews = {preview.model: preview for preview in found}
+
+    def cost_of(cell: Cell) -> CellCost:
+        known, row = run.results.get(cell.name), run.row(cell)
         if known is not None:
-            costs.append(
-                CellCost(name=cell.name, action=known.reason if not known.holds else "kept")
-            )
-            continue
-        row = run.row(cell)
-        hourly = price(subject.region, "hosting", row.instance_type)
+            return CellCost(name=cell.name, action="kept" if known.holds else known.reason)
+        hourly = price(run.subject.region, "hosting", row.instance_type)
         preview = previews.get(row.model)
-        costs.append(
-            CellCost(
-                name=cell.name,
-                action="measure" if preview is None else "build and measure",
-                is_measured=True,
-                build_minutes=0.0 if preview is None else preview.minutes,
-                build_usd=0.0 if preview is None else preview.usd,
-                endpoint_usd=None if hourly is None else hourly * MINUTES / 60,
-            )
+        return CellCost(
+            name=cell.name,
+            action="measure" if preview is None else "build and measure",
+            is_measured=True,
+            build_minutes=0.0 if preview is None else preview.minutes,
+            build_usd=0.0 if preview is None else preview.usd,
+            endpoint_usd=None if hourly is None else hourly * MINUTES / 60,
         )
-    return tuple(costs)
+
+    return tuple(map(cost_of, cells))
 
 
 def total_sentence(costs: Sequence[CellCost]) -> str:
@@ -159,3 +156,42 @@ def built_usd(run: Run, model: str) -> float | None:
                 entry, environment = target.lock_entry, run.session.environment
                 return build_estimate(environment, target, entry).usd
     return None
+
+
+def report_of(
+    run: Run, results: Sequence[CellResult], demand: float | None, command: str
+) -> Report:
+    """Return a comparison's rows as ranked, with what the first costs against what is."""
+    subject, where = run.subject, circumstances()
+    region, safety = subject.region, subject.endpoint.scaling.safety_factor
+    rows = ranked(
+        Row(
+            cell=cell,
+            sizing=cell.sizing(demand, price(region, "hosting", cell.instance_type), safety),
+        )
+        for cell in results
+    )
+    report = Report(
+        model=subject.name,
+        environment=subject.environment,
+        region=region,
+        candidate=subject.candidate,
+        slo_ms=run.options.slo_ms,
+        demand=demand,
+        rows=rows,
+        controls=tuple(run.controls),
+        machine=where.machine,
+        date=where.date,
+        prices_date=prices_date(region),
+        command=command,
+    )
+    if report.best is None:
+        return report
+    session = open_session(run.paths, run.report, subject.environment)
+    item = break_even(
+        rows,
+        runtime="tensorrt" if subject.candidate.is_gpu else "onnxruntime",
+        running=running_usd(session, subject.name),
+        build=built_usd(run, report.best.cell.model),
+    )
+    return replace(report, break_even=item)

@@ -12,15 +12,13 @@ from roundhouse.measure.compare.result import Row, State
 from roundhouse.measure.compare.run import Control
 from roundhouse.money import BreakEven
 from roundhouse.money import usd as format_usd
-from roundhouse.report import markdown_rows
+from roundhouse.table import NOTHING, Table, table
 
-NOTHING = "–"
 COLUMNS = (
     "candidate", "holds the SLO", "requests/s", "p50", "p95", "p99", "accuracy", "memory",
     "GPU", "instances", "USD/hour", "USD/million",
 )  # fmt: skip
 RIGHT = COLUMNS[2:]
-MIB = 1 / 1024**2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,40 +88,31 @@ def sizing_sentence(report: Report) -> str:
     )
 
 
-def break_even_table(report: Report) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return columns and the row of what the first row costs against what is; no row without."""
-    return money.COLUMNS, [] if report.break_even is None else [report.break_even.cells()]
+def break_even_table(report: Report) -> Table | None:
+    """Return what the first row costs against what is; None where that is not known."""
+    item = report.break_even
+    return None if item is None else table(money.COLUMNS, [item.cells()], right=money.RIGHT)
 
 
 def cells_of(row: Row) -> tuple[str, ...]:
     """Return a row's cells, by COLUMNS."""
     cell, knee, sizing = row.cell, row.cell.knee, row.sizing
     held = "yes" if cell.holds else "no" if cell.state is State.measured else cell.state.value
-    accuracy = NOTHING if cell.accuracy_mean is None else f"{cell.accuracy_mean:.5f}"
-    if cell.within_budget is False:
-        accuracy += " (beyond budget)"
+    times = (None,) * 3 if knee is None else (knee.p50_ms, knee.p95_ms, knee.p99_ms)
+    memory = cell.host_memory_mib if cell.device_memory_mib is None else cell.device_memory_mib
+    beyond = " (beyond budget)" if cell.within_budget is False else ""
     return (
         cell.name,
         held,
-        NOTHING if cell.rate is None else per_second(cell.rate),
-        *(
-            (NOTHING,) * 3
-            if knee is None
-            else (milliseconds(knee.p50_ms), milliseconds(knee.p95_ms), milliseconds(knee.p99_ms))
-        ),
-        accuracy,
-        _memory(row),
+        per_second(cell.rate),
+        *map(milliseconds, times),
+        NOTHING if cell.accuracy_mean is None else f"{cell.accuracy_mean:.5f}{beyond}",
+        NOTHING if memory is None else f"{memory:,.0f} MiB",
         NOTHING if cell.gpu_percent is None else f"{cell.gpu_percent:.0f} %",
         NOTHING if sizing is None else f"{sizing.instances} x {cell.instance_type}",
         NOTHING if sizing is None else format_usd(sizing.usd_an_hour),
         NOTHING if sizing is None else format_usd(sizing.usd_a_million),
     )
-
-
-def _memory(row: Row) -> str:
-    cell = row.cell
-    mib = cell.host_memory_mib if cell.device_memory_mib is None else cell.device_memory_mib
-    return NOTHING if mib is None else f"{mib:,.0f} MiB"
 
 
 def reasons(report: Report) -> list[tuple[str, str]]:
@@ -133,24 +122,18 @@ def reasons(report: Report) -> list[tuple[str, str]]:
 
 def markdown(report: Report) -> str:
     """Return the comparison as Markdown, to be pasted into a pull request."""
-    columns, rows = table_of(report)
-    titles, costs = break_even_table(report)
-    lines = [
+    costs = break_even_table(report)
+    blocks = [
         f"# {report.model} in {report.environment}",
-        "",
         report.headline,
-        *(["", sizing] if (sizing := sizing_sentence(report)) else []),
-        *(["", *markdown_rows(titles, costs, right=money.RIGHT)] if costs else []),
-        "",
-        *markdown_rows(columns, rows, right=RIGHT),
-        "",
-        *(f"- {name}: {reason}" for name, reason in reasons(report)),
-        "",
+        sizing_sentence(report),
+        "" if costs is None else costs.markdown(),
+        table_of(report).markdown(),
+        "\n".join(f"- {name}: {reason}" for name, reason in reasons(report)),
         f"SLO: p99 within {report.slo_ms:g} ms. {control_sentence(report)} Load from: "
         f"{report.machine}, {report.date}. `{report.command}`",
-        "",
     ]
-    return "\n".join(lines)
+    return "\n\n".join(filter(None, blocks)) + "\n"
 
 
 def control_sentence(report: Report) -> str:
@@ -165,48 +148,37 @@ def control_sentence(report: Report) -> str:
     return " ".join(results) or "No cell was measured twice in this run."
 
 
-def table_of(report: Report) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return the columns and cells of the report's table, without columns that hold nothing."""
-    rows = [cells_of(row) for row in report.rows]
-    kept = [place for place in range(len(COLUMNS)) if any(row[place] != NOTHING for row in rows)]
-    columns = tuple(COLUMNS[place] for place in kept)
-    return columns, [tuple(row[place] for place in kept) for row in rows]
+def table_of(report: Report) -> Table:
+    """Return the report's table, without columns that hold nothing; the best row stands out."""
+    chief = [] if report.best is None else [0]
+    return table(
+        COLUMNS, map(cells_of, report.rows), right=RIGHT, chief=chief
+    ).without_empty_columns()
 
 
 def document(report: Report) -> dict[str, Any]:
     """Return the comparison for JSON."""
+    fields = (
+        "model", "environment", "region", "slo_ms", "headline", "machine", "date", "prices_date",
+        "command",
+    )  # fmt: skip
     return {
         "version": 2,
-        "model": report.model,
-        "environment": report.environment,
-        "region": report.region,
-        "slo_ms": report.slo_ms,
+        **{name: getattr(report, name) for name in fields},
         "demand_per_second": report.demand,
-        "headline": report.headline,
         "rows": [_row(row) for row in report.rows],
         "controls": [asdict(control) for control in report.controls],
-        "machine": report.machine,
-        "date": report.date,
-        "prices_date": report.prices_date,
         "break_even": None if report.break_even is None else report.break_even.as_dict(),
-        "command": report.command,
     }
 
 
 def _row(row: Row) -> dict[str, Any]:
-    sizing = row.sizing
-    sized = (
-        None
-        if sizing is None
-        else {
-            **asdict(sizing),
-            "usd_a_month": sizing.usd_a_month,
-            "scaled_instances": sizing.scaled_instances,
-        }
-    )
+    cell, sizing = row.cell, row.sizing
+    names = ("usd_a_month", "scaled_instances")
+    more = {} if sizing is None else {name: getattr(sizing, name) for name in names}
     return {
-        **asdict(row.cell),
-        "values": dict(row.cell.values),
-        "holds_slo": row.cell.holds,
-        "sizing": sized,
+        **asdict(cell),
+        "values": dict(cell.values),
+        "holds_slo": cell.holds,
+        "sizing": None if sizing is None else {**asdict(sizing), **more},
     }

@@ -6,11 +6,13 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from onboarding.lock import LockEntry
 from onboarding.prices import HOURS_A_MONTH
@@ -113,36 +115,35 @@ def ranked(rows: Iterable[Row]) -> tuple[Row, ...]:
     """
 
     def order(row: Row) -> tuple[Any, ...]:
-        usd = row.usd_an_hour
-        rate = row.cell.rate or 0.0
-        count = row.sizing.instances if row.sizing is not None else 0
-        measured = row.cell.state is State.measured
-        return (
-            not row.cell.holds,
-            not measured,
-            usd is None,
-            usd or 0.0,
-            count,
-            -rate,
-            row.cell.name,
-        )
+        cell, usd = row.cell, row.usd_an_hour
+        count = 0 if row.sizing is None else row.sizing.instances
+        is_measured = cell.state is State.measured
+        known = (usd is None, usd or 0.0, count, -(cell.rate or 0.0))
+        return not cell.holds, not is_measured, *known, cell.name
 
     return tuple(sorted(rows, key=order))
 
 
-def pareto(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """Return the rows to which none is both cheaper and faster at the median, by price."""
-    known = [
-        (row, row.usd_an_hour, row.cell.knee.p50_ms)
+def price_and_latency(rows: Iterable[Row]) -> dict[str, tuple[float, float]]:
+    """Return USD an hour and the median latency in milliseconds of the rows that have both."""
+    points = {
+        row.cell.name: (row.usd_an_hour, row.cell.knee.p50_ms)
         for row in rows
-        if row.usd_an_hour is not None and row.cell.knee is not None
-    ]
-    points = [(row, usd, p50) for row, usd, p50 in known if usd is not None and p50 is not None]
-    points.sort(key=lambda point: (point[1], point[2]))
-    result, fastest = [], float("inf")
-    for row, _, p50 in points:
+        if row.cell.knee is not None
+    }
+    return {
+        name: (usd, p50)
+        for name, (usd, p50) in points.items()
+        if usd is not None and p50 is not None
+    }
+
+
+def pareto(points: Mapping[str, tuple[float, float]]) -> tuple[str, ...]:
+    """Return the names of points to which none is both cheaper and faster, by price."""
+    result, fastest = [], math.inf
+    for name, (_, p50) in sorted(points.items(), key=lambda item: item[1]):
         if p50 < fastest:
-            result.append(row)
+            result.append(name)
             fastest = p50
     return tuple(result)
 
@@ -184,25 +185,14 @@ def write_result(folder: Path, address: str, result: CellResult) -> None:
 def read_result(folder: Path, address: str) -> CellResult | None:
     """Return a cell that an earlier run measured; None where it did not, or wrote another form."""
     try:
-        document = json.loads((folder / f"{address}.json").read_text(encoding="utf-8"))
-        names = {field.name for field in fields(Knee)}
-        knee = Knee(**{name: document["knee"][name] for name in names})
-        values = tuple((str(axis), str(value)) for axis, value in document["values"])
-        known = {field.name: document[field.name] for field in fields(CellResult)}
-        return CellResult(**{**known, "knee": knee, "values": values, "state": State.measured})
-    except (OSError, ValueError, KeyError, TypeError):
+        return TypeAdapter(CellResult).validate_json((folder / f"{address}.json").read_bytes())
+    except (OSError, ValidationError):
         return None
 
 
 UNITS = {
-    "s": 1.0,
-    "sec": 1.0,
-    "second": 1.0,
-    "min": 60.0,
-    "minute": 60.0,
-    "h": 3600.0,
-    "hour": 3600.0,
-}
+    "s": 1.0, "sec": 1.0, "second": 1.0, "min": 60.0, "minute": 60.0, "h": 3600.0, "hour": 3600.0,
+}  # fmt: skip
 MOST_PER_SECOND = 1e7
 MILLION = 1e6
 SECONDS_AN_HOUR = 3600

@@ -12,7 +12,8 @@ from onboarding.fault import Fault
 from roundhouse.answers import arrays_table, cosine_table
 from roundhouse.cli.check import fault_lines
 from roundhouse.money import BreakEven, usd
-from roundhouse.report import Report, table
+from roundhouse.report import Report
+from roundhouse.table import table
 from tests.unit.roundhouse.measure.phases import measurement, searched, second
 
 pytestmark = pytest.mark.unit

@@ -14,7 +14,7 @@ import pytest
 from roundhouse import interruption
 from roundhouse.cli import app as cli
 from roundhouse.errors import RoundhouseError
-from roundhouse.measure import runner as module
+from roundhouse.measure import generation, runner
 from roundhouse.measure.destination import Destination
 from roundhouse.measure.measurement import Outcome, Verdict
 from roundhouse.measure.runner import EngineRunner
@@ -203,8 +203,8 @@ def test_the_search_finds_the_most_requests_at_once(run, monkeypatch, is_short):
     def step_seconds(self, count):
         return 0.2 + 0.2 * (len(self.phases) % 2) if is_short else 0.2
 
-    monkeypatch.setattr(module, "verdict", verdict)
-    monkeypatch.setattr(module.GenerationRunner, "_step_seconds", step_seconds)
+    monkeypatch.setattr(runner, "verdict", verdict)
+    monkeypatch.setattr(generation.GenerationRunner, "_step_seconds", step_seconds)
     words = ("--model", "m", "--input", "60:3", "--slo", "5000:5000", "--format", "json")
     with serve(counting) as server:
         code, out, _ = run(chat_url(server), *words)

@@ -4,22 +4,41 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import io
+from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
+from onboarding.generation_resolve import checkpoint_keys, generation_deployments
 from onboarding.resolve import deployments
+from onboarding.text_generation.checkpoint_lock import (
+    read_generation_lock,
+    write_checkpoint_entry,
+)
 from onboarding.tree import read_tree
 from roundhouse.errors import RoundhouseError
 from roundhouse.measure.bench import LoadReport
 from roundhouse.measure.options import LoadOptions
-from roundhouse.measure.recording import record_load
-from roundhouse.measure.served_engine import gpu_utilization_percent
+from roundhouse.measure.recording import record_load, search_fault
+from roundhouse.measure.served_engine import gpu_utilization_percent, served_copies
+from roundhouse.paths import Paths
+from roundhouse.report import Report
+from roundhouse.session import Session
 from tests.synth.scaled import instance_capacity
+from tests.unit.onboarding.text_generation.entries import checkpoint_entry
+from tests.unit.onboarding.text_generation.shapes import FIXTURES, generator_tree
 from tests.unit.roundhouse.engines import copied_tree
-from tests.unit.roundhouse.measure.phases import load_of, measurement, searched, second
-from tests.unit.roundhouse.measure.served import instances, object_of, served_endpoint
-
-pytestmark = pytest.mark.unit
+from tests.unit.roundhouse.measure.phases import (
+    STREAM_PHASES,
+    load_of,
+    measurement,
+    searched,
+    second,
+    stream_phase,
+    stream_search,
+)
+from tests.unit.roundhouse.measure.served import Described, instances, object_of, served_endpoint
 
 SHARED = {"endpoint": "text-shared", "model": "sentence-embedder-int8"}
 
@@ -221,7 +240,7 @@ def test_refuses_an_engine_that_no_lock_has(tmp_path):
 
 def test_refuses_a_rate_that_is_never_held(tmp_path):
     served = served_endpoint(tmp_path)
-    with pytest.raises(RoundhouseError, match=r"not held for 1 s .* the reports are in"):
+    with pytest.raises(RoundhouseError, match=r"not held for 1 s .* the report is"):
         record_with(served, *(load_of(slow(), slo_ms=20.0) for _ in range(3)))
     assert served.capacity is None
 
@@ -258,7 +277,7 @@ def test_what_was_proven_is_recorded_with_that_word_beside_it(tmp_path, search):
     [
         (load_of(step(1000.0)), "searched for no highest load"),
         (broken_off(searched(*steps())), "the load test was broken off"),
-        (searched(slow(), slow()), "no rate held the SLO"),
+        (searched(slow(), slow()), "no load held the SLO"),
     ],
     ids=["no search", "broken off", "nothing held"],
 )
@@ -314,3 +333,133 @@ def test_utilization_takes_what_came_when_the_wait_is_over():
 def test_utilization_is_unknown_without_a_metric_or_a_whole_minute():
     assert utilization(CloudWatch())[0] is None
     assert utilization(CloudWatch(70.0), end=BEGIN + datetime.timedelta(seconds=40))[0] is None
+
+
+BASE = (FIXTURES / "text_generation" / "base.yaml").read_text()
+OPTIONS = LoadOptions(endpoint="chat", env="cloud", record=True)
+
+
+def sagemaker_of(prefix, current=2, desired=2, status="InService"):
+    """One endpoint with a component of copies, as SageMaker describes it."""
+    source = {"S3Uri": f"s3://bucket/{prefix}"}
+    return Described(
+        describe_endpoint={"EndpointStatus": "InService", "EndpointConfigName": "c"},
+        describe_endpoint_config={"ProductionVariants": [{"InstanceType": "ml.g6e.2xlarge"}]},
+        describe_inference_component={
+            "InferenceComponentStatus": status,
+            "Specification": {"ModelName": f"m-{current}"},
+            "RuntimeConfig": {"CurrentCopyCount": current, "DesiredCopyCount": desired},
+        },
+        describe_model={"PrimaryContainer": {"ModelDataSource": {"S3DataSource": source}}},
+    )
+
+
+@pytest.fixture
+def subject(tmp_path):
+    """A tree whose text generator has one checkpoint in its lock."""
+    root = generator_tree(tmp_path, BASE)
+    tree = read_tree(root)
+    spec = tree.views["cloud"].generators["chat"].spec
+    (key,) = checkpoint_keys(spec, root)
+    entry = checkpoint_entry(key, "bf16", source=spec.source.huggingface)
+    environment = tree.environments["cloud"]
+    write_checkpoint_entry(root / environment.locks, "chat", entry)
+    (deployment,) = generation_deployments(read_tree(root), "cloud")
+    return SimpleNamespace(root=root, deployment=deployment, entry=entry, environment=environment)
+
+
+def session(subject, sagemaker) -> Session:
+    paths = Paths(code=subject.root, tree=subject.root, build=subject.root / "build")
+    return Session(
+        paths=paths,
+        environment=subject.environment,
+        variables={},
+        clients=lambda service: sagemaker,
+        run=None,
+        report=Report(console=Console(file=io.StringIO())),
+    )
+
+
+def bench_of(result, later=None):
+    def run(paths, report, options):
+        return LoadReport(result=result, page=paths.build / "load" / "page.html")
+
+    return run
+
+
+def test_knee_of_one_copy_is_written_into_the_lock(subject):
+    sagemaker = sagemaker_of(subject.entry.prefix)
+    done = record_load(
+        session(subject, sagemaker), OPTIONS, run=bench_of(stream_search(*STREAM_PHASES))
+    )
+    lock = read_generation_lock(subject.root / subject.environment.locks, "chat")
+    (entry,) = lock.checkpoints.values()
+    assert entry.knee == done.entry
+    assert (done.entry.concurrency, done.entry.instance_type) == (4, "ml.g6e.2xlarge")
+    assert (done.entry.ttft_p95_ms, done.entry.itl_p95_ms) == pytest.approx((100, 10))
+    assert done.entry.plan_key == subject.deployment.plan_key
+    assert (done.entry.endpoint, done.entry.date) == ("cloud-chat", "2026-01-02")
+    assert "answers 4 requests at once" in done.summary
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"status": "Updating"}, "it is Updating"),
+        ({"current": 1}, "it has 1 copies and 2 are desired"),
+        ({"current": 0, "desired": 0}, "it has 0 copies"),
+        ({"prefix": "checkpoints/other/"}, "it serves checkpoints/other/, and the lock's"),
+    ],
+)
+def test_refuses_copies_that_are_not_the_locks(subject, changes, reason):
+    sagemaker = sagemaker_of(**{"prefix": subject.entry.prefix, **changes})
+    with pytest.raises(RoundhouseError, match=reason):
+        served_copies(lambda service: sagemaker, subject.deployment, subject.entry)
+
+
+def test_refuses_copies_that_changed_during_the_load(subject):
+    sagemaker = sagemaker_of(subject.entry.prefix)
+
+    def run(paths, report, options):
+        sagemaker.documents |= sagemaker_of(subject.entry.prefix, 3, 3).documents
+        return bench_of(stream_search(*STREAM_PHASES))(paths, report, options)
+
+    with pytest.raises(RoundhouseError, match="changed during the load test; nothing was recorded"):
+        record_load(session(subject, sagemaker), OPTIONS, run=run)
+    lock = read_generation_lock(subject.root / subject.environment.locks, "chat")
+    assert [entry.knee for entry in lock.checkpoints.values()] == [None]
+
+
+def test_requests_at_once_that_were_proven_are_recorded_with_that_word_beside_it(subject):
+    sagemaker = sagemaker_of(subject.entry.prefix)
+    proven = stream_search(stream_phase(8), ended="the 180 s of the search were over")
+    done = record_load(session(subject, sagemaker), OPTIONS, run=bench_of(proven))
+    assert (done.entry.concurrency, done.entry.tool) == (4, "roundhouse bench, proven, 2 copies")
+    assert "within the SLO (proven; more may hold): goodput" in done.summary
+    assert "Proven: 8 requests at once" in proven.headline
+    assert "More may hold: the 180 s of the search were over." in proven.headline
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        (
+            stream_search(stream_phase(8, ttft=0.5), stream_phase(8, ttft=0.5)),
+            "no load held the SLO",
+        ),
+        (dataclasses.replace(stream_search(*STREAM_PHASES), broken_off=True), "broken off"),
+    ],
+)
+def test_refuses_what_is_no_knee(subject, result, reason):
+    assert reason in search_fault(result)
+    sagemaker = sagemaker_of(subject.entry.prefix)
+    with pytest.raises(RoundhouseError, match=reason):
+        record_load(session(subject, sagemaker), OPTIONS, run=bench_of(result))
+
+
+def test_refuses_a_generator_without_a_checkpoint(subject):
+    (subject.root / subject.environment.locks / "chat.lock.yaml").unlink()
+    with pytest.raises(RoundhouseError, match="has no checkpoint to serve"):
+        record_load(session(subject, None), OPTIONS, run=None)
+    with pytest.raises(RoundhouseError, match="'x': no such endpoint in this environment"):
+        record_load(session(subject, None), dataclasses.replace(OPTIONS, endpoint="x"), run=None)

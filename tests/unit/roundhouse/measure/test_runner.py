@@ -8,10 +8,10 @@ import time
 import pytest
 
 from roundhouse.measure import runner as module
+from roundhouse.measure.bench import result_of
 from roundhouse.measure.compare.run import KneeRunner
 from roundhouse.measure.measurement import Outcome, percentile
 from roundhouse.measure.options import Loop, Phase
-from roundhouse.measure.result import result_of
 from roundhouse.measure.runner import EngineRunner
 from roundhouse.measure.slo import Step, engine_slo, verdict
 from tests.unit.roundhouse.measure.answering import Answer, serve
