@@ -181,13 +181,14 @@ class Runner(ABC):
 
         measurement = await self.run_phase(driver, phase, reason_to_stop)
         if not self.interrupted.is_set() and slo is not None:
-            measurement.verdict = self._judge(measurement, slo)
+            measurement.verdict = self.judge(measurement, slo)
         self.phases.append(measurement)
         self.on_phase(measurement)
         self.note_limit(measurement)
         return measurement
 
-    def _judge(self, measurement: Measurement, slo: Slo) -> Verdict:
+    def judge(self, measurement: Measurement, slo: Slo) -> Verdict:
+        """Return whether a phase held the SLO."""
         return verdict(measurement, slo)
 
     def note_limit(self, measurement: Measurement) -> None:

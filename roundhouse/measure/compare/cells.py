@@ -21,14 +21,8 @@ from roundhouse.text import choices
 
 Overrides = dict[str, Any]
 AXES = (
-    "runtime",
-    "precision",
-    "batching",
-    "max_batch",
-    "queue_delay",
-    "instances",
-    "instance_type",
-)
+    "runtime", "precision", "batching", "max_batch", "queue_delay", "instances", "instance_type",
+)  # fmt: skip
 DEFAULT_AXES = "precision,batching,instances"
 MOST_CELLS = 64
 """Endpoints, each of which is built, deployed and loaded."""
@@ -86,8 +80,7 @@ def cells(axes: Mapping[str, Sequence[str]], candidate: Candidate) -> tuple[Cell
     A server that batches nothing has no largest batch and no delay: such cells are one.
     """
     for axis, values in axes.items():
-        if axis not in AXES:
-            raise UsageError(f"--axes {axis}: no such axis; {choices(axis, AXES)}")
+        _require_axis(axis)
         _require_values(axis, values)
     kept = {name: tuple(dict.fromkeys(axes[name])) for name in AXES if name in axes}
     count = math.prod(map(len, kept.values()))
@@ -105,28 +98,30 @@ def cells(axes: Mapping[str, Sequence[str]], candidate: Candidate) -> tuple[Cell
 
 def default_values(axis: str, candidate: Candidate) -> tuple[str, ...]:
     """Return what an axis varies over where no values are given. Raises UsageError."""
-    if axis == "runtime":
-        return GPU_RUNTIMES if candidate.is_gpu else CPU_RUNTIMES
-    if axis == "precision":
-        high = "fp16" if candidate.is_gpu else "fp32"
-        return (high, "int8") if candidate.has_calibration else (high,)
-    if axis == "batching":
-        return BATCHING
-    if axis == "max_batch":
-        powers = (str(2**power) for power in range(candidate.largest_batch.bit_length()))
-        return tuple(dict.fromkeys([*powers, str(candidate.largest_batch)]))
-    if axis == "queue_delay":
-        if candidate.server != "triton":
-            raise UsageError(
-                "--axes queue_delay: the Python server waits for no fuller batch; leave the axis "
-                "out, or write `serving: {server: triton}` into the model file."
-            )
-        return DEFAULT_QUEUE_DELAYS
-    if axis == "instances":
-        return DEFAULT_INSTANCES
+    if axis == "queue_delay" and candidate.server != "triton":
+        raise UsageError(
+            "--axes queue_delay: the Python server waits for no fuller batch; leave the axis "
+            "out, or write `serving: {server: triton}` into the model file."
+        )
     if axis == "instance_type":
         raise UsageError("--axes instance_type: give the types, instance_type=TYPE,TYPE.")
-    raise UsageError(f"--axes {axis}: no such axis; {choices(axis, AXES)}")
+    largest, high = candidate.largest_batch, "fp16" if candidate.is_gpu else "fp32"
+    powers = (str(2**power) for power in range(largest.bit_length()))
+    values: Mapping[str, tuple[str, ...]] = {
+        "runtime": GPU_RUNTIMES if candidate.is_gpu else CPU_RUNTIMES,
+        "precision": (high, "int8") if candidate.has_calibration else (high,),
+        "batching": BATCHING,
+        "max_batch": tuple(dict.fromkeys([*powers, str(largest)])),
+        "queue_delay": DEFAULT_QUEUE_DELAYS,
+        "instances": DEFAULT_INSTANCES,
+    }
+    _require_axis(axis)
+    return values[axis]
+
+
+def _require_axis(axis: str) -> None:
+    if axis not in AXES:
+        raise UsageError(f"--axes {axis}: no such axis; {choices(axis, AXES)}")
 
 
 def parse_axes(texts: Sequence[str], candidate: Candidate) -> dict[str, list[str]]:

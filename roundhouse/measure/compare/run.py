@@ -330,9 +330,12 @@ class KneeRunner(EngineRunner):
     step_seconds: float = HOLD_SECONDS
     longest_step_seconds: float = 16.0
 
-    def _judge(self, measurement: Measurement, slo: Slo) -> Verdict:
-        """Judge too few answers for p99 by p95: so slow a server gets no minute of load."""
-        found = super()._judge(measurement, slo)
+    def judge(self, measurement: Measurement, slo: Slo) -> Verdict:
+        """Return whether a phase held the SLO; too few answers for p99 are judged by p95.
+
+        So slow a server gets no minute of load.
+        """
+        found = super().judge(measurement, slo)
         is_few = found.outcome is Outcome.unproven
         if is_few and self.is_within(measurement):
             return replace(found, outcome=Outcome.held)

@@ -145,3 +145,13 @@ def test_errors_end_the_search(short):
     with serve(lambda number: Answer(status=503 if number > 20 else 200)) as server:
         found = search(server.url, 500.0)
     assert found.rate is None and found.errors > 0 and "errors" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "outcome"), [(5.0, Outcome.held), (19.9, Outcome.held), (21.0, Outcome.missed)]
+)
+def test_too_few_answers_for_p99_are_judged_by_p95_in_a_comparison(milliseconds, outcome):
+    runner = KneeRunner(test=load_test())
+    phase = measurement(second(milliseconds, count=400), rate=400.0)
+    assert runner.judge(phase, runner.test.slo).outcome is outcome
+    assert EngineRunner(test=load_test()).judge(phase, runner.test.slo).outcome is not Outcome.held
