@@ -24,13 +24,7 @@ from roundhouse.measure.measurement import (
     samples_needed,
 )
 from roundhouse.measure.options import STREAMS, ClientOptions, Loop, Phase, at_once, closed_phase
-from roundhouse.measure.prompts import (
-    GenerationRequests,
-    Schema,
-    WordTokens,
-    Workload,
-    word_tokens,
-)
+from roundhouse.measure.prompts import GenerationRequests, Schema, WordTokens, Workload, word_tokens
 from roundhouse.measure.result import Result, outcome_of, verdict_fields
 from roundhouse.measure.runner import SURPLUS, LoadTest, Runner, first_request_error
 from roundhouse.measure.slo import ITL, TTFT

@@ -81,6 +81,10 @@ class Answer:
 EMPTY_ANSWER = Answer()
 
 
+def _mean(shares: Sequence[float]) -> float:
+    return sum(shares) / len(shares) if shares else 0.0
+
+
 def _milliseconds() -> array[float]:
     return array("d")
 
@@ -245,14 +249,12 @@ class Measurement:
     @property
     def cpu_share(self) -> float:
         """Share of one core that the load tool used, in the mean."""
-        shares = [second.cpu_share for second in self.sending_seconds]
-        return sum(shares) / len(shares) if shares else 0.0
+        return _mean([second.cpu_share for second in self.sending_seconds])
 
     @property
     def machine_share(self) -> float:
         """Share of all the machine's cores that was busy, in the mean; 0 where it is not known."""
-        shares = [second.machine_share for second in self.sending_seconds]
-        return sum(shares) / len(shares) if shares else 0.0
+        return _mean([second.machine_share for second in self.sending_seconds])
 
     def newest(self, percent: float) -> float | None:
         """Return a percentile, in milliseconds, of the fewest newest seconds that prove one."""

@@ -22,11 +22,7 @@ from roundhouse.measure.measurement import Measurement, Outcome, samples_needed
 from roundhouse.measure.options import LoadOptions
 from roundhouse.measure.result import EngineResult, Result
 from roundhouse.measure.runner import SURPLUS
-from roundhouse.measure.served_engine import (
-    gpu_utilization_percent,
-    served_copies,
-    served_engine,
-)
+from roundhouse.measure.served_engine import gpu_utilization_percent, served_copies, served_engine
 from roundhouse.measure.slo import CLOSE_ENOUGH
 from roundhouse.measure.streams import StreamMeasurement, p95
 from roundhouse.measure.subject import generator_spec, is_generator

@@ -22,13 +22,7 @@ from roundhouse.measure.measurement import (
 )
 from roundhouse.measure.options import Loop
 from roundhouse.measure.runner import EngineTest, LoadTest
-from roundhouse.measure.slo import (
-    Step,
-    bounds,
-    is_exact,
-    machine_limit,
-    tool_limit,
-)
+from roundhouse.measure.slo import Step, bounds, is_exact, machine_limit, tool_limit
 from roundhouse.table import NOTHING, Table, table
 
 VERSION = 4

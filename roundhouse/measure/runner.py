@@ -18,21 +18,8 @@ from roundhouse.errors import NotReadyError, RoundhouseError, WrongAnswerError
 from roundhouse.measure.destination import Destination, Requests, refusal, signer
 from roundhouse.measure.driver import ERROR_BYTES, Driver, not_answering, open_driver
 from roundhouse.measure.inputs import Inputs
-from roundhouse.measure.measurement import (
-    Measurement,
-    Outcome,
-    Verdict,
-    percentile,
-    samples_needed,
-)
-from roundhouse.measure.options import (
-    MINUTE,
-    ClientOptions,
-    LoadOptions,
-    Loop,
-    Phase,
-    closed_phase,
-)
+from roundhouse.measure.measurement import Measurement, Outcome, Verdict, percentile, samples_needed
+from roundhouse.measure.options import MINUTE, ClientOptions, LoadOptions, Loop, Phase, closed_phase
 from roundhouse.measure.slo import Slo, Step, hopeless, machine_limit, next_load, verdict
 
 LEVEL_USERS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)

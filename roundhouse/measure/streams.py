@@ -18,13 +18,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, ClassVar
 
-from container.generation_client import (
-    Event,
-    EventReader,
-    StreamBroken,
-    Usage,
-    payload_parts,
-)
+from container.generation_client import Event, EventReader, StreamBroken, Usage, payload_parts
 from engine_build.card.render import milliseconds, per_second
 from roundhouse.measure.measurement import EMPTY_ANSWER, Answer, Measurement, percentile
 from roundhouse.measure.slo import ITL, TTFT, Slo

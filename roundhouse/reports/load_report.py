@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
 
 from engine_build.card.render import milliseconds, per_second, render
 from roundhouse.measure.generation import GenerationResult
-from roundhouse.measure.measurement import (
-    Measurement,
-    Outcome,
-    Second,
-    percentile,
-    proven_percentile,
-)
+from roundhouse.measure.measurement import Measurement, Outcome, Second, proven_percentile
 from roundhouse.measure.options import Loop
-from roundhouse.measure.result import (
-    EngineResult,
-    Result,
-    outcome_of,
-)
+from roundhouse.measure.result import EngineResult, Result, outcome_of
 from roundhouse.measure.slo import ITL, TTFT
 from roundhouse.measure.streams import StreamMeasurement, p95
 from roundhouse.reports.charts import Axis, Frame, Line, Mark, Points, axis, line_chart, scale
@@ -49,6 +39,7 @@ STREAM_NOTE = (
     "(AIPerf: inter_token_latency). E2E: to the last token. Goodput: whole answers a second whose "
     "TTFT and TPOT are within the SLO."
 )
+CAPTIONS = {"": "Latency", TTFT: "Time to the first token", ITL: "Time between tokens"}
 Chart = tuple[str, str, Sequence[Line]]
 """A caption, the drawing and the lines of its legend."""
 Facts = Iterable[tuple[str, str | None]]
@@ -177,79 +168,64 @@ def _stream_facts(result: GenerationResult, code: Callable[[str], str]) -> Facts
 
 def charts(result: Result) -> list[Chart]:
     """Return the charts that there is data for."""
-    if isinstance(result, GenerationResult):
-        found = _stream_charts(result)
-    else:
-        found = (_against_rate(result), _throughput(result), _over_time(result))
+    over_time = [] if isinstance(result, GenerationResult) else [_throughput, _latency_over_time]
+    found = (*_charts_by_load(result), *(chart(result) for chart in over_time))
     return [chart for chart in found if chart is not None]
 
 
-def _stream_charts(result: GenerationResult) -> Iterable[Chart | None]:
-    slo = result.test.slo
-    limits = {} if slo is None else slo.limits
-    streams = [phase for phase in result.phases if isinstance(phase, StreamMeasurement)]
-    loads = {phase.phase.start: phase for phase in streams if phase.answers}
+def _charts_by_load(result: Result) -> Iterator[Chart | None]:
+    """Yield charts over the loads: of a load the phase that held, else the last one."""
+    loads: dict[float, Measurement] = {}
+    for phase in result.phases:
+        known = loads.get(phase.phase.start)
+        if phase.answered and (known is None or outcome_of(known) is not Outcome.held):
+            loads[phase.phase.start] = phase
     if len(loads) < 2:
         return
-    rates = [(load, phase.requests_per_second) for load, phase in sorted(loads.items())]
-    lines = [Line(name="requests/s", kind="plain", radius=3, points=rates)]
-    if slo is not None:
-        good = [(load, phase.goodput or 0.0) for load, phase in sorted(loads.items())]
-        lines.append(Line(name="goodput: within the SLO", kind="low", radius=3, points=good))
+    ordered = sorted(loads.items())
     title = "requests a second offered" if _is_open(result) else "requests at once"
-    across, marks = _straight(lines, title, across=True), _found_mark(result, "knee: {:.0f}")
-    drawing = line_chart("Goodput", lines, FRAME, across, _straight(lines, "a second"), marks)
-    yield "Requests and goodput by load", drawing, lines
-
-    def times(
-        caption: str,
-        values: Callable[[StreamMeasurement], Sequence[float]],
-        limit: float | None,
-    ) -> Chart | None:
-        return _by_load(
-            f"{caption} by load",
-            loads,
-            lambda phase, percent: percentile(values(phase), percent),
-            across,
-            limit,
-            marks,
+    across = axis(scale(0.0, ordered[-1][0], FRAME.left, FRAME.right, ticks=5), title)
+    highest, marks = result.highest, []
+    if highest is not None:
+        more = "" if highest.is_exact else " or more"
+        label = f"{highest.load:,.0f}{'/s' if _is_open(result) else ' at once'}{more}"
+        marks = [Mark(value=highest.load, label=label, kind="point", upright=True)]
+    streams = [(load, phase) for load, phase in ordered if isinstance(phase, StreamMeasurement)]
+    if streams:
+        rates = [(load, phase.requests_per_second) for load, phase in streams]
+        good = [(load, phase.goodput) for load, phase in streams if phase.goodput is not None]
+        lines = [
+            Line(name="requests/s", kind="plain", radius=3, points=rates),
+            *(
+                [Line(name="goodput: within the SLO", kind="low", radius=3, points=good)]
+                * bool(good)
+            ),
+        ]
+        drawing = line_chart("Goodput", lines, FRAME, across, _straight(lines, "a second"), marks)
+        yield "Requests and goodput by load", drawing, lines
+    for name in ordered[0][1].times:
+        lines = []
+        for percent, kind in PERCENTILES:
+            values = [(load, proven_percentile(p.times[name], percent)) for load, p in ordered]
+            points = [(load, value) for load, value in values if value]
+            lines.append(Line(name=f"p{percent}", kind=kind, radius=3, points=points))
+        yield _latency_chart(
+            f"{CAPTIONS[name]} by load", lines, across, _slo_ms(result, name), marks
         )
 
-    yield times("Time to the first token", lambda phase: phase.ttfts_ms, limits.get(TTFT))
-    yield times("Time between tokens", lambda phase: phase.gaps_ms, limits.get(ITL))
 
-
-def _by_load(
-    caption: str,
-    loads: dict[float, Measurement] | dict[float, StreamMeasurement],
-    value: Callable[..., float | None],
-    across: Axis,
-    limit: float | None,
-    marks: Sequence[Mark],
-) -> Chart | None:
-    """Return a chart of three percentiles by the load of each phase."""
-    lines = []
-    for percent, kind in PERCENTILES:
-        points = [(load, value(phase, percent)) for load, phase in sorted(loads.items())]
-        known = [(load, height) for load, height in points if height]
-        lines.append(Line(name=f"p{percent}", kind=kind, radius=3, points=known))
-    lines = [line for line in lines if line.points]
-    return _latency_chart(caption, lines, across, limit, marks) if lines else None
-
-
-def _found_mark(result: Result, label: str) -> list[Mark]:
-    """Return a mark at the highest load that held."""
-    if result.highest is None:
-        return []
-    load = result.highest.load
-    return [Mark(value=load, label=label.format(load), kind="point", upright=True)]
+def _slo_ms(result: Result, name: str = "") -> float | None:
+    return None if result.test.slo is None else result.test.slo.limits[name]
 
 
 def _latency_chart(
     caption: str, lines: Sequence[Line], across: Axis, slo_ms: float | None, marks: Sequence[Mark]
-) -> Chart:
+) -> Chart | None:
     """Return a chart on a logarithmic axis of milliseconds, with the SLO."""
+    lines = [line for line in lines if line.points]
     values = [value for line in lines for _, value in line.points]
+    if not values:
+        return None
     if slo_ms is not None:
         values.append(slo_ms)
         marks = [*marks, Mark(value=slo_ms, label=f"SLO {slo_ms:g} ms", kind="slo")]
@@ -282,29 +258,6 @@ def logarithmic(values: Sequence[float]) -> Axis:
     return Axis(position=position, ticks=labels, title="ms")
 
 
-def _against_rate(result: Result) -> Chart | None:
-    """Latency against the offered rate: for each rate the step that held, else the last."""
-    chosen: dict[float, Measurement] = {}
-    for measurement in result.phases if result.is_search else ():
-        known = chosen.get(measurement.phase.start)
-        if measurement.answered and (known is None or outcome_of(known) is not Outcome.held):
-            chosen[measurement.phase.start] = measurement
-    if len(chosen) < 2:
-        return None
-    rates = scale(0.0, max(chosen), FRAME.left, FRAME.right, ticks=5)
-    across = axis(rates, "requests a second offered")
-    is_exact = result.highest is not None and result.highest.is_exact
-    marks = _found_mark(result, "{:,.0f}/s" + ("" if is_exact else " or more"))
-    return _by_load(
-        "Latency against offered rate",
-        chosen,
-        lambda step, percent: proven_percentile(step.latency, percent),
-        across,
-        _slo_ms(result),
-        marks,
-    )
-
-
 def _throughput(result: Result) -> Chart | None:
     answered = _timeline(result, attrgetter("answered"))
     errors = _timeline(result, attrgetter("errors"))
@@ -321,25 +274,17 @@ def _throughput(result: Result) -> Chart | None:
     return "Throughput over time", drawing, lines
 
 
-def _over_time(result: Result) -> Chart | None:
-    timelines = [
-        (f"p{percent}", kind, _timeline(result, partial(_second_percentile, percent=percent)))
-        for percent, kind in PERCENTILES
-    ]
-    lines = [
-        Line(name=name, kind=kind, points=points, longest_gap=1.01)
-        for name, kind, points in timelines
-        if len(points) > 1
-    ]
+def _latency_over_time(result: Result) -> Chart | None:
+    lines = []
+    for percent, kind in PERCENTILES:
+        value = partial(_second_percentile, percent=percent)
+        points = _timeline(result, value)
+        if len(points) > 1:
+            lines.append(Line(name=f"p{percent}", kind=kind, points=points, longest_gap=1.01))
     if not lines:
         return None
     across = _straight(lines, "seconds", across=True)
-    slo_ms = _slo_ms(result)
-    return _latency_chart("Latency over time", lines, across, slo_ms, _borders(result))
-
-
-def _slo_ms(result: Result) -> float | None:
-    return None if result.test.slo is None else result.test.slo.first_ms
+    return _latency_chart("Latency over time", lines, across, _slo_ms(result), _borders(result))
 
 
 def _second_percentile(second: Second, percent: float) -> float | None:

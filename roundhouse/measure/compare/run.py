@@ -20,12 +20,7 @@ from roundhouse import interruption
 from roundhouse.aws.clients import calling
 from roundhouse.deploy.builds.requests import EnginesNotBuiltError
 from roundhouse.deploy.deployment import DeployOptions, deploy
-from roundhouse.deploy.destroy import (
-    EVERY_SECONDS,
-    delete_stacks,
-    deployed_endpoints,
-    is_changing,
-)
+from roundhouse.deploy.destroy import EVERY_SECONDS, delete_stacks, deployed_endpoints, is_changing
 from roundhouse.deploy.stacks import StackSummary
 from roundhouse.errors import AwsError, RoundhouseError
 from roundhouse.measure.compare.cells import Cell

@@ -134,7 +134,7 @@ def test_json_is_plain_and_whole():
 def test_page_shows_headline_phases_plots_and_how_it_was_measured():
     result = searched(*holding_steps(), *missing_steps())
     text = text_of(result)
-    plots = ("Latency against offered rate", "SLO 20 ms", "Throughput over time")
+    plots = ("Latency by load", "SLO 20 ms", "Throughput over time")
     for part in (result.headline, "step 3", *plots, "a machine", "10 texts"):
         assert part in text
 
@@ -193,7 +193,7 @@ def test_page_of_a_text_generator_shows_its_loads_and_the_knee():
     )  # fmt: skip
     text = text_of(dataclasses.replace(stream_search(*STREAM_PHASES), test=test))
     for part in (
-        *("Load test of a text generator", "search for the knee", "knee: 8", "SLO 300 ms"),
+        *("Load test of a text generator", "search for the knee", "8 at once", "SLO 300 ms"),
         *("Requests and goodput by load", "Time to the first token by load", "8 at once"),
         *("Time between tokens by load", "profile chat", "Goodput"),
     ):
