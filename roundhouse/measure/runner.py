@@ -143,7 +143,7 @@ class Runner(ABC):
         has_held = any(step.outcome is Outcome.held for step in self.steps)
         if has_held or None in limits or len(loads) < BUSY_LOADS:
             return None
-        return f"{limits[-1]} at every load, with other work"
+        return f"{limits[-1]} at every load that was tried"
 
     async def warm_up(self, driver: Driver) -> Measurement | None:
         """Run the warm-up. Raises WrongAnswerError when all of it fails."""

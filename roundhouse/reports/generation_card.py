@@ -9,15 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from engine_build.card.render import (
-    DASH,
-    Column,
-    macro,
-    milliseconds,
-    render,
-    size,
-    table,
-)
+from engine_build.card.render import DASH, Column, macro, milliseconds, render, size, table
 from onboarding.text_generation.checkpoint_lock import CheckpointEntry, GateRecord, Interval
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.text_generation.plan import CheckpointPlan, TextGenerationPlan

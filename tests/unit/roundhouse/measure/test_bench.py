@@ -21,13 +21,7 @@ from roundhouse.measure.runner import EngineRunner
 from tests.unit.onboarding.text_generation.shapes import FIXTURES, generator_tree
 from tests.unit.roundhouse.measure.answering import Answer, serve
 from tests.unit.roundhouse.measure.phases import load_test
-from tests.unit.roundhouse.measure.streams import (
-    answer,
-    chat_chunk,
-    stream,
-    usage,
-    whole,
-)
+from tests.unit.roundhouse.measure.streams import answer, chat_chunk, stream, usage, whole
 
 SHORT = ("--rate", "50", "--seconds", "1")
 TEXT = ("--model", "m", "--input", "60:3", "--users", "2", "--seconds", "1")

@@ -12,13 +12,7 @@ from yarl import URL
 
 from roundhouse.errors import AwsError
 from roundhouse.measure.destination import Destination, Requests
-from roundhouse.measure.driver import (
-    Driver,
-    Timer,
-    arrival_moments,
-    machine_clock,
-    open_driver,
-)
+from roundhouse.measure.driver import Driver, Timer, arrival_moments, machine_clock, open_driver
 from roundhouse.measure.inputs import Body
 from roundhouse.measure.measurement import Measurement
 from roundhouse.measure.options import ClientOptions, Loop, Phase

@@ -28,11 +28,7 @@ from roundhouse.measure.prompts import (
     word_tokens,
 )
 from roundhouse.measure.slo import hopeless, stream_slo, verdict
-from roundhouse.measure.streams import (
-    EventStream,
-    StreamReader,
-    metrics,
-)
+from roundhouse.measure.streams import EventStream, StreamReader, metrics
 from tests.unit.roundhouse.measure.phases import STREAM_SLO, stream_answers, stream_measurement
 from tests.unit.roundhouse.measure.streams import (
     ROLE,

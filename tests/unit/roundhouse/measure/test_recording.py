@@ -12,10 +12,7 @@ from rich.console import Console
 
 from onboarding.generation_resolve import checkpoint_keys, generation_deployments
 from onboarding.resolve import deployments
-from onboarding.text_generation.checkpoint_lock import (
-    read_generation_lock,
-    write_checkpoint_entry,
-)
+from onboarding.text_generation.checkpoint_lock import read_generation_lock, write_checkpoint_entry
 from onboarding.tree import read_tree
 from roundhouse.errors import RoundhouseError
 from roundhouse.measure.bench import LoadReport

@@ -14,12 +14,7 @@ from botocore.exceptions import NoCredentialsError
 
 from onboarding.tree import read_tree
 from roundhouse.errors import UsageError
-from roundhouse.measure.compare.cells import (
-    Candidate,
-    cells,
-    default_values,
-    merge,
-)
+from roundhouse.measure.compare.cells import Candidate, cells, default_values, merge
 from roundhouse.measure.compare.cost import CellCost, break_even, running_usd, total_sentence
 from roundhouse.measure.compare.document import Report, document, markdown, sizing_sentence
 from roundhouse.measure.compare.result import (
