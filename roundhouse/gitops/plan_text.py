@@ -366,7 +366,7 @@ def _row(plan: TextGenerationPlan, item: Candidate) -> tuple[str, ...]:
         f"{item.kv_tokens:,}; {item.longest_requests:.1f} of the longest, {item.expected_requests} "
         "as declared",
         f"{_number(item.itl_ms, 1)} / {_number(item.ttft_ms, 0)}",
-        f"{_number(item.usd_an_hour, 2)} / {_number(item.usd_a_million_tokens, 2)}",
+        f"{usd(item.usd_an_hour)} / {usd(item.usd_a_million_tokens)}",
     )
 
 
