@@ -150,7 +150,7 @@ def test_errors_end_the_search(short):
 @pytest.mark.parametrize(
     ("milliseconds", "outcome"), [(5.0, Outcome.held), (19.9, Outcome.held), (21.0, Outcome.missed)]
 )
-def test_too_few_answers_for_p99_are_judged_by_p95_in_a_comparison(milliseconds, outcome):
+def test_a_comparison_takes_p95_where_answers_are_too_few_for_p99(milliseconds, outcome):
     runner = KneeRunner(test=load_test())
     phase = measurement(second(milliseconds, count=400), rate=400.0)
     assert runner.judge(phase, runner.test.slo).outcome is outcome
