@@ -56,6 +56,7 @@ def test_a_table_is_the_same_on_a_terminal_in_markdown_and_in_html():
     assert shown.markup() == [(["a|b", "1"], False), (["[c]", "2"], True)]
     assert shown.markup(lambda head, text: head)[0] == (["name", "n"], False)
     assert "│ [c]  │ 2 │" in table_text(shown)
+    assert [row.style for row in shown.__rich__().rows] == [None, "bold"]
 
 
 def test_cosine_table_prints_texts_as_they_are():

@@ -16,7 +16,13 @@ from onboarding.tree import read_tree
 from roundhouse.errors import UsageError
 from roundhouse.measure.compare.cells import Candidate, cells, default_values, merge
 from roundhouse.measure.compare.cost import CellCost, break_even, running_usd, total_sentence
-from roundhouse.measure.compare.document import Report, document, markdown, sizing_sentence
+from roundhouse.measure.compare.document import (
+    Report,
+    document,
+    markdown,
+    sizing_sentence,
+    table_of,
+)
 from roundhouse.measure.compare.result import (
     CellResult,
     Knee,
@@ -267,7 +273,7 @@ def test_rows_that_hold_come_first_and_the_cheapest_of_them():
         failure("broken"),
         row(cell("late", rate=None)),
         row(cell("unknown price"), price=None),
-        row(cell("dear"), price=3.0),
+        row(cell("dear", rate=200.0), price=3.0),
         row(cell("cheap"), price=1.0),
         row(cell("quick", rate=149.0), price=1.0),
     ]
@@ -276,7 +282,9 @@ def test_rows_that_hold_come_first_and_the_cheapest_of_them():
 
 
 def test_the_headline_begins_with_that_nothing_holds():
-    assert report(row(cell("a", rate=None)), failure("b")).headline.startswith("None of 2")
+    nothing, best = report(row(cell("a", rate=None)), failure("b")), report(row(cell("a")))
+    assert nothing.headline.startswith("None of 2")
+    assert (table_of(nothing).chief, table_of(best).chief) == ([], [0])
 
 
 def test_the_sizing_has_count_price_headroom_and_the_scaling_target():
