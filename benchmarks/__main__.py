@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks.measure import Context, Measure, circumstances, table, with_command, write
+from benchmarks.measure import Context, Measure, circumstances, measures_table, with_command, write
 from benchmarks.servers.comparison import servers
 from benchmarks.servers.fixtures import minilm
 from benchmarks.text_generation.comparison import text_generation
@@ -79,7 +79,7 @@ def _run(name: str, context: Context, console: Console) -> bool:
         return False
     path, today = context.paths.build / "bench" / f"{name}.json", circumstances()
     write(measures, today, path)
-    console.print(table(f"{name}, {today.machine}, {today.date}", measures))
+    console.print(measures_table(f"{name}, {today.machine}, {today.date}", measures))
     console.print(f"written to {path.relative_to(context.paths.code)}")
     return all(measure.verdict != "missed" for measure in measures)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
 import shutil
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,10 +11,10 @@ from dataclasses import KW_ONLY, asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from rich.table import Table
-
+from engine_build.machine import description
 from roundhouse.paths import Paths
 from roundhouse.processes import Processes
+from roundhouse.table import Table, table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,15 +28,7 @@ class Circumstances:
 def circumstances(machine: str | None = None) -> Circumstances:
     """Return the description of this machine, or the given one, with the date of today."""
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    return Circumstances(machine=_machine() if machine is None else machine, date=today)
-
-
-def _machine() -> str:
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    cores = len(os.sched_getaffinity(0))
-    return f"{next(names, 'unknown processor')}, {cores} cores, {memory:.0f} GiB"
+    return Circumstances(machine=description() if machine is None else machine, date=today)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,19 +119,21 @@ def write(measures: Sequence[Measure], circumstances: Circumstances, path: Path)
     path.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
 
 
-def table(title: str, measures: Sequence[Measure]) -> Table:
+def measures_table(title: str, measures: Sequence[Measure]) -> Table:
     """Return the measures as a table for people."""
-    result = Table(title=title, title_justify="left")
-    for column in ("measured", "value", "rounds", "unit", "bar", ""):
-        justify = "right" if column in ("value", "rounds", "bar") else "left"
-        result.add_column(column, justify=justify)  # type: ignore[arg-type]
-    for measure in measures:
-        color = {"held": "green", "missed": "red"}.get(measure.verdict, "none")
-        rounds = "" if measure.low is None else f"{measure.low:,.4g} to {measure.high:,.4g}"
-        bar = "" if measure.bar is None else str(measure.bar)
-        verdict = f"[{color}]{measure.verdict}[/{color}]"
-        result.add_row(measure.name, f"{measure.value:,.4g}", rounds, measure.unit, bar, verdict)
-    return result
+    rows = (
+        (
+            measure.name,
+            f"{measure.value:,.4g}",
+            "" if measure.low is None else f"{measure.low:,.4g} to {measure.high:,.4g}",
+            measure.unit,
+            "" if measure.bar is None else str(measure.bar),
+            measure.verdict,
+        )
+        for measure in measures
+    )
+    columns = ("measured", "value", "rounds", "unit", "bar", "")
+    return table(columns, rows, right=("value", "rounds", "bar"), title=title)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,10 +13,10 @@ from roundhouse.aws.clients import Client
 from roundhouse.errors import UsageError
 from roundhouse.invocation import Address, Scores, Vector, cosine
 from roundhouse.invocation_inputs import TextRows
-from roundhouse.report import table
+from roundhouse.table import table
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from roundhouse.table import Table
 
 SHOWN_NUMBERS = 4
 """Of each row's vector, in a table."""

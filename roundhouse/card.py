@@ -22,8 +22,8 @@ def show_card(paths: Paths, report: Report, env: str, model: str) -> None:
     """
     from engine_build.card.page import PRECISION_COLUMNS
     from roundhouse.paths import displayed_path
-    from roundhouse.report import table
     from roundhouse.session import open_session
+    from roundhouse.table import table
 
     own = generation_page(paths, model, env)
     if own is not None:

@@ -50,7 +50,7 @@ def read_text_rows(path: Path, words: Sequence[str] = ()) -> TextRows:
 
 def read_arrays(path: Path, target: Target) -> dict[str, Array]:
     """Return the arrays of a file by input. Raises RoundhouseError."""
-    from roundhouse.load_test.inputs import arrays_in
+    from roundhouse.measure.inputs import arrays_in
 
     try:
         data = path.read_bytes()

@@ -6,18 +6,18 @@ import json
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.measure import Measurement
 from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from roundhouse import interruption
+from roundhouse.table import Table
 
 UPDATE_SECONDS = 2.0
 REPEAT_SECONDS = 20.0
@@ -122,10 +122,10 @@ class Report:
             self.console.print(table)
             return
         if table.title is not None:
-            self.console.print(table.title)
-        for cells in zip(*(column.cells for column in table.columns), strict=True):
-            for column, cell in zip(table.columns, cells, strict=True):
-                self.console.print(f"{column.header}: {cell}", soft_wrap=True)
+            self.print(table.title)
+        for row in table.rows:
+            for column, cell in zip(table.columns, row, strict=True):
+                self.print(f"{column}: {cell}")
             self.console.print()
 
     @property
@@ -158,30 +158,3 @@ def print_json(value: Any) -> None:
     """Print one JSON document on standard output."""
     printed_documents.append(value)
     print(json.dumps(value, indent=2, ensure_ascii=False))
-
-
-def table(
-    columns: Iterable[str],
-    rows: Iterable[Iterable[str]],
-    *,
-    right: Collection[str] = (),
-    title: str | None = None,
-) -> Table:
-    """Return a table of plain text; the columns in `right` are aligned to the right."""
-    result = Table(title=title, title_justify="left")
-    for column in columns:
-        justify: Literal["left", "right"] = "right" if column in right else "left"
-        result.add_column(column, overflow="fold", justify=justify)
-    for row in rows:
-        result.add_row(*map(escape, row))
-    return result
-
-
-def markdown_rows(
-    columns: Iterable[str], rows: Iterable[Iterable[str]], *, right: Collection[str] = ()
-) -> list[str]:
-    """Return the lines of a Markdown table; the columns in `right` are aligned to the right."""
-    head = list(columns)
-    rule = ["---:" if column in right else "---" for column in head]
-    escaped = ([cell.replace("|", "\\|") for cell in row] for row in rows)
-    return [f"| {' | '.join(line)} |" for line in (head, rule, *escaped)]

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from roundhouse.report import markdown_rows
+from roundhouse.table import Table, table
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 MACHINES = {"h200": "An NVIDIA H200", "cpu": "Two cores of a CPU"}
@@ -87,7 +87,7 @@ def _section(
     for model, name in MODELS.items():
         own = {key[1:]: rows for key, rows in groups.items() if key[0] == model}
         if own:
-            lines += ["", *markdown_rows(*table(name, own))]
+            lines += ["", model_table(name, own).markdown()]
     return "\n".join(lines) + "\n"
 
 
@@ -113,10 +113,10 @@ def _trained(groups: Mapping[Key, Sequence[Mapping[str, Any]]]) -> str:
     return f" The weights of {', '.join(sorted(names))} are trained here." if names else ""
 
 
-def table(
+def model_table(
     name: str, groups: Mapping[tuple[int, str, str], Sequence[Mapping[str, Any]]]
-) -> tuple[list[str], list[list[str]]]:
-    """Return the columns and rows of a model's table: a row for each runtime, without controls."""
+) -> Table:
+    """Return a model's table: a row for each runtime, without controls."""
     batches = sorted({batch for batch, _, _ in groups if batch})
     shapes = {batch: _shape(groups, batch) for batch in batches}
     columns = [name, "precision"]
@@ -132,7 +132,7 @@ def table(
             worst += [run["cosine_worst"] for run in runs]
         failed = groups.get((0, runtime, precision))
         found.append([*row, str(failed[0]["failed"]) if failed else f"{min(worst):.4f}"])
-    return [*columns, "worst cosine"], found
+    return table([*columns, "worst cosine"], found)
 
 
 def _shape(groups: Mapping[tuple[int, str, str], Sequence[Mapping[str, Any]]], batch: int) -> str:

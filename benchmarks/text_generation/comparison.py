@@ -21,15 +21,12 @@ import uvloop
 
 from benchmarks.measure import Context, Measure, at_least, at_most, of_rounds, with_command
 from benchmarks.servers.running_server import Candidate, free_port, start_server
-from roundhouse.load_test.destination import Destination
-from roundhouse.load_test.generation.load_test import GenerationRunner, GenerationTest
-from roundhouse.load_test.generation.measurement import (
-    GenerationMeasurement,
-    GenerationSlo,
-    metrics,
-)
-from roundhouse.load_test.generation.requests import WORDS, read_prompts
-from roundhouse.load_test.options import LoadOptions, at_once, closed_phase
+from roundhouse.measure.destination import Destination
+from roundhouse.measure.generation import GenerationRunner, GenerationTest
+from roundhouse.measure.options import LoadOptions, at_once, closed_phase
+from roundhouse.measure.prompts import WORDS, read_prompts
+from roundhouse.measure.slo import ITL, TTFT, Slo, stream_slo
+from roundhouse.measure.streams import StreamMeasurement, metrics
 
 ROUNDS = 6
 LONGEST_SECONDS = 3600.0
@@ -57,7 +54,7 @@ CPU = {
     "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1",
 }  # fmt: skip
 Numbers = Mapping[str, float]
-Tool = Callable[[GenerationSlo], Numbers]
+Tool = Callable[[Slo], Numbers]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,10 +120,10 @@ def compare_tools(
     load.write_prompts()
     found: list[Mapping[str, Numbers]] = []
     with vllm_tool(load, python, environment) as vllm:
-        loose = GenerationSlo(ttft_ms=1e6, itl_ms=1e6)
+        loose = stream_slo(ttft_ms=1e6, itl_ms=1e6)
         our_numbers(load, loose)
         first = vllm(loose)
-        slo = GenerationSlo(ttft_ms=2 * first["p75_ttft_ms"], itl_ms=1.2 * first["p75_tpot_ms"])
+        slo = stream_slo(ttft_ms=2 * first["p75_ttft_ms"], itl_ms=1.2 * first["p75_tpot_ms"])
         tools: dict[str, Callable[[], Numbers]] = {
             "vllm": lambda: common_numbers(vllm(slo)),
             "again": lambda: common_numbers(vllm(slo)),
@@ -162,7 +159,7 @@ def common_numbers(result: Mapping[str, float]) -> Numbers:
     return {name: result[theirs] for name, (theirs, _, _) in SAME.items()}
 
 
-def our_numbers(load: Load, slo: GenerationSlo) -> Numbers:
+def our_numbers(load: Load, slo: Slo) -> Numbers:
     """Run our load test as `roundhouse bench --url` does, and return its numbers."""
     test = GenerationTest(
         subject=load.model,
@@ -178,12 +175,13 @@ def our_numbers(load: Load, slo: GenerationSlo) -> Numbers:
     runner = GenerationRunner(test=test)
     uvloop.run(runner.run())
     (phase,) = runner.phases
+    assert isinstance(phase, StreamMeasurement)
     require_whole(load, phase)
     found = metrics(phase)
     return {name: float(found[metric][field]) for name, (_, metric, field) in SAME.items()}
 
 
-def require_whole(load: Load, phase: GenerationMeasurement) -> None:
+def require_whole(load: Load, phase: StreamMeasurement) -> None:
     """Raise ValueError where a request failed or an answer has another length."""
     lengths = {answer.tokens.output_tokens for answer in phase.answers}
     if phase.failed or len(phase.answers) != load.requests or lengths != {load.output_tokens}:
@@ -204,7 +202,7 @@ def vllm_tool(load: Load, python: Path, environment: Mapping[str, str]) -> Itera
             text=True,
         )
 
-    def run(slo: GenerationSlo) -> Numbers:
+    def run(slo: Slo) -> Numbers:
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write(json.dumps(_arguments(load, slo)) + "\n")
         process.stdin.flush()
@@ -223,7 +221,7 @@ def vllm_tool(load: Load, python: Path, environment: Mapping[str, str]) -> Itera
         process.wait()
 
 
-def _arguments(load: Load, slo: GenerationSlo) -> list[str]:
+def _arguments(load: Load, slo: Slo) -> list[str]:
     words = {
         "--backend": "openai",
         "--base-url": load.url,
@@ -239,7 +237,7 @@ def _arguments(load: Load, slo: GenerationSlo) -> list[str]:
         "--metric-percentiles": "50,75,95",
     }
     flags = ["--skip-chat-template", "--ignore-eos", "--disable-tqdm"]
-    goodput = ["--goodput", f"ttft:{slo.ttft_ms}", f"tpot:{slo.itl_ms}"]
+    goodput = ["--goodput", f"ttft:{slo.limits[TTFT]}", f"tpot:{slo.limits[ITL]}"]
     return [*(word for pair in words.items() for word in pair), *flags, *goodput]
 
 

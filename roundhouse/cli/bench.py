@@ -79,9 +79,9 @@ def bench(
     By default: finds the highest load that holds the SLO, in three minutes. Leaves a report as HTML
     and JSON. Exit code 6 says that the SLO was missed.
     """
-    from roundhouse.load_test.bench import run_bench
-    from roundhouse.load_test.options import LoadOptions
-    from roundhouse.load_test.recording import record_load
+    from roundhouse.measure.bench import run_bench
+    from roundhouse.measure.options import LoadOptions
+    from roundhouse.measure.recording import record_load
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report, print_json
     from roundhouse.reports.load_report import load_page

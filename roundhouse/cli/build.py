@@ -11,11 +11,10 @@ from roundhouse.cli.options import AllowDirty, Env, Form, Format, Root
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from rich.table import Table
-
     from roundhouse.deploy.builds.requests import BuildRequest
     from roundhouse.report import Report
     from roundhouse.session import Session
+    from roundhouse.table import Table
 
 NOTHING = "Nothing to build: every engine is in its lock and in S3."
 EXAMPLE = "roundhouse build --env dev --model sentence-embedder"
@@ -102,7 +101,8 @@ def _print_preview(
     import dataclasses
 
     from roundhouse.gitops.build_estimates import COLUMNS, build_preview
-    from roundhouse.report import print_json, table
+    from roundhouse.report import print_json
+    from roundhouse.table import table
 
     previews = [build_preview(session, request) for request in requests]
     if form is Format.json:
@@ -151,7 +151,7 @@ def build_or_show_images(
 
 def images_table(rows: Sequence[Mapping[str, str]]) -> Table:
     """Return a table of images: name, address in the registry, state."""
-    from roundhouse.report import table
+    from roundhouse.table import table
 
     return table(
         ("Image", "Address", "State"), ((row["image"], row["uri"], row["state"]) for row in rows)

@@ -14,11 +14,10 @@ from roundhouse.cli.options import Env, Form, Format, Input, Root, RowsPerReques
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from roundhouse.compare.cells import Cell
-    from roundhouse.compare.document import Report as CompareReport
-    from roundhouse.compare.result import CellResult
-    from roundhouse.compare.run import Run
-    from roundhouse.compare.tree import Subject
+    from roundhouse.measure.compare.cells import Cell
+    from roundhouse.measure.compare.document import Report as CompareReport
+    from roundhouse.measure.compare.run import Run
+    from roundhouse.measure.compare.tree import Subject
     from roundhouse.paths import Paths
     from roundhouse.report import Report
 
@@ -68,16 +67,17 @@ def compare(
     Builds what is missing, deploys each candidate as an endpoint of one instance, loads it, and
     deletes it. The same command continues an interrupted run. Exit code 6: none holds the SLO.
     """
-    from roundhouse.compare.result import parse_demand
-    from roundhouse.compare.run import (
+    from roundhouse.errors import UsageError
+    from roundhouse.measure.compare.cost import report_of
+    from roundhouse.measure.compare.result import parse_demand
+    from roundhouse.measure.compare.run import (
         CompareOptions,
         delete_endpoints,
         open_run,
         run_comparison,
     )
-    from roundhouse.compare.tree import require_slo, subject
-    from roundhouse.errors import UsageError
-    from roundhouse.load_test.subject import is_generator
+    from roundhouse.measure.compare.tree import require_slo, subject
+    from roundhouse.measure.subject import is_generator
     from roundhouse.only_run import only_run
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report
@@ -112,71 +112,19 @@ def compare(
             _show_cost(run, grid, form)
             return
         cells = run_comparison(run, grid)
-        result = _with_break_even(run, found, _report(run, found, cells, rate))
+        result = report_of(run, cells, rate, shlex.join(["roundhouse", *sys.argv[1:]]))
         _show(paths, report, result, form)
     if result.best is None:
         raise typer.Exit(SLO_MISSED)
 
 
 def _grid(axes: Sequence[str], found: Subject) -> tuple[Cell, ...]:
-    from roundhouse.compare.cells import DEFAULT_AXES, cells, parse_axes
-    from roundhouse.compare.tree import require_instance_types
+    from roundhouse.measure.compare.cells import DEFAULT_AXES, cells, parse_axes
+    from roundhouse.measure.compare.tree import require_instance_types
 
     chosen = parse_axes(axes or (DEFAULT_AXES,), found.candidate)
     require_instance_types(found, chosen.get("instance_type", ()))
     return cells(chosen, found.candidate)
-
-
-def _report(
-    run: Run, found: Subject, cells: Sequence[CellResult], demand: float | None
-) -> CompareReport:
-    from onboarding.prices import price, prices_date
-    from roundhouse.compare.document import Report
-    from roundhouse.compare.result import Row, ranked
-    from roundhouse.load_test.result import circumstances
-
-    safety = found.endpoint.scaling.safety_factor
-    rows = [
-        Row(
-            cell=cell,
-            sizing=cell.sizing(demand, price(found.region, "hosting", cell.instance_type), safety),
-        )
-        for cell in cells
-    ]
-    where = circumstances()
-    return Report(
-        model=found.name,
-        environment=found.environment,
-        region=found.region,
-        candidate=found.candidate,
-        slo_ms=run.options.slo_ms,
-        demand=demand,
-        rows=ranked(rows),
-        controls=tuple(run.controls),
-        machine=where.machine,
-        date=where.date,
-        prices_date=prices_date(found.region),
-        command=shlex.join(["roundhouse", *sys.argv[1:]]),
-    )
-
-
-def _with_break_even(run: Run, found: Subject, report: CompareReport) -> CompareReport:
-    """Return a report with what its first row costs against what is, where that can be said."""
-    from dataclasses import replace
-
-    from roundhouse.compare.cost import break_even, built_usd, running_usd
-    from roundhouse.session import open_session
-
-    if report.best is None:
-        return report
-    session = open_session(run.paths, run.report, found.environment)
-    item = break_even(
-        report.rows,
-        runtime="tensorrt" if found.candidate.is_gpu else "onnxruntime",
-        running=running_usd(session, found.name),
-        build=built_usd(run, report.best.cell.model),
-    )
-    return replace(report, break_even=item)
 
 
 def _show(paths: Paths, report: Report, result: CompareReport, form: Format) -> None:
@@ -184,10 +132,8 @@ def _show(paths: Paths, report: Report, result: CompareReport, form: Format) -> 
 
     import yaml
 
-    from roundhouse import money
-    from roundhouse.compare.cells import overrides
-    from roundhouse.compare.document import (
-        RIGHT,
+    from roundhouse.measure.compare.cells import overrides
+    from roundhouse.measure.compare.document import (
         break_even_table,
         control_sentence,
         document,
@@ -197,7 +143,7 @@ def _show(paths: Paths, report: Report, result: CompareReport, form: Format) -> 
         table_of,
     )
     from roundhouse.paths import displayed_path, output_folder
-    from roundhouse.report import print_json, table
+    from roundhouse.report import print_json
     from roundhouse.reports.compare_report import compare_page
 
     folder = paths.build / "compare" / result.environment / result.model
@@ -211,17 +157,16 @@ def _show(paths: Paths, report: Report, result: CompareReport, form: Format) -> 
         return
     if result.best is None:
         report.print(result.headline)
-    columns, rows = table_of(result)
-    report.print_table(table(columns, rows, right=RIGHT))
+    report.print_table(table_of(result))
     for name, reason in reasons(result):
         report.print(f"  {name}: {reason}")
     report.print(control_sentence(result))
     if result.best is not None:
         report.print(result.headline)
         report.print(sizing_sentence(result))
-        titles, costs = break_even_table(result)
-        if costs:
-            report.print_table(table(titles, costs, right=money.RIGHT))
+        costs = break_even_table(result)
+        if costs is not None:
+            report.print_table(costs)
         chosen = overrides(dict(result.best.cell.values), result.candidate)
         block = yaml.safe_dump(chosen, sort_keys=False).rstrip()
         report.print(f"Into models/{result.model}.yaml (null: leave the key out):\n{block}")
@@ -231,14 +176,14 @@ def _show(paths: Paths, report: Report, result: CompareReport, form: Format) -> 
 def _show_cost(run: Run, grid: tuple[Cell, ...], form: Format) -> None:
     import dataclasses
 
-    from roundhouse.compare.cost import COLUMNS, RIGHT, cell_costs, total_sentence
-    from roundhouse.compare.run import require_possible
-    from roundhouse.report import print_json, table
+    from roundhouse.measure.compare.cost import cell_costs, cost_table, total_sentence
+    from roundhouse.measure.compare.run import require_possible
+    from roundhouse.report import print_json
 
     costs = cell_costs(run, grid)
     require_possible(run, grid)
     if form is Format.json:
         print_json([dataclasses.asdict(cost) for cost in costs])
         return
-    run.report.print_table(table(COLUMNS, (cost.cells() for cost in costs), right=RIGHT))
+    run.report.print_table(cost_table(costs))
     run.report.print(total_sentence(costs))

@@ -32,8 +32,9 @@ def drift(
     from roundhouse.errors import DriftError
     from roundhouse.gitops.drift.environment import drift_markdown, environment_drift
     from roundhouse.paths import current_paths
-    from roundhouse.report import open_report, print_json, table
+    from roundhouse.report import open_report, print_json
     from roundhouse.session import open_session
+    from roundhouse.table import table
     from roundhouse.text import quantity
 
     report = open_report("" if form is TextFormat.text else "json")

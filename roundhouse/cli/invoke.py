@@ -12,14 +12,13 @@ from roundhouse.cli.options import Env, Form, Format, Root
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.table import Table
-
     from onboarding.deployment import Deployment, Target
     from roundhouse.aws.clients import Client
     from roundhouse.generation_invocation import Prompt
     from roundhouse.invocation import Address
     from roundhouse.report import Report
     from roundhouse.session import Session
+    from roundhouse.table import Table
 
 EXAMPLE = (
     'roundhouse invoke text-shared --env local --model sentence-embedder-int8 "a cat" "a kitten"'

@@ -149,7 +149,7 @@ def _print_plan(report: Report, plan: Plan, form: TextFormat) -> None:
     """Print a plan: as tables, as a document for machines, or as one comment."""
     from roundhouse.gitops.plan_comment import comment
     from roundhouse.gitops.plan_text import headline, notes, sections
-    from roundhouse.report import print_json, table
+    from roundhouse.report import print_json
 
     if form is TextFormat.json:
         print_json(plan.model_dump(mode="json"))
@@ -165,6 +165,6 @@ def _print_plan(report: Report, plan: Plan, form: TextFormat) -> None:
     for environment in plan.environments:
         report.print(f"\n{headline(environment)}   (plan {environment.id})")
         for section in sections(environment):
-            report.print_table(table(section.columns, section.rows, title=section.title))
+            report.print_table(section)
         for note in notes(environment):
             report.print(note)

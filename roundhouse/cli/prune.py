@@ -9,9 +9,8 @@ import typer
 from roundhouse.cli.options import Env, Form, Format, Root
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from roundhouse.deploy.prune import Found, Pruned
+    from roundhouse.table import Table
 
 EXAMPLE = "roundhouse prune --env dev --dry-run"
 
@@ -60,7 +59,7 @@ def prune(
 def prune_table(pruned: Pruned) -> Table:
     """Return a table of what no lock names, or was marked."""
     from roundhouse.deploy.prune import reportable
-    from roundhouse.report import table
+    from roundhouse.table import table
 
     return table(
         ("Kind", "Key", "Model", "Size", "Age", "What becomes of it"),

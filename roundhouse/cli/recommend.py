@@ -33,10 +33,11 @@ def recommend(
     as much as those instances do. Ctrl-C stops the job.
     """
     from roundhouse.errors import UsageError
+    from roundhouse.measure.recommendation import COLUMNS, job_request, rows_of, run_job
     from roundhouse.paths import current_paths
-    from roundhouse.recommendation import COLUMNS, job_request, rows_of, run_job
-    from roundhouse.report import open_report, print_json, table
+    from roundhouse.report import open_report, print_json
     from roundhouse.session import LOCAL, open_session
+    from roundhouse.table import table
 
     if env == LOCAL:
         raise UsageError(NO_LOCAL_JOBS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
 
 MOST_CHARACTERS = 65_000
 """Of a comment, an issue and a pull request: GitHub takes 65,536, and refuses more with 422."""
@@ -27,12 +26,6 @@ def markdown(text: str) -> str:
     escaped = re.sub(r"^([-+=](?!$)|\d+(?=[.)](?: |$)))", rf"{END}\1", escaped)
     # GitHub refers by @ # GH-, GitLab by @ # ! ~ $ % & too, after Markdown took the backslashes.
     return re.sub(r"([@#&!~$%]|://|www\.|\bGH-)", rf"\1{END}", escaped, flags=re.IGNORECASE)
-
-
-def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table whose cells show their text as it is."""
-    lines = [columns, ["---"] * len(columns), *([*map(markdown, row)] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def cut_body(text: str) -> str:

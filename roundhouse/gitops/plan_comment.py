@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from roundhouse.errors import RoundhouseError
 from roundhouse.gitops.markdown import MOST_CHARACTERS, cut_body, markdown
 from roundhouse.gitops.plan_document import Plan
-from roundhouse.gitops.plan_text import Section, headline, notes, sections
+from roundhouse.gitops.plan_text import headline, notes, sections
+from roundhouse.table import Table
 from roundhouse.text import quantity
 
 COMMENT_MARKER = "<!-- roundhouse:plan -->"
@@ -83,7 +84,7 @@ def _blocks(plan: Plan) -> Iterator[Block]:
         yield from map(_section_block, sections(environment))
 
 
-def _section_block(section: Section) -> Block:
+def _section_block(section: Table) -> Block:
     columns = f"| {' | '.join(section.columns)} |\n|{'---|' * len(section.columns)}"
     rows = tuple(f"| {' | '.join(map(markdown, row))} |" for row in section.rows)
     if not section.folded:

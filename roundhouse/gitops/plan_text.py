@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from onboarding.text_generation.plan import Candidate, TextGenerationPlan
@@ -21,6 +20,7 @@ from roundhouse.gitops.plan_document import (
     RolloutPlan,
 )
 from roundhouse.money import BreakEven, usd
+from roundhouse.table import Table, table
 from roundhouse.text import quantity
 
 SHOWN_VALUE = 60
@@ -72,26 +72,26 @@ def total_cost(plan: EnvironmentPlan) -> str:
     return " to ".join(dict.fromkeys(_signed(value) for value in differences))
 
 
-def sections(plan: EnvironmentPlan) -> Iterator[Section]:
+def sections(plan: EnvironmentPlan) -> Iterator[Table]:
     """Yield every table that has rows, the most important first."""
     found = (
-        Section(
+        table(
             title="Endpoints",
             columns=("endpoint", "change", "rollout", "USD a month: least / typical / most",
                      "USD a million requests"),
             rows=tuple(map(_endpoint_row, plan.endpoints)),
         ),
-        Section(
+        table(
             title="Cost now and of the candidate",
             columns=("endpoint", *money.COLUMNS[1:]),
             rows=tuple(item.cells() for item in map(_break_even, plan.endpoints) if item),
         ),
-        Section(
+        table(
             title="Engines",
             columns=("model", "for", "before", "after", "because"),
             rows=tuple(map(_engine_row, plan.engines)),
         ),
-        Section(
+        table(
             title="Measured",
             columns=("model", "what", "before", "after"),
             rows=tuple(
@@ -101,7 +101,7 @@ def sections(plan: EnvironmentPlan) -> Iterator[Section]:
                 for row in _evidence_rows(engine)
             ),
         ),
-        Section(
+        table(
             title="Scaling",
             columns=("endpoint", "variant", "what", "before", "after"),
             rows=tuple(
@@ -111,19 +111,19 @@ def sections(plan: EnvironmentPlan) -> Iterator[Section]:
             ),
         ),
         *generation_sections(plan.text_generation),
-        Section(
+        table(
             title="Permissions",
             columns=("stack", "", "grant"),
             rows=tuple(_permission_rows(plan)),
             folded=True,
         ),
-        Section(
+        table(
             title="Resources",
             columns=("stack", "resource", "class", "properties"),
             rows=tuple(_resource_rows(plan)),
             folded=True,
         ),
-        Section(
+        table(
             title="Faults",
             columns=("endpoint", "fault"),
             rows=tuple((item.name, fault) for item in plan.endpoints for fault in item.faults),
@@ -319,25 +319,15 @@ def _signed(value: float) -> str:
     return f"{'-' if value < 0 else '+'}{usd(abs(value))} USD"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Section:
-    """One table of a plan. A section with `folded` is closed at first where that is possible."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    folded: bool = False
-
-
-def generation_sections(plans: Sequence[TextGenerationPlan]) -> Iterator[Section]:
+def generation_sections(plans: Sequence[TextGenerationPlan]) -> Iterator[Table]:
     """Yield the table of what would serve, and the one of the types that were not chosen."""
-    yield Section(
+    yield table(
         title="Text generation",
         columns=("model", "serves on", "memory of a GPU", "KV tokens, requests a copy",
                  "ms a token / to the first", "USD an hour / a million tokens"),
         rows=tuple(_row(plan, plan.chosen) for plan in plans if plan.chosen is not None),
     )  # fmt: skip
-    yield Section(
+    yield table(
         title="Checkpoints of text generators",
         columns=("model", "checkpoint", "scheme", "state", "is built"),
         rows=tuple(
@@ -346,7 +336,7 @@ def generation_sections(plans: Sequence[TextGenerationPlan]) -> Iterator[Section
             for item in plan.checkpoints
         ),
     )
-    yield Section(
+    yield table(
         title="Not chosen for text generation",
         columns=("model", "instance type", "because"),
         rows=tuple(
@@ -376,7 +366,7 @@ def _row(plan: TextGenerationPlan, item: Candidate) -> tuple[str, ...]:
         f"{item.kv_tokens:,}; {item.longest_requests:.1f} of the longest, {item.expected_requests} "
         "as declared",
         f"{_number(item.itl_ms, 1)} / {_number(item.ttft_ms, 0)}",
-        f"{_number(item.usd_an_hour, 2)} / {_number(item.usd_a_million_tokens, 2)}",
+        f"{usd(item.usd_an_hour)} / {usd(item.usd_a_million_tokens)}",
     )
 
 

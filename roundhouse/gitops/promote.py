@@ -21,7 +21,7 @@ from roundhouse.aws.clients import COPIES, Client, Clients, assumed_clients, cal
 from roundhouse.errors import DeployFailedError, RoundhouseError
 from roundhouse.gitops.copies import COPY_FUNCTIONS, Copied, CopyEntries, Store
 from roundhouse.gitops.gates import evidence, gate_faults
-from roundhouse.gitops.markdown import markdown, markdown_table
+from roundhouse.gitops.markdown import markdown
 from roundhouse.gitops.model_commits import (
     Moved,
     move_models,
@@ -33,6 +33,7 @@ from roundhouse.processes import Run
 from roundhouse.report import Report
 from roundhouse.revisions import Git, named_paths
 from roundhouse.session import valid_tree
+from roundhouse.table import table
 from stacks.alarms.properties import alarms as engine_alarms
 from stacks.generation.alarms import alarms as generator_alarms
 
@@ -171,7 +172,10 @@ def promotion_markdown(promotion: Promotion) -> str:
         f"- {markdown(model)}: commit {commit[:12]}" for model, commit in promotion.models.items()
     ]
     if promotion.evidence:
-        lines += ["", markdown_table(EVIDENCE_COLUMNS, _evidence_rows(promotion.evidence))]
+        lines += [
+            "",
+            table(EVIDENCE_COLUMNS, _evidence_rows(promotion.evidence)).markdown(markdown),
+        ]
     return "\n".join(lines)
 
 

@@ -8,23 +8,10 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from onboarding.checkpoint import CONFIGURATION
-from onboarding.onnx_header import (
-    TAKEN,
-    NetworkTensor,
-    OnnxHeader,
-    read_onnx_header,
-    way_out_of,
-)
+from onboarding.onnx_header import TAKEN, NetworkTensor, OnnxHeader, read_onnx_header, way_out_of
 from onboarding.rules.task_rules import METRICS, UNBUILT
 from onboarding.source_spec import PoolingSpec
-from onboarding.values import (
-    IMAGES,
-    PIPELINE_BEGIN,
-    PIPELINE_HEADS,
-    Metric,
-    PoolingMode,
-    Task,
-)
+from onboarding.values import IMAGES, PIPELINE_BEGIN, PIPELINE_HEADS, Metric, PoolingMode, Task
 from roundhouse.errors import RoundhouseError, UsageError
 from roundhouse.inspection.source_files import MODULES, POOLING_FILES, WEIGHTS, SourceFiles
 

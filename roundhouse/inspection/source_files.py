@@ -17,12 +17,7 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from onboarding.checkpoint import (
-    CONFIGURATION,
-    checkpoint_files,
-    checkpoint_sha256,
-    files_sha256,
-)
+from onboarding.checkpoint import CONFIGURATION, checkpoint_files, checkpoint_sha256, files_sha256
 from onboarding.dataset import is_inside
 from onboarding.nearest import comma_list
 from onboarding.onnx_header import read_onnx_header

@@ -8,9 +8,8 @@ from pathlib import Path
 from markupsafe import Markup
 
 from engine_build.card.render import render
-from roundhouse import money
-from roundhouse.compare.document import (
-    RIGHT,
+from roundhouse.measure.compare.document import (
+    COLUMNS,
     Report,
     break_even_table,
     control_sentence,
@@ -18,7 +17,7 @@ from roundhouse.compare.document import (
     sizing_sentence,
     table_of,
 )
-from roundhouse.compare.result import pareto
+from roundhouse.measure.compare.result import pareto, price_and_latency
 from roundhouse.reports.charts import Frame, Line, axis, element, plot, scale
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -30,61 +29,45 @@ LETTER_WIDTH, LABEL_HEIGHT, GAP = 6.6, 13.0, 9.0
 
 def compare_page(report: Report) -> bytes:
     """Return UTF-8 HTML."""
-    shown, cells = table_of(report)
-    titles, costs = break_even_table(report)
-    columns = [(column, "number" if column in RIGHT else "") for column in shown]
+    shown, costs = table_of(report), break_even_table(report)
 
     def rows(badge: Callable[[str], Markup]) -> list[tuple[list[str], bool]]:
-        result = []
-        for row, (name, held, *more) in zip(report.rows, cells, strict=True):
-            verdict = badge({"yes": "held", "no": "missed"}.get(held, held))
-            result.append(([name, verdict, *more], row is report.best))
-        return result
+        words = {"yes": "held", "no": "missed"}
+        return shown.markup(
+            lambda head, text: badge(words.get(text, text)) if head == COLUMNS[1] else text
+        )
 
     values = {
         "report": report,
-        "columns": columns,
+        "columns": shown.heads,
         "rows": rows,
         "chart": pareto_chart(report),
         "reasons": [([name, reason], False) for name, reason in reasons(report)],
         "control": control_sentence(report),
         "sizing": sizing_sentence(report),
-        "cost_columns": [(name, "number" if name in money.RIGHT else "") for name in titles],
-        "costs": [(cost, False) for cost in costs],
+        "costs": costs,
     }
     return render("compare_report.html.j2", values, folder=TEMPLATES).encode()
 
 
 def pareto_chart(report: Report) -> Markup | None:
     """Return price against median latency; None where fewer than two rows have both."""
-    points = {
-        row.cell.name: (row.usd_an_hour, row.cell.knee.p50_ms)
-        for row in report.rows
-        if row.usd_an_hour is not None and row.cell.knee is not None
-    }
-    known = {
-        name: (usd, p50)
-        for name, (usd, p50) in points.items()
-        if usd is not None and p50 is not None
-    }
+    known = price_and_latency(report.rows)
     if len(known) < 2:
         return None
-    joined = [row.cell.name for row in pareto(report.rows) if row.cell.name in known]
+    joined = pareto(known)
     lines = [
-        Line(name=name, points=[point], kind="plain", radius=4) for name, point in known.items()
-    ]
-    lines.append(
+        *(Line(name=name, points=[point], kind="plain", radius=4) for name, point in known.items()),
         Line(
             name="no other is cheaper and faster",
             points=[known[name] for name in joined],
             kind="high",
             radius=5,
-        )
-    )
-    dearest = max(usd for usd, _ in known.values())
-    slowest = max(p50 for _, p50 in known.values())
-    across = axis(scale(0.0, dearest, FRAME.left, FRAME.right, ticks=5), "USD an hour")
-    up = axis(scale(0.0, slowest, FRAME.bottom, FRAME.top, ticks=5), "p50, ms")
+        ),
+    ]
+    prices, medians = zip(*known.values(), strict=True)
+    across = axis(scale(0.0, max(prices), FRAME.left, FRAME.right, ticks=5), "USD an hour")
+    up = axis(scale(0.0, max(medians), FRAME.bottom, FRAME.top, ticks=5), "p50, ms")
     named = known if len(known) <= MOST_NAMES else {name: known[name] for name in joined}
     labels = _labels(
         [(name, across.position(usd), up.position(p50)) for name, (usd, p50) in named.items()]

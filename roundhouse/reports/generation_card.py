@@ -9,19 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from engine_build.card.render import (
-    DASH,
-    Column,
-    macro,
-    milliseconds,
-    render,
-    size,
-    table,
-)
+from engine_build.card.render import DASH, Column, macro, milliseconds, render, size, table
 from onboarding.text_generation.checkpoint_lock import CheckpointEntry, GateRecord, Interval
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.text_generation.plan import CheckpointPlan, TextGenerationPlan
 from onboarding.text_generation.platforms import gpus
+from roundhouse.money import usd
 
 TEMPLATES = Path(__file__).parent / "templates"
 code = macro("code")
@@ -65,7 +58,7 @@ def generation_card(deployment: GenerationDeployment, plan: TextGenerationPlan) 
         ],
         "files": table(FILES, () if entry is None else entry.files),
     }
-    filters = {"ms": milliseconds, "number": _number, "size": size}
+    filters = {"ms": milliseconds, "number": _number, "size": size, "usd": usd}
     return render("generation_card.html.j2", values, folder=TEMPLATES, filters=filters)
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
-from operator import attrgetter, methodcaller
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 
 from engine_build.card.render import milliseconds, per_second, render
-from roundhouse.load_test.bench import BenchResult
-from roundhouse.load_test.generation.measurement import GenerationMeasurement, p95
-from roundhouse.load_test.generation.result import GenerationResult
-from roundhouse.load_test.measurement import Measurement, Outcome, Second, percentile
-from roundhouse.load_test.options import Loop
-from roundhouse.load_test.result import NOTHING, TEXT_COLUMNS, LoadResult, outcome_of
+from roundhouse.measure.generation import GenerationResult
+from roundhouse.measure.measurement import Measurement, Outcome, Second, proven_percentile
+from roundhouse.measure.options import Loop
+from roundhouse.measure.result import EngineResult, Result, outcome_of
+from roundhouse.measure.slo import ITL, TTFT
+from roundhouse.measure.streams import StreamMeasurement, p95
 from roundhouse.reports.charts import Axis, Frame, Line, Mark, Points, axis, line_chart, scale
 from roundhouse.text import quantity
 
@@ -38,25 +39,23 @@ STREAM_NOTE = (
     "(AIPerf: inter_token_latency). E2E: to the last token. Goodput: whole answers a second whose "
     "TTFT and TPOT are within the SLO."
 )
+CAPTIONS = {"": "Latency", TTFT: "Time to the first token", ITL: "Time between tokens"}
 Chart = tuple[str, str, Sequence[Line]]
 """A caption, the drawing and the lines of its legend."""
 Facts = Iterable[tuple[str, str | None]]
 
 
-def load_page(result: BenchResult) -> bytes:
+def load_page(result: Result) -> bytes:
     """Return UTF-8 HTML."""
     is_text = isinstance(result, GenerationResult)
-    cells = [result.cells(phase) for phase in result.phases]  # type: ignore[arg-type]
-    heads = [head for head in (cells or [{}])[0] if any(row[head] != NOTHING for row in cells)]
+    shown = result.full_table()
 
     def rows(badge: Callable[..., str]) -> list[tuple[list[str], bool]]:
-        for phase, row in zip(result.phases, cells, strict=True):
+        found = shown.markup()
+        for phase, (cells, _) in zip(result.phases, found, strict=True):
             if (verdict := phase.verdict) is not None:
-                row["SLO"] = badge(verdict.outcome, verdict.reason)
-        return [
-            ([row[head] for head in heads], phase is result.chief)
-            for phase, row in zip(result.phases, cells, strict=True)
-        ]
+                cells[shown.columns.index("SLO")] = badge(verdict.outcome, verdict.reason)
+        return found
 
     def circumstances(code: Callable[[str], str]) -> list[tuple[str, str]]:
         where, test = result.circumstances, result.test
@@ -78,7 +77,7 @@ def load_page(result: BenchResult) -> bytes:
         "note": f"{note} {PROVEN_NOTE}",
         "chips": [*_chips(result), result.date],
         "tiles": list(_tiles(result)),
-        "columns": [(head, "" if head in TEXT_COLUMNS else "number") for head in heads],
+        "columns": shown.heads,
         "rows": rows,
         "charts": charts(result),
         "errors": [
@@ -91,16 +90,17 @@ def load_page(result: BenchResult) -> bytes:
     return render("load_report.html.j2", values, folder=TEMPLATES).encode()
 
 
-def _is_open(result: BenchResult) -> bool:
+def _is_open(result: Result) -> bool:
     return any(phase.phase.loop is Loop.open for phase in result.phases)
 
 
-def _chips(result: BenchResult) -> list[str]:
+def _chips(result: Result) -> list[str]:
     if isinstance(result, GenerationResult):
         kind = "search for the knee" if result.is_search else "load"
         return [kind, *([] if result.test.slo is None else [str(result.test.slo)])]
-    inputs, slo_ms = result.test.inputs, result.test.slo_ms
-    slo = [] if slo_ms is None else [f"SLO p99 ≤ {slo_ms:g} ms"]
+    assert isinstance(result, EngineResult)
+    inputs = result.test.inputs
+    slo = [] if result.test.slo is None else [f"SLO {result.test.slo}"]
     rows = quantity(inputs.rows_per_request, inputs.rows.removesuffix("s"))
     return [result.kind, *slo, f"{rows} a request"]
 
@@ -109,10 +109,11 @@ def _errors_tile(chief: Measurement) -> tuple[str, str, str]:
     return "Errors", f"{chief.failed:,}", f"of {chief.answered + chief.failed:,} requests"
 
 
-def _tiles(result: BenchResult) -> Iterable[tuple[str, str, str]]:
+def _tiles(result: Result) -> Iterable[tuple[str, str, str]]:
     if isinstance(result, GenerationResult):
         yield from _stream_tiles(result)
         return
+    assert isinstance(result, EngineResult)
     inputs, highest, chief = result.test.inputs, result.highest, result.chief
     if chief is None:
         return
@@ -123,7 +124,7 @@ def _tiles(result: BenchResult) -> Iterable[tuple[str, str, str]]:
     rows = f"requests; {per_second(rate * inputs.rows_per_request)} {inputs.rows}/s"
     yield "Throughput" if highest is None else "Saturation", f"{per_second(rate)}/s", rows
     for percent, _ in PERCENTILES:
-        yield f"p{percent}", milliseconds(chief.latency.percentile(percent)), note
+        yield f"p{percent}", milliseconds(proven_percentile(chief.latency, percent)), note
     yield _errors_tile(chief)
 
 
@@ -140,10 +141,11 @@ def _stream_tiles(result: GenerationResult) -> Iterable[tuple[str, str, str]]:
     yield _errors_tile(chief)
 
 
-def _facts(result: BenchResult, code: Callable[[str], str]) -> Facts:
+def _facts(result: Result, code: Callable[[str], str]) -> Facts:
     if isinstance(result, GenerationResult):
         yield from _stream_facts(result, code)
         return
+    assert isinstance(result, EngineResult)
     test, probe, inputs = result.test, result.probe_per_second, result.test.inputs
     signed = "not signed" if test.destination.region is None else "signed with SigV4"
     bodies = f"{len(inputs.bodies):,} bodies of {inputs.mean_bytes:,} bytes in the mean"
@@ -164,80 +166,66 @@ def _stream_facts(result: GenerationResult, code: Callable[[str], str]) -> Facts
     yield "Seed", str(test.client.seed)
 
 
-def charts(result: BenchResult) -> list[Chart]:
+def charts(result: Result) -> list[Chart]:
     """Return the charts that there is data for."""
-    if isinstance(result, GenerationResult):
-        found = _stream_charts(result)
-    else:
-        found = (_against_rate(result), _throughput(result), _over_time(result))
+    over_time = [] if isinstance(result, GenerationResult) else [_throughput, _latency_over_time]
+    found = (*_charts_by_load(result), *(chart(result) for chart in over_time))
     return [chart for chart in found if chart is not None]
 
 
-def _stream_charts(result: GenerationResult) -> Iterable[Chart | None]:
-    slo = result.test.slo
-    ttft_ms, itl_ms = (None, None) if slo is None else (slo.ttft_ms, slo.itl_ms)
-    loads = {phase.phase.start: phase for phase in result.phases if phase.answers}
+def _charts_by_load(result: Result) -> Iterator[Chart | None]:
+    """Yield charts over the loads: of a load the phase that held, else the last one."""
+    loads: dict[float, Measurement] = {}
+    for phase in result.phases:
+        known = loads.get(phase.phase.start)
+        if phase.answered and (known is None or outcome_of(known) is not Outcome.held):
+            loads[phase.phase.start] = phase
     if len(loads) < 2:
         return
-    rates = [(load, phase.requests_per_second) for load, phase in sorted(loads.items())]
-    lines = [Line(name="requests/s", kind="plain", radius=3, points=rates)]
-    if slo is not None:
-        good = [(load, phase.goodput or 0.0) for load, phase in sorted(loads.items())]
-        lines.append(Line(name="goodput: within the SLO", kind="low", radius=3, points=good))
+    ordered = sorted(loads.items())
     title = "requests a second offered" if _is_open(result) else "requests at once"
-    across, marks = _straight(lines, title, across=True), _found_mark(result, "knee: {:.0f}")
-    drawing = line_chart("Goodput", lines, FRAME, across, _straight(lines, "a second"), marks)
-    yield "Requests and goodput by load", drawing, lines
-
-    def times(
-        caption: str,
-        values: Callable[[GenerationMeasurement], Sequence[float]],
-        limit: float | None,
-    ) -> Chart | None:
-        return _by_load(
-            f"{caption} by load",
-            loads,
-            lambda phase, percent: percentile(values(phase), percent),
-            across,
-            limit,
-            marks,
+    across = axis(scale(0.0, ordered[-1][0], FRAME.left, FRAME.right, ticks=5), title)
+    highest, marks = result.highest, []
+    if highest is not None:
+        more = "" if highest.is_exact else " or more"
+        label = f"{highest.load:,.0f}{'/s' if _is_open(result) else ' at once'}{more}"
+        marks = [Mark(value=highest.load, label=label, kind="point", upright=True)]
+    streams = [(load, phase) for load, phase in ordered if isinstance(phase, StreamMeasurement)]
+    if streams:
+        rates = [(load, phase.requests_per_second) for load, phase in streams]
+        good = [(load, phase.goodput) for load, phase in streams if phase.goodput is not None]
+        lines = [
+            Line(name="requests/s", kind="plain", radius=3, points=rates),
+            *(
+                [Line(name="goodput: within the SLO", kind="low", radius=3, points=good)]
+                * bool(good)
+            ),
+        ]
+        drawing = line_chart("Goodput", lines, FRAME, across, _straight(lines, "a second"), marks)
+        yield "Requests and goodput by load", drawing, lines
+    for name in ordered[0][1].times:
+        lines = []
+        for percent, kind in PERCENTILES:
+            values = [(load, proven_percentile(p.times[name], percent)) for load, p in ordered]
+            points = [(load, value) for load, value in values if value]
+            lines.append(Line(name=f"p{percent}", kind=kind, radius=3, points=points))
+        yield _latency_chart(
+            f"{CAPTIONS[name]} by load", lines, across, _slo_ms(result, name), marks
         )
 
-    yield times("Time to the first token", lambda phase: phase.ttfts_ms, ttft_ms)
-    yield times("Time between tokens", lambda phase: phase.gaps_ms, itl_ms)
 
-
-def _by_load(
-    caption: str,
-    loads: dict[float, Measurement] | dict[float, GenerationMeasurement],
-    value: Callable[..., float | None],
-    across: Axis,
-    limit: float | None,
-    marks: Sequence[Mark],
-) -> Chart | None:
-    """Return a chart of three percentiles by the load of each phase."""
-    lines = []
-    for percent, kind in PERCENTILES:
-        points = [(load, value(phase, percent)) for load, phase in sorted(loads.items())]
-        known = [(load, height) for load, height in points if height]
-        lines.append(Line(name=f"p{percent}", kind=kind, radius=3, points=known))
-    lines = [line for line in lines if line.points]
-    return _latency_chart(caption, lines, across, limit, marks) if lines else None
-
-
-def _found_mark(result: BenchResult, label: str) -> list[Mark]:
-    """Return a mark at the highest load that held."""
-    if result.highest is None:
-        return []
-    load = result.highest.load
-    return [Mark(value=load, label=label.format(load), kind="point", upright=True)]
+def _slo_ms(result: Result, name: str = "") -> float | None:
+    return None if result.test.slo is None else result.test.slo.limits[name]
 
 
 def _latency_chart(
     caption: str, lines: Sequence[Line], across: Axis, slo_ms: float | None, marks: Sequence[Mark]
-) -> Chart:
+) -> Chart | None:
     """Return a chart on a logarithmic axis of milliseconds, with the SLO."""
+    lines = [line for line in lines if line.points]
     values = [value for line in lines for _, value in line.points]
+    if not values:
+        return None
     if slo_ms is not None:
         values.append(slo_ms)
         marks = [*marks, Mark(value=slo_ms, label=f"SLO {slo_ms:g} ms", kind="slo")]
@@ -270,30 +258,7 @@ def logarithmic(values: Sequence[float]) -> Axis:
     return Axis(position=position, ticks=labels, title="ms")
 
 
-def _against_rate(result: LoadResult) -> Chart | None:
-    """Latency against the offered rate: for each rate the step that held, else the last."""
-    chosen: dict[float, Measurement] = {}
-    for measurement in result.phases if result.is_search else ():
-        known = chosen.get(measurement.phase.start)
-        if measurement.answered and (known is None or outcome_of(known) is not Outcome.held):
-            chosen[measurement.phase.start] = measurement
-    if len(chosen) < 2:
-        return None
-    rates = scale(0.0, max(chosen), FRAME.left, FRAME.right, ticks=5)
-    across = axis(rates, "requests a second offered")
-    is_exact = result.highest is not None and result.highest.is_exact
-    marks = _found_mark(result, "{:,.0f}/s" + ("" if is_exact else " or more"))
-    return _by_load(
-        "Latency against offered rate",
-        chosen,
-        lambda step, percent: step.latency.percentile(percent),
-        across,
-        result.test.slo_ms,
-        marks,
-    )
-
-
-def _throughput(result: LoadResult) -> Chart | None:
+def _throughput(result: Result) -> Chart | None:
     answered = _timeline(result, attrgetter("answered"))
     errors = _timeline(result, attrgetter("errors"))
     if len(answered) < 2:
@@ -309,24 +274,24 @@ def _throughput(result: LoadResult) -> Chart | None:
     return "Throughput over time", drawing, lines
 
 
-def _over_time(result: LoadResult) -> Chart | None:
-    timelines = [
-        (f"p{percent}", kind, _timeline(result, methodcaller("percentile", percent)))
-        for percent, kind in PERCENTILES
-    ]
-    lines = [
-        Line(name=name, kind=kind, points=points, longest_gap=1.01)
-        for name, kind, points in timelines
-        if len(points) > 1
-    ]
+def _latency_over_time(result: Result) -> Chart | None:
+    lines = []
+    for percent, kind in PERCENTILES:
+        value = partial(_second_percentile, percent=percent)
+        points = _timeline(result, value)
+        if len(points) > 1:
+            lines.append(Line(name=f"p{percent}", kind=kind, points=points, longest_gap=1.01))
     if not lines:
         return None
     across = _straight(lines, "seconds", across=True)
-    slo_ms = result.test.slo_ms
-    return _latency_chart("Latency over time", lines, across, slo_ms, _borders(result))
+    return _latency_chart("Latency over time", lines, across, _slo_ms(result), _borders(result))
 
 
-def _timeline(result: LoadResult, value: Callable[[Second], float | None]) -> Points:
+def _second_percentile(second: Second, percent: float) -> float | None:
+    return proven_percentile(second.milliseconds, percent)
+
+
+def _timeline(result: Result, value: Callable[[Second], float | None]) -> Points:
     """Return a value of every second, phases one after the other."""
     points, begin = [], 0.0
     for measurement in result.phases:
@@ -338,7 +303,7 @@ def _timeline(result: LoadResult, value: Callable[[Second], float | None]) -> Po
     return points
 
 
-def _borders(result: LoadResult) -> list[Mark]:
+def _borders(result: Result) -> list[Mark]:
     """Return a mark where phases meet."""
     ends = itertools.accumulate(math.ceil(m.seconds) for m in result.phases[:-1])
     return [Mark(value=end, label="", kind="border", upright=True) for end in ends]

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rich.table import Table
-
 from roundhouse.money import UNKNOWN, usd
-from roundhouse.report import table
 from roundhouse.status.endpoints import (
     CheckpointState,
     EndpointState,
@@ -17,6 +14,7 @@ from roundhouse.status.endpoints import (
 )
 from roundhouse.status.live import LiveEndpoint, LiveGenerator
 from roundhouse.status.state import NOT_UP, State
+from roundhouse.table import Table, table
 from stacks.scaling.targets import TargetValue
 
 NOTHING = "–"

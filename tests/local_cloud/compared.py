@@ -14,10 +14,10 @@ import time
 from pathlib import Path
 
 from roundhouse import interruption, invocation
-from roundhouse.compare.cells import cells
-from roundhouse.compare.run import CompareOptions, open_run, run_comparison
-from roundhouse.compare.tree import subject
-from roundhouse.load_test.knee import Knee
+from roundhouse.measure.compare.cells import cells
+from roundhouse.measure.compare.result import Knee
+from roundhouse.measure.compare.run import CompareOptions, open_run, run_comparison
+from roundhouse.measure.compare.tree import subject
 from roundhouse.paths import find_paths
 from roundhouse.report import open_report
 from roundhouse.session import LOCAL, Session, open_session, valid_tree

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from roundhouse.compare.tree import MARK
+from roundhouse.measure.compare.tree import MARK
 from roundhouse.session import Session
 from tests.local_cloud.repository_copy import copy_repository, roundhouse
 from tests.local_cloud.tiny_session import REPOSITORY, session_at, weighted_network

@@ -24,9 +24,10 @@ from roundhouse.gitops.drift.stack import (
     differ_of,
     read_stack,
 )
-from roundhouse.gitops.markdown import cut_body, markdown, markdown_table
+from roundhouse.gitops.markdown import cut_body, markdown
 from roundhouse.gitops.template_changes import Template
 from roundhouse.session import Session
+from roundhouse.table import table
 from roundhouse.text import quantity
 
 SERVICES = ("application-autoscaling", "chatbot", "cloudformation", "cloudwatch", "codebuild",
@@ -158,9 +159,10 @@ def drift_markdown(environment: str, found: Sequence[Difference]) -> str:
                                      for side in (item.deployed, item.live)))
         for item in found
     )  # fmt: skip
+    shown = table(COLUMNS, rows).markdown(markdown)
     return cut_body(
         f"{quantity(len(found), 'thing')} of {markdown(environment)} changed by hand, or no file "
-        f"names any more.\n\n{markdown_table(COLUMNS, rows)}\n\nPut them back by hand or change "
+        f"names any more.\n\n{shown}\n\nPut them back by hand or change "
         "the files: a deploy does not undo what its templates do not see. This issue is updated by "
         "every run of `roundhouse drift`, and closed once nothing differs."
     )

@@ -11,16 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from roundhouse.load_test.generation.measurement import (
-    GenerationMeasurement,
-    GenerationSlo,
-    metrics,
-)
-from roundhouse.load_test.generation.stream import StreamReader, TokenTimes
-from roundhouse.load_test.measurement import Answer
-from roundhouse.load_test.options import closed_phase
-from tests.unit.roundhouse.load_test.answering import serve
-from tests.unit.roundhouse.load_test.generation.streams import (
+from roundhouse.measure.measurement import Answer
+from roundhouse.measure.options import closed_phase
+from roundhouse.measure.slo import ITL, TTFT, stream_slo
+from roundhouse.measure.streams import StreamMeasurement, StreamReader, TokenTimes, metrics
+from tests.unit.roundhouse.measure.answering import serve
+from tests.unit.roundhouse.measure.streams import (
     answer,
     stream,
     text_chunk,
@@ -30,7 +26,7 @@ from tests.unit.roundhouse.load_test.generation.streams import (
 
 ROOT = Path(__file__).resolve().parents[3]
 PYTHON = ROOT / ".venvs" / "vllm" / "bin" / "python"
-SLO = GenerationSlo(ttft_ms=250, itl_ms=45)
+SLO = stream_slo(ttft_ms=250, itl_ms=45)
 ANSWERS = [
     (0.0, (0.2, 0.24, 0.28, 0.32), 11, 4),
     (0.1, (0.5, 0.6), 7, 4),
@@ -61,7 +57,7 @@ def theirs():
                 for due, chunks, prompt, output in ANSWERS
             ],
             "seconds": 0.7,
-            "goodput": {"ttft": SLO.ttft_ms, "tpot": SLO.itl_ms},
+            "goodput": {"ttft": SLO.limits[TTFT], "tpot": SLO.limits[ITL]},
             "streams": [
                 (f"http://127.0.0.1:{text.port}/v1/completions", "completion"),
                 (f"http://127.0.0.1:{chat.port}/v1/chat/completions", "chat"),
@@ -82,7 +78,7 @@ def theirs():
 
 @pytest.fixture
 def ours():
-    phase = GenerationMeasurement(phase=closed_phase("4 at once", 4, 1.0), slo=SLO)
+    phase = StreamMeasurement(phase=closed_phase("4 at once", 4, 1.0), slo=SLO)
     phase.start_second(0)
     for due, chunks, prompt, output in ANSWERS:
         times = TokenTimes(array("d", chunks), prompt, output)

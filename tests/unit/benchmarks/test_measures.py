@@ -15,7 +15,7 @@ from benchmarks.servers.running_server import triton
 from benchmarks.text_generation.comparison import SAME, Load, measures
 from onboarding.serve_environment import serve_environment
 from onboarding.tree import read_tree
-from roundhouse.load_test.generation.requests import read_prompts
+from roundhouse.measure.prompts import read_prompts
 
 pytestmark = pytest.mark.unit
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from benchmarks.runtimes.page import DOCS, digits, group_rows, page, read, table
+from benchmarks.runtimes.page import DOCS, digits, group_rows, model_table, page, read
 
 pytestmark = pytest.mark.unit
 
@@ -54,10 +54,9 @@ def test_a_changed_number_changes_the_tables_and_nothing_beside_them(tmp_path):
 
 def test_several_runs_are_one_cell_with_the_span_of_their_intervals():
     groups = of_runs([row("ONNX Runtime", 1.0)], [row("ONNX Runtime", 3.0)])
-    assert table("MiniLM", groups) == (
-        ["MiniLM", "precision", "2 x 20: p50 ms", "rows/s", "worst cosine"],
-        [["ONNX Runtime", "fp32", "2 (0.9 to 3.6)", "1,330", "0.9900"]],
-    )
+    found = model_table("MiniLM", groups)
+    assert found.columns == ("MiniLM", "precision", "2 x 20: p50 ms", "rows/s", "worst cosine")
+    assert found.rows == (("ONNX Runtime", "fp32", "2 (0.9 to 3.6)", "1,330", "0.9900"),)
 
 
 def test_each_batch_has_columns_and_a_runtime_without_it_dashes():
@@ -66,9 +65,9 @@ def test_each_batch_has_columns_and_a_runtime_without_it_dashes():
         row("our server", 1.0, batch=4),
         row("ONNX Runtime", 2.0, batch=4),
     ]
-    columns, found = table("ViT", of_runs(rows))
-    assert columns[2::2][:2] == ["2 x 20: p50 ms", "4 x 10: p50 ms"]
-    assert found[1][:4] == ["**our server**", "fp32", "–", "–"]
+    found = model_table("ViT", of_runs(rows))
+    assert found.columns[2::2][:2] == ("2 x 20: p50 ms", "4 x 10: p50 ms")
+    assert found.rows[1][:4] == ("**our server**", "fp32", "–", "–")
 
 
 def test_a_runtime_that_failed_is_a_row_with_its_reason():
@@ -78,8 +77,8 @@ def test_a_runtime_that_failed_is_a_row_with_its_reason():
         "precision": "fp16",
         "failed": "no gcc",
     }
-    _, found = table("MiniLM", of_runs([row("PyTorch eager", 1.0), failed]))
-    assert ["torch.compile", "fp16", "–", "–", "no gcc"] in found
+    found = model_table("MiniLM", of_runs([row("PyTorch eager", 1.0), failed]))
+    assert ("torch.compile", "fp16", "–", "–", "no gcc") in found.rows
 
 
 def test_the_control_is_a_sentence_and_no_row(tmp_path):

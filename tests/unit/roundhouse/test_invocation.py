@@ -32,7 +32,7 @@ from roundhouse.invocation import (
 from tests.synth.deployments import with_server
 from tests.unit.onboarding.onnx_bytes import onnx_bytes
 from tests.unit.roundhouse.engines import copied_tree, entry_for, local_deployments
-from tests.unit.roundhouse.load_test.answering import Answer, serve
+from tests.unit.roundhouse.measure.answering import Answer, serve
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,9 @@ from onboarding.fault import Fault
 from roundhouse.answers import arrays_table, cosine_table
 from roundhouse.cli.check import fault_lines
 from roundhouse.money import BreakEven, usd
-from roundhouse.report import Report, table
-from tests.unit.roundhouse.load_test.phases import measurement, searched, second
+from roundhouse.report import Report
+from roundhouse.table import table
+from tests.unit.roundhouse.measure.phases import measurement, searched, second
 
 pytestmark = pytest.mark.unit
 
@@ -44,6 +45,18 @@ def test_a_table_on_a_narrow_terminal_becomes_lines_of_whole_words(width, cut):
     text = report.console.file.getvalue()
     assert key in text and "a[b]" in text and "Engines" in text
     assert (f"Key: {key}" in text) == cut
+
+
+def test_a_table_is_the_same_on_a_terminal_in_markdown_and_in_html():
+    rows = [("a|b", "1", "–"), ("[c]", "2", "–")]
+    shown = table(("name", "n", "unused"), rows, right=("n",), chief=(1,)).without_empty_columns()
+    assert shown.markdown() == "| name | n |\n| --- | ---: |\n| a\\|b | 1 |\n| [c] | 2 |"
+    assert shown.markdown(str.upper).endswith("| A|B | 1 |\n| [C] | 2 |")
+    assert shown.heads == [("name", ""), ("n", "number")]
+    assert shown.markup() == [(["a|b", "1"], False), (["[c]", "2"], True)]
+    assert shown.markup(lambda head, text: head)[0] == (["name", "n"], False)
+    assert "│ [c]  │ 2 │" in table_text(shown)
+    assert [row.style for row in shown.__rich__().rows] == [None, "bold"]
 
 
 def test_cosine_table_prints_texts_as_they_are():

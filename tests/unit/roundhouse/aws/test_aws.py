@@ -30,7 +30,7 @@ from roundhouse.aws.clients import (
 from roundhouse.cli import app as cli
 from roundhouse.errors import AwsError
 from tests.unit.roundhouse.aws_shells import KEYS, SHELLS
-from tests.unit.roundhouse.load_test.answering import Answer, serve
+from tests.unit.roundhouse.measure.answering import Answer, serve
 
 pytestmark = pytest.mark.unit
 

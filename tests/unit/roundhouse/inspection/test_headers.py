@@ -14,12 +14,7 @@ from onboarding.text_generation.spec import GenerationSourceSpec
 from onboarding.tree import read_tree
 from roundhouse.cli import app as cli
 from roundhouse.errors import NotReadyError, RoundhouseError, UsageError
-from roundhouse.inspection.headers import (
-    fetch_headers,
-    headers_path,
-    open_files,
-    package_headers,
-)
+from roundhouse.inspection.headers import fetch_headers, headers_path, open_files, package_headers
 from roundhouse.paths import Paths
 from roundhouse.processes import Outcome
 from tests.unit.engine_build import places

@@ -61,7 +61,7 @@ def test_status_has_a_row_for_each_checkpoint(root):
     _build(root, "awq", accepted=False, reason="KL 0.7 is above 0.1")
     state = generator_state(deployment_of(root)[0])
     assert (state.problem, state.knee_concurrency) == (None, 12.0)
-    assert generators_table([state]).row_count == 3
+    assert len(generators_table([state]).rows) == 3
     assert list(generator_lines([state])) == ["chat in awq: KL 0.7 is above 0.1"]
     assert next(item for item in state.checkpoints if item.scheme == "awq").kl_per_token == 0.04
 

@@ -9,21 +9,23 @@ from html.parser import HTMLParser
 
 import pytest
 
-from roundhouse.load_test.destination import Destination
-from roundhouse.load_test.generation.load_test import GenerationTest
-from roundhouse.load_test.generation.requests import Workload, parse_lengths
-from roundhouse.load_test.options import LoadOptions, Loop
-from roundhouse.load_test.result import LoadResult
+from roundhouse.measure.destination import Destination
+from roundhouse.measure.generation import GenerationTest
+from roundhouse.measure.options import LoadOptions, Loop
+from roundhouse.measure.prompts import Workload, parse_lengths
+from roundhouse.measure.result import EngineResult
 from roundhouse.reports.charts import Line, axis, element, line_chart, scale
 from roundhouse.reports.load_report import FRAME, load_page
-from tests.unit.roundhouse.load_test.generation.test_recording import EXACT, SLO, search
-from tests.unit.roundhouse.load_test.phases import (
+from tests.unit.roundhouse.measure.phases import (
     HERE,
+    STREAM_PHASES,
+    STREAM_SLO,
     load_of,
     load_test,
     measurement,
     searched,
     second,
+    stream_search,
 )
 
 VOID = {"meta", "br"}
@@ -66,7 +68,7 @@ def missing_steps():
 
 
 def broken_off():
-    return LoadResult(
+    return EngineResult(
         test=load_test(), phases=missing_steps()[:1], circumstances=HERE, broken_off=True
     )
 
@@ -99,7 +101,7 @@ UNANSWERED = load(second(count=0, errors={"no connection": 3}))
         (searched(holding_steps()[0]), "Proven: 1,000 requests a second"),
         (
             searched(*missing_steps()),
-            "No rate that was tried holds p99 ≤ 20 ms; the lowest was 1,030 req",
+            "No load that was tried holds p99 ≤ 20 ms; the lowest was 1,030 req",
         ),
         (broken_off(), "No step was run to its end, so nothing is known of p99 ≤ 20 ms. Broken o"),
         (UNANSWERED, "No request was answered: 3 errors (most: no connection)."),
@@ -132,7 +134,7 @@ def test_json_is_plain_and_whole():
 def test_page_shows_headline_phases_plots_and_how_it_was_measured():
     result = searched(*holding_steps(), *missing_steps())
     text = text_of(result)
-    plots = ("Latency against offered rate", "SLO 20 ms", "Throughput over time")
+    plots = ("Latency by load", "SLO 20 ms", "Throughput over time")
     for part in (result.headline, "step 3", *plots, "a machine", "10 texts"):
         assert part in text
 
@@ -186,12 +188,12 @@ def test_scale_has_round_ticks_around_its_values(low, high, ticks):
 def test_page_of_a_text_generator_shows_its_loads_and_the_knee():
     test = GenerationTest(
         subject="chat", destination=Destination(url="http://h"), phases=(),
-        options=LoadOptions(url="http://h"), schema="chat", model="m", slo=SLO,
+        options=LoadOptions(url="http://h"), schema="chat", model="m", slo=STREAM_SLO,
         workload=Workload(lengths=parse_lengths("chat", None)), first_concurrency=8,
     )  # fmt: skip
-    text = text_of(dataclasses.replace(search(*EXACT), test=test))
+    text = text_of(dataclasses.replace(stream_search(*STREAM_PHASES), test=test))
     for part in (
-        *("Load test of a text generator", "search for the knee", "knee: 8", "SLO 300 ms"),
+        *("Load test of a text generator", "search for the knee", "8 at once", "SLO 300 ms"),
         *("Requests and goodput by load", "Time to the first token by load", "8 at once"),
         *("Time between tokens by load", "profile chat", "Goodput"),
     ):

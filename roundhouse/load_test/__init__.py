@@ -1,1 +1,0 @@
-"""The load tool: what `roundhouse bench` does."""

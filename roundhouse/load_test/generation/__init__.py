@@ -1,1 +1,0 @@
-"""Load tests of text generators: time to the first token, time between tokens, goodput."""

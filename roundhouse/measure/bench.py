@@ -1,0 +1,136 @@
+"""Runs the load test of `roundhouse bench`, shows its progress and writes its report."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import signal
+import tempfile
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from roundhouse.errors import WrongAnswerError
+from roundhouse.measure.generation import GenerationResult, GenerationRunner
+from roundhouse.measure.options import LoadOptions
+from roundhouse.measure.result import EngineResult, Result, circumstances
+from roundhouse.measure.runner import EngineRunner, Runner, phase_line, phase_progress
+from roundhouse.measure.subject import open_runner
+from roundhouse.paths import Paths, output_folder
+from roundhouse.report import Report
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadReport:
+    """A load test's result and the page that it was written to."""
+
+    result: Result
+    page: Path
+
+    @property
+    def data(self) -> Path:
+        """The JSON file beside the page."""
+        return self.page.with_suffix(".json")
+
+
+def run_bench(
+    paths: Paths, report: Report, options: LoadOptions, *, render: Callable[[Result], bytes]
+) -> LoadReport:
+    """Run a load test and write its report; Ctrl-C ends the load and keeps what was measured.
+
+    Raises WrongAnswerError, after the report is written, when no request was answered;
+    RoundhouseError and NotReadyError before the load.
+    """
+    folder = paths.build / "load"
+    with output_folder(folder):
+        tempfile.TemporaryFile(dir=folder).close()
+    runner = open_runner(paths, report, options)
+    subject = runner.test.subject
+    is_broken_off = _run(runner, report)
+    result = result_of(runner, broken_off=is_broken_off)
+    written = LoadReport(result=result, page=_page_path(folder, subject, result.date))
+    document = json.dumps(result.document(), indent=2, allow_nan=False)
+    with output_folder(folder):
+        written.page.write_bytes(render(result))
+        written.data.write_text(document + "\n", encoding="utf-8")
+    if not result.broken_off and result.fault is not None:
+        raise WrongAnswerError(f"{subject}: {result.fault} The report is {written.page}.")
+    return written
+
+
+def _page_path(folder: Path, subject: str, date: str) -> Path:
+    """Return a path of a page that is not there yet."""
+    stem = re.sub(r"[^A-Za-z0-9]+", "-", f"{subject} {date}").strip("-")
+    pages = (folder / f"{stem}{f'-{number}' if number else ''}.html" for number in range(10_000))
+    return next(path for path in pages if not path.exists())
+
+
+def _run(runner: Runner, report: Report) -> bool:
+    """Run a load test and show its progress; return whether Ctrl-C ended it."""
+    with report.step(f"Load on {runner.test.subject}") as step:
+        runner.on_second = lambda phase: step.update(phase_progress(phase))
+        runner.on_phase = lambda phase: report.console.print(
+            f"  {phase_line(phase)}", soft_wrap=True
+        )
+        runner.on_note = lambda text: report.print(f"– {text}")
+        is_broken_off = _run_interruptible(runner.run, runner.interrupted)
+        answers = sum(phase.answered for phase in runner.phases)
+        step.finish("broken off" if is_broken_off else f"{answers:,} answers")
+    return is_broken_off
+
+
+def _run_interruptible(
+    run: Callable[[], Coroutine[Any, Any, None]], interrupted: asyncio.Event
+) -> bool:
+    """Run a load, which the first Ctrl-C ends; return whether it did."""
+    import uvloop
+
+    async def load() -> None:
+        with _interruptible(interrupted):
+            await run()
+
+    uvloop.run(load())
+    return interrupted.is_set()
+
+
+@contextmanager
+def _interruptible(interrupted: asyncio.Event) -> Iterator[None]:
+    """Let the first Ctrl-C end the load, and the second one the command."""
+    loop, signals = asyncio.get_running_loop(), (signal.SIGINT, signal.SIGTERM)
+    before: list[Any] = [signal.getsignal(number) for number in signals]
+
+    def restore() -> None:
+        for number, handler in zip(signals, before, strict=True):
+            signal.signal(number, handler)
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        loop.call_soon_threadsafe(interrupted.set)
+        restore()
+
+    for number in signals:
+        signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        restore()
+
+
+def result_of(runner: Runner, *, broken_off: bool) -> Result:
+    """Return what a load test came to."""
+    values: dict[str, Any] = {
+        "phases": runner.phases,
+        "circumstances": circumstances(),
+        "steps": runner.steps,
+        "ended": runner.ended,
+        "broken_off": broken_off,
+    }
+    if isinstance(runner, GenerationRunner):
+        return GenerationResult(test=runner.test, tokens=runner.tokens, **values)
+    assert isinstance(runner, EngineRunner)
+    best = runner.best_level if runner.levels else None
+    probe = None if best is None else best.answered_per_second
+    return EngineResult(test=runner.test, probe_per_second=probe, **values)

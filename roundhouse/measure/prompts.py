@@ -1,0 +1,331 @@
+"""Requests of a load test of a text generator: prompts of given lengths, or those of a file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from onboarding.fault import Fault, FaultsError
+from onboarding.text_generation.spec import ContextSpec
+from roundhouse.errors import RoundhouseError
+from roundhouse.measure.destination import Destination, Sign
+from roundhouse.measure.inputs import Body
+from roundhouse.text import choices
+
+Schema = Literal["chat", "completion"]
+CONTENT_TYPE = "application/json"
+DEFAULT_OUTPUT_TOKENS = 256
+"""Of a prompt of a file that says nothing, where no model file does either: vLLM bench's own."""
+WORDS = tuple(
+    """
+    the of and to in is that for it as was with be by on not he his but at are this have from or
+    had an they which one you were all her she there would their we him been has when who will no
+    more if out so up said what its about than into them can only other time new some could these
+    two may first then do any like my now over such our man me even most made after also did many
+    off before must well back through years where much your way down should because long each just
+    state those people too world good year under last make work still life without use old place
+    """.split()  # noqa: SIM905
+)
+"""Common words, most of them one token in any tokenizer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prompt:
+    """One prompt of a file; `output_tokens` None: the answer ends by itself."""
+
+    content: str | tuple[dict[str, Any], ...]
+    output_tokens: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """What is asked: lengths, or the prompts of a file, one after the other."""
+
+    lengths: Lengths | None
+    prompts: tuple[Prompt, ...] = ()
+    most_output_tokens: int = DEFAULT_OUTPUT_TOKENS
+    """Of answers that end by themselves."""
+    description: str = ""
+    sha256: str | None = None
+    """Of the file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordTokens:
+    """Tokens of a prompt of words: `fixed`, those of the chat template, and `each` of a word."""
+
+    fixed: float = 0.0
+    each: float = 1.0
+
+    def words(self, tokens: int) -> int:
+        """Return the number of words of a prompt of so many tokens; at least one."""
+        return max(round((tokens - self.fixed) / self.each), 1)
+
+
+def word_tokens(counts: Sequence[tuple[int, int]]) -> WordTokens:
+    """Return what two prompts of (words, tokens) say. Raises RoundhouseError where they differ."""
+    (few, first), (many, second) = counts
+    each = (second - first) / (many - few)
+    if each <= 0:
+        raise RoundhouseError(
+            f"The server counts {first} tokens in {few} words and {second} in {many}: prompts of "
+            "given lengths cannot be made; give --input with your own."
+        )
+    return WordTokens(fixed=first - few * each, each=each)
+
+
+def read_prompts(path: Path, context: ContextSpec | None) -> Workload:
+    """Return the prompts of a JSONL file: `prompt` or `messages`, and `output_tokens` at will.
+
+    Raises FaultsError with every line that is none.
+    """
+    try:
+        data = path.read_bytes()
+        lines = data.decode().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "is not UTF-8 text"
+        raise RoundhouseError(f"--input {path}: {reason}; give a JSONL file.") from error
+    prompts, faults = [], []
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                prompts.append(_prompt(line))
+            except ValueError as error:
+                faults.append(Fault(file=str(path), line=number, what=str(error), way_out=WAY_OUT))
+    if not prompts and not faults:
+        faults = [Fault(file=str(path), line=1, what="has no prompt", way_out=WAY_OUT)]
+    if faults:
+        raise FaultsError(faults)
+    return Workload(
+        lengths=None,
+        prompts=tuple(prompts),
+        most_output_tokens=DEFAULT_OUTPUT_TOKENS if context is None else context.output_p95,
+        description=f"{len(prompts):,} prompts of {path.name}",
+        sha256=hashlib.sha256(data).hexdigest(),
+    )
+
+
+WAY_OUT = (
+    'write one JSON object a line: {"prompt": "…"} or {"messages": [{"role": "user", "content": '
+    '"…"}]}, and "output_tokens": 128 where the answer is to have so many'
+)
+
+
+def _prompt(line: str) -> Prompt:
+    """Return a line's prompt. Raises ValueError, whose text says what is wrong."""
+    try:
+        document = json.loads(line)
+    except ValueError as error:
+        raise ValueError("is no JSON") from error
+    if not isinstance(document, dict):
+        raise ValueError("is no JSON object")
+    prompt, messages = document.get("prompt"), document.get("messages")
+    tokens = document.get("output_tokens")
+    if tokens is not None and (type(tokens) is not int or tokens < 1):
+        raise ValueError(f"'output_tokens' is {tokens!r}, and must be a whole number from 1 on")
+    if isinstance(prompt, str) and prompt and messages is None:
+        return Prompt(content=prompt, output_tokens=tokens)
+    turns = messages if isinstance(messages, list) and prompt is None else []
+    if turns and all(isinstance(turn, dict) and "role" in turn for turn in turns):
+        return Prompt(content=tuple(turns), output_tokens=tokens)
+    raise ValueError("has neither a 'prompt' that is text nor 'messages' with roles")
+
+
+class GenerationRequests:
+    """Requests one after the other, the same for the same seed; each is signed as it leaves."""
+
+    def __init__(
+        self,
+        destination: Destination,
+        workload: Workload,
+        *,
+        schema: Schema,
+        model: str | None,
+        seed: int,
+        sign: Sign | None = None,
+        tokens: WordTokens | None = None,
+    ) -> None:
+        self._destination, self._workload = destination, workload
+        self._schema, self._model, self._sign = schema, model, sign
+        self._tokens = WordTokens() if tokens is None else tokens
+        self._chance = random.Random(seed)
+        self._prompts = list(workload.prompts)
+        self._chance.shuffle(self._prompts)
+        self._position = 0
+
+    def next(self) -> tuple[bytes, dict[str, str]]:
+        """Return the next request's body and headers."""
+        if self._workload.lengths is None:
+            prompt = self._prompts[self._position % len(self._prompts)]
+            self._position += 1
+        else:
+            length, output = self._workload.lengths.sample(self._chance)
+            prompt = self._of_words(self._tokens.words(length), output)
+        return self._request(prompt)
+
+    def of_words(self, words: int) -> tuple[bytes, dict[str, str]]:
+        """Return a request with a prompt of so many words, for an answer of two tokens."""
+        return self._request(self._of_words(words, 2))
+
+    def _of_words(self, words: int, output: int) -> Prompt:
+        return Prompt(content=" ".join(self._chance.choices(WORDS, k=words)), output_tokens=output)
+
+    def _request(self, prompt: Prompt) -> tuple[bytes, dict[str, str]]:
+        data = json.dumps(request_body(prompt, self._schema, self._model, self._workload)).encode()
+        headers = {"Content-Type": CONTENT_TYPE, **self._destination.headers}
+        if self._sign is not None:
+            headers |= self._sign(Body(data, CONTENT_TYPE))
+        return data, headers
+
+
+def request_body(
+    prompt: Prompt, schema: Schema, model: str | None, workload: Workload
+) -> dict[str, Any]:
+    """Return a request of OpenAI's schema, streamed, with the numbers of tokens at its end.
+
+    An answer of a given length goes on over the end-of-text token, which vLLM's `ignore_eos` does.
+    Raises RoundhouseError for messages where the schema takes a text.
+    """
+    body: dict[str, Any] = {} if model is None else {"model": model}
+    if schema == "chat":
+        text = isinstance(prompt.content, str)
+        user = [{"role": "user", "content": prompt.content}]
+        body["messages"] = user if text else list(prompt.content)
+    elif isinstance(prompt.content, str):
+        body["prompt"] = prompt.content
+    else:
+        raise RoundhouseError(
+            "--input: has messages, and the URL is that of text completions; load "
+            "/v1/chat/completions, or give prompts."
+        )
+    if prompt.output_tokens is None:
+        body["max_tokens"] = workload.most_output_tokens
+    else:
+        body |= {"max_tokens": prompt.output_tokens, "ignore_eos": True}
+    return {**body, "stream": True, "stream_options": {"include_usage": True}}
+
+
+P95 = 1.6448536269514722
+"""Of the standard normal distribution."""
+WIDEST = P95
+"""Of a log-normal's sigma: with it the p95 lies furthest above the mean, 3.87 times."""
+SHORT_WORDS, LONG_WORDS = 32, 544
+TOKENS_A_WORD = 4
+"""At most, chat template included, of the words that prompts are made of."""
+PROFILES = {"chat": (500, 500), "rag": (5000, 500), "agents": (1000, 200), "long": (10000, 500)}
+"""Tokens of prompt and answer: the profiles that AWS's own benchmarks of endpoints use.
+
+aws-samples/sagemaker-genai-hosting-examples, 07-benchmark/autobench/benchmarks.yaml.example.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogNormal:
+    """A log-normal distribution of a number of tokens; `sigma` 0: always the same number."""
+
+    mu: float
+    sigma: float
+
+    @property
+    def mean(self) -> float:
+        """The mean, in tokens."""
+        return math.exp(self.mu + self.sigma**2 / 2)
+
+    @property
+    def p95(self) -> float:
+        """The 95th percentile, in tokens."""
+        return math.exp(self.mu + P95 * self.sigma)
+
+    def sample(self, chance: random.Random, most: int) -> int:
+        """Return a number of tokens, from 1 to `most`."""
+        value = math.exp(chance.gauss(self.mu, self.sigma)) if self.sigma else math.exp(self.mu)
+        return min(max(round(value), 1), most)
+
+    def __str__(self) -> str:
+        if not self.sigma:
+            return f"{self.mean:.0f}"
+        return f"mean {self.mean:.0f}, p95 {self.p95:.0f}"
+
+
+def log_normal(mean: float, p95: float) -> LogNormal:
+    """Return the log-normal distribution with a mean and a 95th percentile.
+
+    A p95 that is not above the mean gives one number, the p95. One more than 3.87 means above it,
+    which no log-normal has, gives the widest with that p95; its mean is larger than the declared.
+    """
+    if p95 <= mean:
+        return LogNormal(mu=math.log(p95), sigma=0.0)
+    sigma = P95 - math.sqrt(max(P95**2 - 2 * math.log(p95 / mean), 0.0))
+    return LogNormal(mu=math.log(p95) - P95 * sigma, sigma=min(sigma, WIDEST))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lengths:
+    """Distributions of prompts and answers; together at most `max_model_len` tokens, if known."""
+
+    prompt: LogNormal
+    output: LogNormal
+    max_model_len: int | None
+    origin: str
+
+    def sample(self, chance: random.Random) -> tuple[int, int]:
+        """Return the tokens of a prompt and of its answer."""
+        most = 10_000_000 if self.max_model_len is None else self.max_model_len
+        output = self.output.sample(chance, max(most - 1, 1))
+        return self.prompt.sample(chance, max(most - output, 1)), output
+
+    @property
+    def calibration_words(self) -> tuple[int, int]:
+        """Words of two prompts by whose tokens words are counted: they fit the longest request."""
+        words = LONG_WORDS
+        if self.max_model_len is not None:
+            words = max(2, min(words, (self.max_model_len - 2) // TOKENS_A_WORD))
+        return min(SHORT_WORDS, words // 2), words
+
+    def __str__(self) -> str:
+        return f"{self.origin}: prompts of {self.prompt} tokens, answers of {self.output}"
+
+
+def lengths_of(context: ContextSpec) -> Lengths:
+    """Return the lengths that a model file declares."""
+    return Lengths(
+        prompt=log_normal(context.mean_prompt, context.prompt_p95),
+        output=log_normal(context.mean_output, context.output_p95),
+        max_model_len=context.max_model_len,
+        origin="log-normal lengths of the model file",
+    )
+
+
+def parse_lengths(text: str, context: ContextSpec | None) -> Lengths:
+    """Return the lengths of `--input`: a profile's name, or PROMPT:OUTPUT tokens.
+
+    Raises RoundhouseError for another text, and for lengths over the model's max_model_len.
+    """
+    prompt, output = PROFILES.get(text, (0, 0))
+    if not prompt:
+        first, _, second = text.partition(":")
+        if not (first.isdecimal() and second.isdecimal() and int(first) and int(second)):
+            raise RoundhouseError(
+                f"--input {text}: give PROMPT:OUTPUT tokens, such as 512:128, or a profile; "
+                f"{choices(text, PROFILES)}"
+            )
+        prompt, output = int(first), int(second)
+    most = None if context is None else context.max_model_len
+    if most is not None and prompt + output > most:
+        raise RoundhouseError(
+            f"--input {text}: {prompt} and {output} tokens are more than the model's "
+            f"context.max_model_len of {most}; give shorter ones."
+        )
+    origin = f"profile {text}" if text in PROFILES else "fixed lengths"
+    return Lengths(
+        prompt=log_normal(prompt, prompt),
+        output=log_normal(output, output),
+        max_model_len=most,
+        origin=origin,
+    )

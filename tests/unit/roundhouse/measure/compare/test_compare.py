@@ -1,0 +1,453 @@
+"""A comparison: its cells, their ranking and sizing, and what it writes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+from botocore.exceptions import NoCredentialsError
+
+from onboarding.tree import read_tree
+from roundhouse.errors import UsageError
+from roundhouse.measure.compare.cells import Candidate, cells, default_values, merge
+from roundhouse.measure.compare.cost import CellCost, break_even, running_usd, total_sentence
+from roundhouse.measure.compare.document import (
+    Report,
+    document,
+    markdown,
+    sizing_sentence,
+    table_of,
+)
+from roundhouse.measure.compare.result import (
+    CellResult,
+    Knee,
+    Row,
+    State,
+    pareto,
+    parse_demand,
+    price_and_latency,
+    ranked,
+    read_result,
+    size,
+    write_result,
+)
+from roundhouse.measure.compare.run import Control
+from roundhouse.measure.compare.tree import (
+    cell_model,
+    cell_prefix,
+    is_cell_model,
+    subject,
+    write_tree,
+)
+from roundhouse.paths import TREE_FOLDERS, current_paths
+from roundhouse.reports.compare_report import compare_page
+from tests.unit.roundhouse.engines import copied_tree, local_deployments
+from tests.unit.roundhouse.live_account import Account
+
+CANDIDATE = Candidate(
+    is_gpu=False,
+    has_calibration=True,
+    instance_type="ml.c7i.large",
+    largest_batch=24,
+    preferred_batch_sizes=(4, 8, 24),
+)
+
+
+def batching(**changes):
+    return {"serving": {"dynamic_batching": changes}}
+
+
+NO_BATCHES = {"max_batch_size": 1, "preferred_batch_sizes": None, "max_queue_delay_us": None}
+PLAIN = {"calibration": None, "sensitivity_search": None}
+ON_PYTHON = {
+    "server": "python",
+    "response_cache": False,
+    "dynamic_batching": {"preferred_batch_sizes": [], "max_queue_delay_us": 0},
+}
+
+
+@pytest.mark.parametrize(
+    ("axes", "overrides"),
+    [
+        (
+            {"precision": ["int8"], "instances": ["2"]},
+            {"engine": {"precision": "int8"}, "serving": {"instances_per_gpu": 2}},
+        ),
+        ({"precision": ["fp32"]}, {"engine": {"precision": "fp32", **PLAIN}}),
+        ({"batching": ["off"]}, batching(**NO_BATCHES)),
+        ({"batching": ["on"]}, {}),
+        ({"max_batch": ["8"]}, batching(max_batch_size=8, preferred_batch_sizes=[4, 8])),
+        ({"max_batch": ["24"]}, batching(max_batch_size=24)),
+        ({"queue_delay": ["5"]}, batching(max_queue_delay_us=5)),
+        ({"instance_type": ["ml.g6.xlarge"]}, {"endpoint": {"instance_type": "ml.g6.xlarge"}}),
+        ({"runtime": ["onnxruntime"]}, {"serving": {"runtime": "onnxruntime"}}),
+        *(
+            (
+                {"runtime": [runtime]},
+                {
+                    "engine": {"precision": "fp32", **PLAIN},
+                    "serving": {"runtime": runtime, **ON_PYTHON},
+                },
+            )
+            for runtime in ("pytorch", "pytorch-compile")
+        ),
+    ],
+)
+def test_a_cell_overrides_only_what_its_axes_say(axes, overrides):
+    (cell,) = cells(axes, CANDIDATE)
+    assert cell.overrides == overrides
+
+
+@pytest.mark.parametrize(
+    ("axes", "names"),
+    [
+        (
+            {"instances": ["1", "2"], "precision": ["fp32", "int8"]},
+            ["fp32-x1", "fp32-x2", "int8-x1", "int8-x2"],
+        ),
+        (
+            # A server that batches nothing is one cell.
+            {"batching": ["off", "on"], "max_batch": ["2"], "queue_delay": ["0", "100"]},
+            ["single", "batching-batch2-wait0us", "batching-batch2-wait100us"],
+        ),
+        (
+            {"runtime": ["onnxruntime-tensorrt"], "precision": ["int8"], "batching": ["off"]},
+            ["onnxruntime-tensorrt-int8-single"],
+        ),
+    ],
+)
+def test_cells_are_the_product_of_the_axes_in_their_own_order(axes, names):
+    assert [cell.name for cell in cells(axes, CANDIDATE)] == names
+
+
+def test_largest_batches_are_powers_of_two_up_to_the_profiles():
+    assert default_values("max_batch", CANDIDATE) == ("1", "2", "4", "8", "16", "24")
+    assert default_values("queue_delay", CANDIDATE)[0] == "0"
+
+
+def test_refuses_a_delay_of_the_python_server():
+    on_python = dataclasses.replace(CANDIDATE, server="python")
+    with pytest.raises(UsageError, match="the Python server waits for no fuller batch"):
+        default_values("queue_delay", on_python)
+
+
+def test_runtimes_by_default_are_those_of_the_hardware():
+    on_gpu = Candidate(is_gpu=True, has_calibration=False, instance_type="ml.g5.xlarge")
+    assert default_values("runtime", CANDIDATE) == ("onnxruntime", "pytorch")
+    assert default_values("runtime", on_gpu) == ("tensorrt", "onnxruntime-cuda", "pytorch")
+
+
+def test_precisions_without_a_calibration_are_floats():
+    without = Candidate(is_gpu=True, has_calibration=False, instance_type="ml.g5.xlarge")
+    assert default_values("precision", without) == ("fp16",)
+    assert default_values("precision", CANDIDATE) == ("fp32", "int8")
+
+
+@pytest.mark.parametrize(
+    ("axes", "words"),
+    [
+        ({"runtime": ["torch"]}, "--axes runtime=torch"),
+        ({"batching": ["maybe"]}, "--axes batching=maybe"),
+        ({"instances": ["0"]}, "--axes instances=0"),
+        ({"max_batch": ["0"]}, "--axes max_batch=0: rows of the server's largest batch, from 1"),
+        ({"queue_delay": ["1s"]}, "--axes queue_delay=1s: microseconds"),
+    ],
+)
+def test_refuses_values_that_no_candidate_has(axes, words):
+    with pytest.raises(UsageError, match=words):
+        cells(axes, CANDIDATE)
+
+
+def test_an_override_is_merged_key_by_key_and_lists_are_replaced():
+    assert merge({"a": {"b": 1, "c": [1, 2]}}, {"a": {"c": [3]}}) == {"a": {"b": 1, "c": [3]}}
+
+
+def test_runtimes_of_a_cpu_are_models_that_check_takes(tmp_path):
+    """PyTorch has no INT8, which is a row with its reason."""
+    paths = current_paths(None)
+    found = subject(read_tree(paths.tree), "local", "sentence-embedder")
+    axes = {
+        "runtime": ["onnxruntime", "pytorch", "pytorch-compile"],
+        "precision": ["fp32", "int8"],
+        "instances": ["1", "2"],
+    }
+    grid = cells(axes, found.candidate)
+    _, refused = write_tree(paths, tmp_path, found, grid, 100.0)
+    expected = {f"{name}-int8-x{n}" for name in ("pytorch", "pytorch-compile") for n in (1, 2)}
+    assert {cell.name for cell in grid} > expected == set(refused)
+    assert "int8 is not for 'serving.runtime' pytorch" in refused["pytorch-int8-x1"]
+
+
+def test_other_environments_deploy_no_cell(tmp_path):
+    """A GPU's cell is no fault of an environment of CPUs in the same tree."""
+    paths = current_paths(None)
+    found = subject(read_tree(paths.tree), "dev", "sentence-embedder-int8")
+    grid = cells(
+        {"precision": ["fp16", "int8"], "instance_type": ["ml.g6.xlarge"]}, found.candidate
+    )
+    own, refused = write_tree(paths, tmp_path, found, grid, 100.0)
+    assert refused == {}
+    views = read_tree(own.tree).views
+    models = {cell_model(found, cell) for cell in grid}
+    assert models <= set(views["dev"].models)
+    assert not models & set(views["local"].models)
+
+
+def test_a_refused_cell_is_not_named_where_models_are_chosen_by_label(tmp_path):
+    """Environments choose models by a label of the subject, the first of them as its own."""
+    paths = current_paths(None)
+    for name in TREE_FOLDERS:
+        shutil.copytree(paths.tree / name, tmp_path / "tree" / name)
+    model = tmp_path / "tree" / "models" / "sentence-embedder.yaml"
+    model.write_text(model.read_text() + "labels: {team: search}\n")
+    for environment in (tmp_path / "tree" / "environments").glob("*.yaml"):
+        document = yaml.safe_load(environment.read_text())
+        document["models"] = {**(document.get("models") or {}), "only": ["team=search"]}
+        environment.write_text(yaml.safe_dump(document))
+    own = dataclasses.replace(paths, tree=tmp_path / "tree")
+    found = subject(read_tree(own.tree), "local", "sentence-embedder")
+    grid = cells({"runtime": ["pytorch"], "precision": ["fp32", "int8"]}, found.candidate)
+    own, refused = write_tree(own, tmp_path / "cells", found, grid, 100.0)
+    assert set(refused) == {"pytorch-int8"}
+    views = read_tree(own.tree).views
+    (kept,) = (cell_model(found, cell) for cell in grid if cell.name not in refused)
+    assert set(views["local"].models) == {"sentence-embedder", kept}
+    assert set(views["dev"].models) == {"sentence-embedder"}
+
+
+def test_no_cell_to_measure_costs_nothing():
+    refused = CellCost(
+        name="batch1", action="no such batch", is_measured=False,
+        build_minutes=0.0, build_usd=0.0, endpoint_usd=0.0,
+    )  # fmt: skip
+    assert total_sentence([refused]) == "1 cell, none of which is to be measured: 0 USD."
+
+
+def test_names_of_cells_are_no_other_models():
+    """What is deleted after a comparison is a cell's, whatever models are called."""
+    found = subject(read_tree(current_paths(None).tree), "dev", "sentence-embedder")
+    grid = cells({"instances": ["1", "2"]}, found.candidate)
+    prefix = cell_prefix(found)
+    assert all(is_cell_model(found, cell_model(found, cell)) for cell in grid)
+    for name in (found.name, prefix, f"{prefix}-shared", f"{prefix}0123456-v2", f"{prefix}012345"):
+        assert not is_cell_model(found, name)
+
+
+KNEE = Knee(
+    rate=100.0, reason="more users bring no more answers", users=8, users_per_second=110.0,
+    p50_ms=10.0, p95_ms=15.0, p99_ms=20.0, errors=0, seconds=30.0,
+)  # fmt: skip
+
+
+def cell(name, rate=100.0, p50=10.0, **changes) -> CellResult:
+    knee = dataclasses.replace(KNEE, rate=rate, p50_ms=p50)
+    fields = {"values": (("precision", name),), "model": "m", "instance_type": "ml.c7i.large"}
+    return CellResult(**{**fields, "name": name, "state": State.measured, "knee": knee} | changes)
+
+
+def row(result, price=1.0) -> Row:
+    return Row(cell=result, sizing=result.sizing(300.0, price, 0.5))
+
+
+def failure(name) -> Row:
+    return row(cell(name, knee=None, state=State.not_built, reason="no operator Foo: export it"))
+
+
+def report(*rows) -> Report:
+    return Report(
+        model="m", environment="dev", region="us-east-1", slo_ms=50.0, demand=300.0,
+        rows=ranked(rows),
+        candidate=Candidate(is_gpu=False, has_calibration=False, instance_type="ml.c7i.large"),
+        controls=(Control(name="a", first=100.0, second=98.0),), machine="here",
+        date="2026-11-23", prices_date=None, command="roundhouse compare m",
+    )  # fmt: skip
+
+
+def test_rows_that_hold_come_first_and_the_cheapest_of_them():
+    rows = [
+        failure("broken"),
+        row(cell("late", rate=None)),
+        row(cell("unknown price"), price=None),
+        row(cell("dear", rate=200.0), price=3.0),
+        row(cell("cheap"), price=1.0),
+        row(cell("quick", rate=149.0), price=1.0),
+    ]
+    names = [item.cell.name for item in ranked(rows)]
+    assert names == ["quick", "cheap", "dear", "unknown price", "late", "broken"]
+
+
+def test_the_headline_begins_with_that_nothing_holds():
+    nothing, best = report(row(cell("a", rate=None)), failure("b")), report(row(cell("a")))
+    assert nothing.headline.startswith("None of 2")
+    assert (table_of(nothing).chief, table_of(best).chief) == ([], [0])
+
+
+def test_the_sizing_has_count_price_headroom_and_the_scaling_target():
+    sentence = sizing_sentence(report(row(cell("a", rate=125.0), price=2.0)))
+    assert "4 x ml.c7i.large; with one lost, 3 hold 300 requests/s and 25% more" in sentence
+    assert "in us-east-1 is 2.00 USD an hour." in sentence
+    assert "3,750 InvocationsPerInstance a minute, at which the demand runs on 5" in sentence
+    assert "is not known" in sizing_sentence(report(row(cell("a"), price=None)))
+    assert sizing_sentence(report(row(cell("a", rate=None)))) == ""
+
+
+def test_every_form_has_every_row_and_the_reasons():
+    result = report(row(cell("a")), row(cell("b|c"), None), failure("d"))
+    text = markdown(result)
+    rows = document(result)["rows"]
+    json.dumps(document(result), allow_nan=False)
+    assert [item["name"] for item in rows] == ["a", "b|c", "d"]
+    assert "no operator Foo" in text and "b\\|c" in text
+    assert rows[1]["sizing"]["usd_an_hour"] is None and "0.98 of its rate" in text
+
+
+def test_the_chart_joins_what_no_other_is_cheaper_and_faster_than():
+    cheap, dear, quick = (
+        row(cell(name, rate=rate, p50=p50), price=price)
+        for name, rate, p50, price in (
+            ("a", 300.0, 9.0, 0.5), ("b", 300.0, 9.5, 0.9), ("c", 300.0, 4.0, 1.1)
+        )
+    )  # fmt: skip
+    assert pareto(price_and_latency((dear, quick, cheap))) == ("a", "c")
+    page = compare_page(report(cheap, dear, quick)).decode()
+    assert page.count("<circle") == 5 and page.count("<polyline") == 1
+    assert "<svg" not in compare_page(report(cheap)).decode()
+
+
+def test_a_measured_cell_is_read_back_and_a_broken_file_is_none(tmp_path):
+    write_result(tmp_path, "x", cell("a"))
+    assert read_result(tmp_path, "x") == cell("a")
+    assert read_result(tmp_path, "y") is None
+    (tmp_path / "x.json").write_text("{")
+    assert read_result(tmp_path, "x") is None
+
+
+MONTH = 0.7364 * 730
+"""USD of one instance."""
+
+
+def sized(name, runtime, rate):
+    """A row for 300 requests/s on ml.g4dn.xlarge, at 0.7364 USD an hour."""
+    return row(cell(name, rate=rate, runtime=runtime, instance_type="ml.g4dn.xlarge"), price=0.7364)
+
+
+TENSORRT = sized("fp16", "tensorrt", 300.0)
+PYTORCH = sized("pytorch", "pytorch", 30.0)
+ONNX = sized("cuda", "onnxruntime-cuda", 100.0)
+
+
+def compared(*rows, running=10 * MONTH, build=2.0):
+    return break_even(ranked(rows), runtime="tensorrt", running=running, build=build)
+
+
+@pytest.mark.parametrize(
+    ("rows", "running", "name", "now"),
+    [
+        # 4 instances with one to lose against 2.
+        ((PYTORCH, TENSORRT, ONNX, failure("broken")), 10 * MONTH, "cuda", 4 * MONTH),
+        ((TENSORRT,), 10 * MONTH, "what runs", 10 * MONTH),
+    ],
+)
+def test_baseline_is_the_cheapest_of_the_grid_that_holds_else_what_runs(rows, running, name, now):
+    found = compared(*rows, running=running)
+    assert found.name == f"fp16 instead of {name}"
+    assert (found.now, found.candidate) == (pytest.approx(now), pytest.approx(2 * MONTH))
+    assert found.hours == pytest.approx(2.0 / (now - 2 * MONTH) * 730)
+
+
+@pytest.mark.parametrize("rows", [(), (failure("broken"),), (PYTORCH,)])
+def test_no_candidate_or_the_baseline_itself_is_compared_with_nothing(rows):
+    assert compared(*rows) is None
+    assert compared(TENSORRT, running=None) is None
+
+
+def test_every_report_has_the_table():
+    rows = (TENSORRT, PYTORCH)
+    shown = dataclasses.replace(report(*rows), break_even=compared(*rows))
+    line = "| fp16 instead of pytorch | 5,913.29 | 1,075.14 | 2.00 | 0.3 |"
+    assert line in markdown(shown)
+    page = compare_page(shown).decode()
+    assert all(part.strip() in page for part in line.strip("| ").split("|"))
+    assert document(shown)["break_even"]["now"] == pytest.approx(11 * MONTH)
+    assert "break-even" not in markdown(report(*rows)) + compare_page(report(*rows)).decode()
+
+
+@pytest.fixture
+def deployment(tmp_path):
+    found = local_deployments(copied_tree(tmp_path / "tree"))
+    return next(item for item in found if not item.multi_model)
+
+
+def running(deployment, clients):
+    session = SimpleNamespace(
+        environment=deployment.environment, clients=clients, deployments=lambda: (deployment,)
+    )
+    return running_usd(session, deployment.targets[0].model.name)
+
+
+def test_running_cost_is_of_the_instances_that_the_endpoint_wants(deployment):
+    account = Account(deployment)
+    account.instances = 3
+    assert running(deployment, account) is None, "no price of the local region is shipped"
+    account.instances = 0
+    assert running(deployment, account) == 0.0
+
+
+def test_nothing_deployed_and_no_account_is_not_known(deployment):
+    account = Account(deployment)
+    account.exists = False
+    assert running(deployment, account) is None
+
+    def refuse(EndpointName):
+        raise NoCredentialsError
+
+    account.describe_endpoint = refuse
+    assert running(deployment, account) is None
+
+
+BENCHMARKS = Path(__file__).parents[5] / "docs" / "benchmarks"
+PUBLISHED = json.loads((BENCHMARKS / "recommender-bert-large.json").read_text(encoding="utf-8"))
+"""Inference Recommender's results for BERT-large: 8 configurations on 3 instance types."""
+PRICES = PUBLISHED["usd_an_hour_of_one"]
+
+
+@pytest.mark.parametrize(
+    "row", PUBLISHED["rows"], ids=lambda row: "{configuration}-{instance_type}".format(**row)
+)
+def test_the_least_instances_and_their_price_are_those_of_the_published_rows(row):
+    price = PRICES[row["instance_type"]]
+    demand = PUBLISHED["demand_a_minute"] / 60
+    sizing = size(demand, row["invocations_a_minute"] / 60, price=price, safety_factor=1.0)
+    assert sizing.least_instances == row["instances"]
+    assert sizing.least_instances * price == pytest.approx(row["usd_an_hour"], abs=0.01)
+    assert sizing.instances == row["instances"] + 1
+
+
+def test_one_instance_may_be_lost():
+    sizing = size(100.0, 50.0, price=2.0, safety_factor=0.5)
+    assert (sizing.least_instances, sizing.instances, sizing.usd_an_hour) == (2, 3, 6.0)
+    assert sizing.target_per_minute == 1500
+    assert sizing.usd_a_million == pytest.approx(6.0 / 360_000 * 1e6)
+
+
+def test_a_price_that_is_not_known_stays_so():
+    sizing = size(100.0, 50.0, price=None, safety_factor=0.5)
+    assert (sizing.usd_an_hour, sizing.usd_a_million, sizing.usd_a_month) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"), [("500", 500), ("30000/min", 500), ("30,000/min", 500), ("1.5/s", 1.5)]
+)
+def test_a_demand_has_its_time(text, rate):
+    assert parse_demand(text) == rate
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "many", "5/week", "1e9", "99999999999/s", ""])
+def test_refuses_a_demand_that_is_none(text):
+    with pytest.raises(UsageError, match="--demand"):
+        parse_demand(text)

@@ -1,0 +1,254 @@
+"""The load that options describe, and the options that exclude each other."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from onboarding.tree import read_tree
+from roundhouse.errors import NotReadyError, RoundhouseError, UsageError
+from roundhouse.measure.destination import Destination, Requests, server_url, signer
+from roundhouse.measure.inputs import Body
+from roundhouse.measure.options import LoadOptions, Loop, Phase, parse_slo
+from roundhouse.measure.subject import endpoint_stream, engine_test, server_stream
+from roundhouse.paths import find_paths
+from roundhouse.report import Report
+from tests.unit.onboarding.text_generation.shapes import FIXTURES, generator_tree
+from tests.unit.roundhouse.engines import REPOSITORY, copied_tree
+
+BASE = (FIXTURES / "text_generation" / "base.yaml").read_text()
+URL = "http://127.0.0.1:8080"
+ENDPOINT = {"endpoint": "e", "env": "dev"}
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory):
+    return find_paths(REPOSITORY, copied_tree(tmp_path_factory.mktemp("tree")))
+
+
+def resolved_test(paths, **options):
+    return engine_test(paths, Report(console=Console(quiet=True)), LoadOptions(**options))
+
+
+OPEN, CLOSED = Loop.open, Loop.closed
+
+
+@pytest.mark.parametrize(
+    ("options", "phases"),
+    [
+        ({}, []),
+        ({"rate": "50"}, [(OPEN, 50, 0, 30)]),
+        ({"rate": "10:100", "seconds": 90.0}, [(OPEN, 10, 60, 90)]),
+        ({"users": "8"}, [(CLOSED, 8, 0, 30)]),
+        ({"users": "1, 4", "seconds": 5.0}, [(CLOSED, 1, 0, 5), (CLOSED, 4, 0, 5)]),
+    ],
+)
+def test_options_are_a_plan_of_load(options, phases):
+    found = LoadOptions(url=URL, **options).phases()
+    assert [(phase.loop, phase.start, phase.spawn, phase.seconds) for phase in found] == phases
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "ENDPOINT or --url: give one of them"),
+        ({"url": URL, "endpoint": "e"}, "ENDPOINT or --url"),
+        ({"endpoint": "e"}, "--env: is missing"),
+        ({"url": URL, "env": "dev"}, "--env: belongs to an ENDPOINT"),
+        ({"url": URL, "users": "5", "rate": "5"}, "a load is open or closed"),
+        ({"url": URL, "seconds": math.nan}, "--seconds nan: is not allowed"),
+        ({"url": URL, "seconds": 0.5}, "--seconds 0.5: is not allowed; give a number from 1 on"),
+        ({"url": URL, "record": True}, "a server by its URL has no lock"),
+        ({**ENDPOINT, "record": True, "rate": "5"}, "--record: takes no load"),
+    ],
+)
+def test_refuses_options_that_exclude_each_other(options, message):
+    with pytest.raises(UsageError, match=message):
+        LoadOptions(**options).require_consistent()
+
+
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [
+        ("rate", "0|0:0|-1|x||5:|:5|10:5|1e308|nan|inf|100001|5:1e300"),
+        ("users", "0|-1|1.5|1,,2||x|100001|1,x"),
+    ],
+)
+def test_refuses_a_load_of_nothing_and_one_that_no_memory_holds(name, texts):
+    for text in texts.split("|"):
+        with pytest.raises(UsageError, match=rf"--{name} .*: give .*100,000"):
+            LoadOptions(url=URL, **{name: text}).phases()
+
+
+def test_an_slo_has_one_limit_of_engines_and_two_of_text_generators():
+    assert parse_slo("50", 1) == (50,) and parse_slo("300:60", 2) == (300, 60)
+    assert parse_slo(None, 2) == ()
+    for text, count in (("300:60", 1), ("50", 2), ("0", 1), ("x", 1), ("1:", 2), ("inf", 1)):
+        with pytest.raises(RoundhouseError, match=f"--slo {text}: give the p9"):
+            parse_slo(text, count)
+
+
+def test_a_bare_server_takes_a_models_inputs_and_slo(paths):
+    test = resolved_test(paths, url=URL, model="sentence-embedder")
+    assert (test.slo.first_ms, test.destination.region) == (50, None)
+    assert test.destination.url == f"{URL}/invocations"
+    assert "validation-sentences.txt" in test.inputs.description
+    assert resolved_test(paths, url=URL, model="sentence-embedder", slo="7").slo.first_ms == 7
+
+
+def test_a_shared_endpoints_slo_is_its_models(paths):
+    lines = (paths.tree / "endpoints" / "text-shared.yaml").read_text().splitlines()
+    slos = [float(line.split()[1]) for line in lines if "latency_slo_ms" in line]
+    test = resolved_test(paths, url=URL, model="sentence-embedder-int8", rate="1")
+    assert (None if test.slo is None else test.slo.first_ms) == next(iter(slos), None)
+
+
+def test_slo_of_a_model_that_joins_is_that_of_the_endpoint_it_answers_behind(tmp_path):
+    tree = copied_tree(tmp_path)
+    own = (tree / "models" / "sentence-embedder.yaml").read_text()
+    joined = own[: own.index("\nserving:")].replace("name: sentence-embedder ", "name: candidate ")
+    text = f"{joined}\nendpoint: {{joins: sentence-embedder}}\n"
+    (tree / "models" / "candidate.yaml").write_text(text)
+    assert (
+        resolved_test(find_paths(REPOSITORY, tree), url=URL, model="candidate").slo.first_ms == 50
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rate": "1"}, "give --input FILE, or --model"),
+        ({"model": "nothing"}, "no such model; allowed"),
+        ({}, "needs an SLO; give --slo"),
+    ],
+)
+def test_refuses_a_bare_server_without_inputs_or_slo(paths, options, message):
+    with pytest.raises(RoundhouseError, match=message):
+        resolved_test(paths, url=URL, **options)
+
+
+def test_refuses_an_endpoint_of_a_cloud_that_is_not_there(paths, tmp_path):
+    with pytest.raises(NotReadyError, match="The local cloud is not up"):
+        resolved_test(
+            dataclasses.replace(paths, build=tmp_path), endpoint="sentence-embedder", env="local"
+        )
+
+
+def open_phase(**changes):
+    return Phase(**{"name": "phase 1", "loop": Loop.open, "start": 10.0, "seconds": 60.0} | changes)
+
+
+@given(start=st.floats(0.1, 1e4), spawn=st.floats(0, 1e4), seconds=st.floats(0.1, 600))
+def test_as_many_requests_are_due_by_a_moment_as_the_rate_has_come_to(start, spawn, seconds):
+    count = start * seconds + spawn / 60 * seconds**2 / 2
+    moment = open_phase(start=start, spawn=spawn).moment(count)
+    assert moment == pytest.approx(seconds, rel=1e-6)
+
+
+def test_a_phase_that_begins_at_nothing_ramps_up():
+    assert open_phase(start=0.0, spawn=120.0).moment(1) == pytest.approx(1.0)
+    assert open_phase(start=0.0).moment(1) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("http://h:8000", ("http://h:8000/v1/chat/completions", "chat")),
+        ("http://h:8000/v1/completions", ("http://h:8000/v1/completions", "completion")),
+        ("http://h:8080/invocations", ("http://h:8080/invocations", "chat")),
+    ],
+)
+def test_path_of_a_server_says_its_schema(url, expected):
+    destination, schema = server_stream(url)
+    assert (destination.url, schema) == expected
+    assert destination.region is None and not destination.is_framed
+
+
+@pytest.mark.parametrize("kind", ["inference-component", "model"])
+def test_stream_of_invocations_is_signed_and_names_its_component(tmp_path, kind):
+    text = BASE.replace("endpoint:\n", f"endpoint:\n  kind: {kind}\n")
+    tree = read_tree(generator_tree(tmp_path, text))
+    runtime = SimpleNamespace(meta=SimpleNamespace(endpoint_url="https://runtime"))
+    session = SimpleNamespace(environment=tree.environments["cloud"], clients=lambda name: runtime)
+    found = endpoint_stream(session, tree.generators["chat"])
+    assert found.url == "https://runtime/endpoints/cloud-chat/invocations-response-stream"
+    named = {"X-Amzn-SageMaker-Inference-Component": "cloud-chat"}
+    assert found.headers == (named if kind == "inference-component" else {})
+    assert found.is_framed and found.region == session.environment.region
+
+
+BODIES = tuple(Body(text, "application/json") for text in (b"a", b"bb", b"ccc"))
+SERVER = Destination(url="http://h/", headers={"X-A": "b"})
+
+
+def test_a_request_has_its_body_and_headers():
+    request = Requests(SERVER, BODIES[:1], 1, None).next()
+    assert request == (b"a", {"Content-Type": "application/json", "X-A": "b"})
+
+
+def test_every_body_has_its_turn_in_an_order_of_the_seed():
+    both = [Requests(SERVER, BODIES, 1, None) for _ in range(2)]
+    first, second = ([requests.next()[0] for _ in range(6)] for requests in both)
+    assert first == second == first[:3] * 2
+    assert len(set(first)) == 3
+
+
+def test_a_body_is_signed_once():
+    signed = []
+    requests = Requests(SERVER, BODIES, 1, lambda body: signed.append(body.data) or {"A": "s"})
+    headers = [requests.next()[1] for _ in range(6)]
+    assert sorted(signed) == [b"a", b"bb", b"ccc"]
+    assert headers[5]["A"] == "s"
+
+
+def test_a_request_to_sagemaker_is_signed_with_its_body_and_headers(monkeypatch):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "token")
+    headers = {"X-Amzn-SageMaker-Target-Model": "m"}
+    url = "https://h/endpoints/e/invocations"
+    sign = signer(Destination(url=url, headers=headers, region="eu-west-1"))
+    signature = sign(BODIES[0])
+    names = "content-type;host;x-amz-date;x-amz-security-token;x-amzn-sagemaker-target-model"
+    assert "/eu-west-1/sagemaker/aws4_request" in signature["Authorization"]
+    assert names in signature["Authorization"]
+    assert signature["X-Amz-Security-Token"] == "token"
+    assert signature["Authorization"] != sign(BODIES[1])["Authorization"]
+
+
+def test_requests_to_a_server_have_no_signature():
+    assert signer(Destination(url="http://h/")) is None
+
+
+def test_refuses_to_sign_without_credentials(monkeypatch, tmp_path):
+    for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "PROFILE"):
+        monkeypatch.delenv(f"AWS_{name}", raising=False)
+    monkeypatch.delenv("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", raising=False)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "BOTO_CONFIG"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with pytest.raises(NotReadyError, match="no AWS credentials were found; set AWS_PROFILE"):
+        signer(Destination(url="https://h/", region="eu-west-1"))
+
+
+def test_a_url_without_a_path_means_sagemakers():
+    expected = "http://h:8080/invocations"
+    assert server_url("http://h:8080") == server_url("http://h:8080/") == expected
+    assert server_url("https://h/v2/models/m/infer") == "https://h/v2/models/m/infer"
+
+
+WRONG_PORTS = ("http://h:x", "http://h:99999")
+
+
+@pytest.mark.parametrize(
+    "url", ["", "h:8080", "ftp://h", "http://", "http://u:p@h", "http://h/#a", *WRONG_PORTS]
+)
+def test_refuses_a_url_of_no_server(url):
+    with pytest.raises(RoundhouseError, match="no server's address"):
+        server_url(url)

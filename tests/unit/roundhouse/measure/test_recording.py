@@ -1,0 +1,463 @@
+"""`roundhouse bench --record`, from an endpoint as SageMaker describes it to the lock."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import io
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from onboarding.generation_resolve import checkpoint_keys, generation_deployments
+from onboarding.lock import read_lock, write_lock_entry
+from onboarding.resolve import deployments
+from onboarding.text_generation.checkpoint_lock import GenerationLock
+from onboarding.tree import read_tree
+from roundhouse.errors import RoundhouseError
+from roundhouse.measure.bench import LoadReport
+from roundhouse.measure.options import LoadOptions
+from roundhouse.measure.recording import record_load, search_fault
+from roundhouse.measure.served_engine import gpu_utilization_percent, served_copies
+from roundhouse.paths import Paths
+from roundhouse.report import Report
+from roundhouse.session import Session
+from tests.synth.scaled import instance_capacity
+from tests.unit.onboarding.text_generation.entries import checkpoint_entry
+from tests.unit.onboarding.text_generation.shapes import FIXTURES, generator_tree
+from tests.unit.roundhouse.engines import copied_tree
+from tests.unit.roundhouse.measure.phases import (
+    STREAM_PHASES,
+    load_of,
+    measurement,
+    searched,
+    second,
+    stream_phase,
+    stream_search,
+)
+from tests.unit.roundhouse.measure.served import Described, instances, object_of, served_endpoint
+
+SHARED = {"endpoint": "text-shared", "model": "sentence-embedder-int8"}
+
+
+def step(rate, **changes):
+    return measurement(second(**changes), rate=rate, name=f"step: {rate:g}")
+
+
+def slow(rate=1000.0, **changes):
+    return step(rate, milliseconds=40.0, **changes)
+
+
+def steps():
+    return step(1000.0), step(1000.0), slow(1030.0), slow(1030.0)
+
+
+def hold(rate, **changes):
+    return load_of(step(rate, **changes), slo_ms=20.0)
+
+
+def broken_off(result, **changes):
+    return dataclasses.replace(result, broken_off=True, **changes)
+
+
+class Bench:
+    """Load tests with the given results, then holds of any rate; keeps their options."""
+
+    def __init__(self, root, *results):
+        self.folder, self.results, self.calls = root / "build/load", list(results), []
+        self.during = lambda: None
+
+    def __call__(self, paths, report, options):
+        self.calls.append(options)
+        self.during()
+        options.require_consistent()
+        result = self.results.pop(0) if self.results else hold(float(options.rate))
+        return LoadReport(result=result, page=self.folder / "r.html")
+
+
+def record_with(
+    served, *holds, search=None, utilization=lambda *arguments: None, endpoint=None, later=None,
+    **changes,
+):  # fmt: skip
+    """Record a capacity; the search finds 1,000 a second unless another is given."""
+    run = Bench(served.root, searched(*steps()) if search is None else search, *holds)
+    if later is not None:
+        run.during = lambda: served.clients["sagemaker"].documents.update(later)
+    options = {"endpoint": endpoint or "sentence-embedder", "env": "dev", "record": True}
+    load_options = LoadOptions(**options | changes)
+    try:
+        recorded = record_load(served.session, load_options, run=run, utilization=utilization)
+    finally:
+        served.calls = run.calls
+    return recorded
+
+
+def test_rate_that_was_held_is_written_into_the_lock_beside_its_manifest(tmp_path):
+    served = served_endpoint(tmp_path)
+    before = served.lock
+    recorded = record_with(served, utilization=lambda *arguments: 81.5)
+    _, load = served.calls
+    assert (float(load.rate), load.seconds, float(load.slo), load.record) == (1000, 180, 20, False)
+    assert served.capacity == {"ml.g5.xlarge": recorded.entry}
+    assert recorded.entry.model_dump(exclude={"tool"}) == {
+        "requests_per_second": 1000.0,
+        "rows_per_request": 2,
+        "slo_ms": 20.0,
+        "percentile": 99.0,
+        "instance_type": "ml.g5.xlarge",
+        "server": "triton",
+        "gpu_utilization_percent": 81.5,
+        "endpoint": "dev-sentence-embedder",
+        "date": "2026-01-02",
+    }
+    key = served.target.engine_key
+    assert served.lock.engines[key].manifest == before.engines[key].manifest
+    assert recorded.summary == (
+        "One ml.g5.xlarge answers 1000 requests a second with p99 within 20 ms, its GPUs 81.5 "
+        "% busy."
+    )
+
+
+def test_recorded_capacity_is_what_the_next_synth_scales_on(tmp_path):
+    record_with(served_endpoint(tmp_path))
+    every = deployments(read_tree(tmp_path), "dev")
+    capacity = instance_capacity(next(d for d in every if d.name == "sentence-embedder"))
+    assert capacity is not None and capacity.requests_per_second == 1000
+    source = "served (roundhouse bench, held for 1 s, dev-sentence-embedder on ml.g5.xlarge"
+    assert source in capacity.derivation
+
+
+def test_rate_of_several_instances_is_divided_among_them(tmp_path):
+    recorded = record_with(served_endpoint(tmp_path, changes=instances(3, 3)))
+    assert recorded.entry.requests_per_second == 333.333
+
+
+def test_rate_that_is_not_held_is_tried_lower(tmp_path):
+    served = served_endpoint(tmp_path)
+    recorded = record_with(served, load_of(slow(), slo_ms=20.0))
+    search, *holds = served.calls
+    assert search.is_search and search.seconds == 60
+    assert [float(call.rate) for call in holds] == [1000.0, pytest.approx(1000 / 1.04)]
+    assert recorded.entry.requests_per_second == 961.538
+
+
+def test_model_of_a_shared_endpoint_is_recorded_for_its_own_engine(tmp_path):
+    served = served_endpoint(tmp_path, **SHARED)
+    record_with(served, **SHARED)
+    assert served.capacity["ml.g5.xlarge"].endpoint == "dev-text-shared"
+
+
+def test_local_measurement_stays_in_scratch_locks(tmp_path):
+    served = served_endpoint(tmp_path, environment="local")
+    recorded = record_with(served, env="local")
+    assert recorded.lock == tmp_path / "build/local/locks/sentence-embedder.lock.yaml"
+    assert served.capacity["ml.c7i.large"].gpu_utilization_percent is None
+
+
+def test_refuses_a_local_measurement_for_reviewed_locks(tmp_path):
+    file = copied_tree(tmp_path) / "environments" / "local.yaml"
+    file.write_text(file.read_text().replace("locks: build/local/locks", "locks: locks/local"))
+    served = served_endpoint(tmp_path, environment="local")
+    message = "locks/local/ holds reviewed locks, and the local cloud's speed is this machine's"
+    with pytest.raises(RoundhouseError, match=message):
+        record_with(served, env="local")
+    assert served.capacity is None
+
+
+def variant(**changes):
+    fields = {"VariantName": "AllTraffic", "ModelName": "m", "InstanceType": "ml.g5.xlarge"}
+    return {"describe_endpoint_config": {"ProductionVariants": [{**fields, **changes}]}}
+
+
+POOLS = [{"InstanceType": "ml.g5.xlarge"}]
+OTHER_ENGINE = {"ModelDataUrl": "s3://b/engines/0123/model.tar.gz", "Environment": {}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (instances(1, 1, EndpointStatus="Updating"), "it is Updating; wait until it is InServi"),
+        (
+            {"describe_model": {"PrimaryContainer": OTHER_ENGINE}},
+            "it serves engines/0123/model.tar.gz, and the lock's engine is engines/",
+        ),
+        (
+            {"describe_endpoint_config": {"ProductionVariants": [{}, {}]}},
+            "2 variants share its requests",
+        ),
+        (variant(InstancePools=POOLS), "several instance types, and which one answered is not kn"),
+        (
+            variant(InstanceType="ml.g5.2xlarge"),
+            "it runs on ml.g5.2xlarge, and the files have ml.g5.xlarge",
+        ),
+        (
+            {"describe_endpoint_config": {"AsyncInferenceConfig": {}, "ProductionVariants": [{}]}},
+            "it is asynchronous",
+        ),
+        (instances(1, 2), "it has 1 instances and 2 are desired"),
+    ],
+    ids=["updating", "engine", "two variants", "pools", "type", "asynchronous", "scaling"],
+)
+def test_refuses_an_endpoint_that_is_not_the_locks_before_any_load(tmp_path, changes, message):
+    served = served_endpoint(tmp_path, changes=changes)
+    with pytest.raises(RoundhouseError, match=f"^--record: dev-sentence-embedder: .*{message}"):
+        record_with(served)
+    assert served.calls == [] and served.capacity is None
+
+
+def test_refuses_another_archive_of_the_same_engine(tmp_path):
+    served = served_endpoint(tmp_path)
+    container = served.clients["sagemaker"].documents["describe_model"]["PrimaryContainer"]
+    container["Environment"] = {"ROUNDHOUSE_MANIFEST_SHA256": "e" * 64}
+    message = r"serves an archive of engine .* that is not the lock's"
+    with pytest.raises(RoundhouseError, match=message):
+        record_with(served)
+
+
+def test_refuses_a_shared_endpoint_whose_archive_in_s3_is_another(tmp_path):
+    served = served_endpoint(tmp_path, **SHARED)
+    entry = served.target.lock_entry.model_dump_json()
+    other = entry.replace('"sha256":"', '"sha256":"b', 1).encode()
+    served.clients["s3"].documents["get_object"] = object_of(other)
+    with pytest.raises(RoundhouseError, match="in S3 is not the lock's"):
+        record_with(served, **SHARED)
+
+
+def test_refuses_several_instances_of_a_shared_endpoint(tmp_path):
+    served = served_endpoint(tmp_path, **SHARED, changes=instances(2, 2))
+    with pytest.raises(RoundhouseError, match="2 instances share its models unevenly"):
+        record_with(served, **SHARED)
+
+
+def test_refuses_an_engine_that_no_lock_has(tmp_path):
+    command = "run: roundhouse build --env dev --model sentence-embedder"
+    with pytest.raises(RoundhouseError, match=command):
+        record_with(served_endpoint(tmp_path, build=False))
+
+
+def test_refuses_a_rate_that_is_never_held(tmp_path):
+    served = served_endpoint(tmp_path)
+    with pytest.raises(RoundhouseError, match=r"not held for 1 s .* the report is"):
+        record_with(served, *(load_of(slow(), slo_ms=20.0) for _ in range(3)))
+    assert served.capacity is None
+
+
+def test_refuses_an_endpoint_that_changed_meanwhile(tmp_path):
+    served = served_endpoint(tmp_path)
+    later = instances(1, 1, EndpointConfigName="c-2")
+    with pytest.raises(RoundhouseError, match="the endpoint changed during the load test"):
+        record_with(served, later=later)
+    assert served.capacity is None
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        searched(step(1000.0)),
+        searched(step(1000.0), *(slow(1030.0, cpu_share=1.0, service=0.001),) * 2),
+        searched(step(1000.0, cpu_share=0.99), step(1000.0, cpu_share=0.99)),
+    ],
+    ids=["no end", "the tool's end", "the tool's steps"],
+)
+def test_what_was_proven_is_recorded_with_that_word_beside_it(tmp_path, search):
+    served = served_endpoint(tmp_path, environment="local")
+    recorded = record_with(served, search=search, env="local")
+    assert recorded.entry.requests_per_second == 1000
+    assert recorded.entry.tool == "roundhouse bench, proven for 1 s"
+    assert recorded.summary.endswith("within 20 ms (proven; more may hold).")
+    searching, holding = served.calls
+    assert (searching.seconds, holding.seconds) == (135, 45)
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (load_of(step(1000.0)), "searched for no highest load"),
+        (broken_off(searched(*steps())), "the load test was broken off"),
+        (searched(slow(), slow()), "no load held the SLO"),
+    ],
+    ids=["no search", "broken off", "nothing held"],
+)
+def test_refuses_a_search_without_a_result_and_names_its_report(tmp_path, result, message):
+    served = served_endpoint(tmp_path)
+    message += r"; nothing was recorded, and the report is .*r\.html"
+    with pytest.raises(RoundhouseError, match=message):
+        record_with(served, search=result)
+    assert served.capacity is None
+
+
+def test_refuses_a_hold_that_was_broken_off(tmp_path):
+    with pytest.raises(RoundhouseError, match="the load test was broken off"):
+        record_with(served_endpoint(tmp_path), broken_off(hold(1000.0), phases=()))
+
+
+class CloudWatch:
+    """Gives one more datapoint at each call."""
+
+    def __init__(self, *averages):
+        self.averages, self.calls = averages, []
+
+    def get_metric_statistics(self, **request):
+        self.calls.append(request)
+        return {"Datapoints": [{"Average": item} for item in self.averages[: len(self.calls)]]}
+
+
+BEGIN = datetime.datetime(2026, 11, 21, 10, 0, 30, tzinfo=datetime.UTC)
+END = BEGIN + datetime.timedelta(minutes=3)
+
+
+def utilization(cloudwatch, gpus=1, end=END):
+    """Return the percentage and the seconds that were waited for it."""
+    waits = [0.0]
+    percent = gpu_utilization_percent(
+        cloudwatch, "dev-e", gpus, BEGIN, end, sleep=waits.append, now=lambda: sum(waits)
+    )
+    return percent, sum(waits)
+
+
+def test_utilization_is_the_mean_of_the_whole_minutes_for_each_gpu():
+    cloudwatch = CloudWatch(300.0, 340.0)
+    assert utilization(cloudwatch, gpus=4) == (80.0, 15.0)
+    (first, *_) = cloudwatch.calls
+    assert (first["StartTime"].minute, first["EndTime"].minute) == (1, 3)
+    assert {"Name": "VariantName", "Value": "AllTraffic"} in first["Dimensions"]
+
+
+def test_utilization_takes_what_came_when_the_wait_is_over():
+    assert utilization(CloudWatch(70.0)) == (70.0, 180.0)
+
+
+def test_utilization_is_unknown_without_a_metric_or_a_whole_minute():
+    assert utilization(CloudWatch())[0] is None
+    assert utilization(CloudWatch(70.0), end=BEGIN + datetime.timedelta(seconds=40))[0] is None
+
+
+BASE = (FIXTURES / "text_generation" / "base.yaml").read_text()
+OPTIONS = LoadOptions(endpoint="chat", env="cloud", record=True)
+
+
+def sagemaker_of(prefix, current=2, desired=2, status="InService"):
+    """One endpoint with a component of copies, as SageMaker describes it."""
+    source = {"S3Uri": f"s3://bucket/{prefix}"}
+    return Described(
+        describe_endpoint={"EndpointStatus": "InService", "EndpointConfigName": "c"},
+        describe_endpoint_config={"ProductionVariants": [{"InstanceType": "ml.g6e.2xlarge"}]},
+        describe_inference_component={
+            "InferenceComponentStatus": status,
+            "Specification": {"ModelName": f"m-{current}"},
+            "RuntimeConfig": {"CurrentCopyCount": current, "DesiredCopyCount": desired},
+        },
+        describe_model={"PrimaryContainer": {"ModelDataSource": {"S3DataSource": source}}},
+    )
+
+
+@pytest.fixture
+def subject(tmp_path):
+    """A tree whose text generator has one checkpoint in its lock."""
+    root = generator_tree(tmp_path, BASE)
+    tree = read_tree(root)
+    spec = tree.views["cloud"].generators["chat"].spec
+    (key,) = checkpoint_keys(spec, root)
+    entry = checkpoint_entry(key, "bf16", source=spec.source.huggingface)
+    environment = tree.environments["cloud"]
+    write_lock_entry(root / environment.locks, "chat", entry)
+    (deployment,) = generation_deployments(read_tree(root), "cloud")
+    return SimpleNamespace(root=root, deployment=deployment, entry=entry, environment=environment)
+
+
+def session(subject, sagemaker) -> Session:
+    paths = Paths(code=subject.root, tree=subject.root, build=subject.root / "build")
+    return Session(
+        paths=paths,
+        environment=subject.environment,
+        variables={},
+        clients=lambda service: sagemaker,
+        run=None,
+        report=Report(console=Console(file=io.StringIO())),
+    )
+
+
+def bench_of(result, later=None):
+    def run(paths, report, options):
+        return LoadReport(result=result, page=paths.build / "load" / "page.html")
+
+    return run
+
+
+def test_knee_of_one_copy_is_written_into_the_lock(subject):
+    sagemaker = sagemaker_of(subject.entry.prefix)
+    done = record_load(
+        session(subject, sagemaker), OPTIONS, run=bench_of(stream_search(*STREAM_PHASES))
+    )
+    lock = read_lock(subject.root / subject.environment.locks, "chat", GenerationLock)
+    (entry,) = lock.checkpoints.values()
+    assert entry.knee == done.entry
+    assert (done.entry.concurrency, done.entry.instance_type) == (4, "ml.g6e.2xlarge")
+    assert (done.entry.ttft_p95_ms, done.entry.itl_p95_ms) == pytest.approx((100, 10))
+    assert done.entry.plan_key == subject.deployment.plan_key
+    assert (done.entry.endpoint, done.entry.date) == ("cloud-chat", "2026-01-02")
+    assert "answers 4 requests at once" in done.summary
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"status": "Updating"}, "it is Updating"),
+        ({"current": 1}, "it has 1 copies and 2 are desired"),
+        ({"current": 0, "desired": 0}, "it has 0 copies"),
+        ({"prefix": "checkpoints/other/"}, "it serves checkpoints/other/, and the lock's"),
+    ],
+)
+def test_refuses_copies_that_are_not_the_locks(subject, changes, reason):
+    sagemaker = sagemaker_of(**{"prefix": subject.entry.prefix, **changes})
+    with pytest.raises(RoundhouseError, match=reason):
+        served_copies(lambda service: sagemaker, subject.deployment, subject.entry)
+
+
+def test_refuses_copies_that_changed_during_the_load(subject):
+    sagemaker = sagemaker_of(subject.entry.prefix)
+
+    def run(paths, report, options):
+        sagemaker.documents |= sagemaker_of(subject.entry.prefix, 3, 3).documents
+        return bench_of(stream_search(*STREAM_PHASES))(paths, report, options)
+
+    with pytest.raises(RoundhouseError, match="changed during the load test; nothing was recorded"):
+        record_load(session(subject, sagemaker), OPTIONS, run=run)
+    lock = read_lock(subject.root / subject.environment.locks, "chat", GenerationLock)
+    assert [entry.knee for entry in lock.checkpoints.values()] == [None]
+
+
+def test_requests_at_once_that_were_proven_are_recorded_with_that_word_beside_it(subject):
+    sagemaker = sagemaker_of(subject.entry.prefix)
+    proven = stream_search(stream_phase(8), ended="the 180 s of the search were over")
+    done = record_load(session(subject, sagemaker), OPTIONS, run=bench_of(proven))
+    assert (done.entry.concurrency, done.entry.tool) == (4, "roundhouse bench, proven, 2 copies")
+    assert "within the SLO (proven; more may hold): goodput" in done.summary
+    assert "Proven: 8 requests at once" in proven.headline
+    assert "More may hold: the 180 s of the search were over." in proven.headline
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        (
+            stream_search(stream_phase(8, ttft=0.5), stream_phase(8, ttft=0.5)),
+            "no load held the SLO",
+        ),
+        (dataclasses.replace(stream_search(*STREAM_PHASES), broken_off=True), "broken off"),
+    ],
+)
+def test_refuses_what_is_no_knee(subject, result, reason):
+    assert reason in search_fault(result)
+    sagemaker = sagemaker_of(subject.entry.prefix)
+    with pytest.raises(RoundhouseError, match=reason):
+        record_load(session(subject, sagemaker), OPTIONS, run=bench_of(result))
+
+
+def test_refuses_a_generator_without_a_checkpoint(subject):
+    (subject.root / subject.environment.locks / "chat.lock.yaml").unlink()
+    with pytest.raises(RoundhouseError, match="has no checkpoint to serve"):
+        record_load(session(subject, None), OPTIONS, run=None)
+    with pytest.raises(RoundhouseError, match="'x': no such endpoint in this environment"):
+        record_load(session(subject, None), dataclasses.replace(OPTIONS, endpoint="x"), run=None)
