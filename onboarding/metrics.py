@@ -1,6 +1,68 @@
-"""Namespaces of the metrics that SageMaker publishes of endpoints."""
+"""Metrics that SageMaker publishes of endpoints, and the alarms that watch them, as values."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
 INVOCATIONS, HOST = "AWS/SageMaker", "/aws/sagemaker/Endpoints"
 COMPONENTS = "/aws/sagemaker/InferenceComponents"
+Comparison = Literal["GreaterThanThreshold", "GreaterThanOrEqualToThreshold", "LessThanThreshold"]
+OVER: Comparison = "GreaterThanThreshold"
+AT_LEAST: Comparison = "GreaterThanOrEqualToThreshold"
+UNDER: Comparison = "LessThanThreshold"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """One statistic of one metric, over periods in seconds; `dimensions` are (name, value)."""
+
+    namespace: str
+    name: str
+    dimensions: tuple[tuple[str, str], ...]
+    statistic: str
+    period: int = 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricMath:
+    """An expression over metrics by id, all of one period, and what its value is called."""
+
+    expression: str
+    label: str
+    metrics: Mapping[str, Metric]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromQL:
+    """A query of OpenTelemetry metrics; each series that it returns is in alarm."""
+
+    query: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alarm:
+    """One alarm of an endpoint.
+
+    It goes to ALARM when `points` of the last `periods` values breach the threshold; a PromQL query
+    holds its own. `explanation` says what is wrong with `subject`, and by what measure.
+    """
+
+    id: str
+    """Its construct's, and its logical id in the stack of an endpoint."""
+    kind: str
+    """What its name ends in, before the variant. No kind ends in a hyphen and another kind."""
+    name: str
+    """Its own among those of every endpoint in the account and region."""
+    subject: str
+    explanation: str
+    variant: str
+    watched: Metric | MetricMath | PromQL
+    threshold: float = 0.0
+    comparison: Comparison = OVER
+    points: int = 3
+    periods: int = 5
+    missing: Literal["notBreaching", "breaching"] = "notBreaching"
+    rolls_back: bool = False
+    """Whether it takes a new version back during a rollout."""

@@ -2,34 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
 
 from aws_cdk import (
     Annotations,
+    App,
+    BootstraplessSynthesizer,
     CfnCondition,
     CfnOutput,
     CfnParameter,
+    CfnResource,
     CfnRule,
     CfnRuleAssertion,
     CfnWaitConditionHandle,
     Fn,
 )
-from constructs import Construct
+from aws_cdk import aws_sns as sns
+from constructs import Construct, IConstruct
 
 from onboarding.deployment import DeployedEndpoint, Deployment
+from onboarding.metrics import Alarm
 from onboarding.text_generation.generation_deployment import GenerationDeployment
+from roundhouse_cdk.endpoint_alarms import EndpointAlarms, EndpointAlarmsProps
+from stacks.access import arns
+from stacks.alarms.endpoint import endpoint_alarms
 from stacks.endpoint.findings import endpoint_notes, endpoint_warnings
-from stacks.endpoint.template import endpoint_faults, endpoint_template
+from stacks.endpoint.template import endpoint_faults, hosting_template
+from stacks.generation import alarms as generation
 from stacks.generation.faults import generation_faults, generation_notes
+from stacks.generation.sizes import is_component
 from stacks.generation.template import generation_template
 from stacks.resources import EnvironmentStack, add_resources, l1_value
 from stacks.template import Template
+
+LITERALS = {"@aws-cdk/core:enablePartitionLiterals": True}
+"""Context of cdk.json by which names of partitions are written out."""
+
+
+def endpoint_template(
+    endpoint: Deployment | GenerationDeployment, image_uris: Mapping[str, str]
+) -> Template:
+    """Return the template of an endpoint's stack, as the CDK writes it to deploy it.
+
+    One that cannot be deployed has no resource.
+    """
+    is_generator = isinstance(endpoint, GenerationDeployment)
+    if generation_faults(endpoint) if is_generator else endpoint_faults(endpoint):
+        return {"Resources": {}}
+    with tempfile.TemporaryDirectory(prefix="roundhouse-synth-") as folder:
+        app = App(
+            outdir=folder,
+            context=LITERALS,
+            default_stack_synthesizer=BootstraplessSynthesizer(),
+            analytics_reporting=False,
+            stack_traces=False,
+            tree_metadata=False,
+        )
+        stack: EndpointStackBase
+        if is_generator:
+            stack = GenerationEndpointStack(
+                app, "Endpoint", deployment=endpoint, image_uris=image_uris
+            )
+        else:
+            stack = EndpointStack(app, "Endpoint", deployment=endpoint, image_uris=image_uris)
+        template: Template = app.synth().get_stack_by_name(stack.stack_name).template
+        return template
+
+
+def keep_ids(constructs: Mapping[str, IConstruct]) -> None:
+    """Give constructs these logical ids, by which CloudFormation knows what is deployed.
+
+    Under another id each would be a second resource of the same name, which AWS refuses.
+    """
+    for logical_id, construct in constructs.items():
+        own = construct if isinstance(construct, CfnResource) else construct.node.default_child
+        cast("CfnResource", own).override_logical_id(logical_id)
 
 
 class EndpointStackBase(EnvironmentStack):
     """A stack of one endpoint; one that cannot be deployed carries an error for each reason."""
 
     def __init__(self, scope: Construct, construct_id: str, *, endpoint: DeployedEndpoint) -> None:
+        self._spec = endpoint.environment
         super().__init__(
             scope,
             construct_id,
@@ -58,6 +114,14 @@ class EndpointStackBase(EnvironmentStack):
         add_resources(self, template["Resources"])
         for name, output in template["Outputs"].items():
             CfnOutput(self, name, value=l1_value(name, output["Value"]))
+
+    def add_alarms(self, alarms: Sequence[Alarm], server: IConstruct) -> None:
+        """Add alarms; but for those that take a rollout back they wait for what answers."""
+        topic = sns.Topic.from_topic_arn(self, "AlarmTopic", arns.alarm_topic(self._spec))
+        props = EndpointAlarmsProps(alarms=alarms, topic=topic)
+        made = EndpointAlarms(self, "Alarms", props=props)
+        made.others.node.add_dependency(server)
+        keep_ids(made.alarms)
 
     def add_messages(self, warnings: Iterable[str], notes: Iterable[str]) -> None:
         """Show warnings and notes where the stack is synthesised."""
@@ -95,7 +159,8 @@ class EndpointStack(EndpointStackBase):
         if faults:
             self.refuse(faults, "EngineIsBuilt")
             return
-        self.add_template(endpoint_template(deployment, image_uris))
+        self.add_template(hosting_template(deployment, image_uris))
+        self.add_alarms(endpoint_alarms(deployment), self.node.find_child("Endpoint"))
         self.add_messages(endpoint_warnings(deployment), endpoint_notes(deployment))
 
 
@@ -116,4 +181,6 @@ class GenerationEndpointStack(EndpointStackBase):
             self.refuse(faults, "CheckpointIsBuilt")
             return
         self.add_template(generation_template(deployment, image_uris))
+        server = "InferenceComponent" if is_component(deployment) else "Endpoint"
+        self.add_alarms(generation.endpoint_alarms(deployment), self.node.find_child(server))
         self.add_messages((), generation_notes(deployment))

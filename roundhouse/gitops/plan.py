@@ -1,7 +1,7 @@
 """Computes a plan: the templates before and after a change, and everything that follows from them.
 
-Nothing here opens a socket: the files of both sides are read, and endpoint templates are pure
-functions of them. Only a changed environment file starts a process, Node, for the other stacks.
+Nothing here opens a socket: the files of both sides are read, and templates are functions of them,
+which the CDK writes in this process with Node beside it.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ from roundhouse.gitops.template_changes import (
     resource_changes,
     template_digest,
 )
+from roundhouse.synthesis import endpoint_template
 from stacks.capacity.variant import variant_capacity
 from stacks.dashboards.environment import environment_dashboard
 from stacks.endpoint.change import COMPONENT, update_steps
-from stacks.endpoint.template import endpoint_faults, endpoint_template
+from stacks.endpoint.template import endpoint_faults
 from stacks.generation.dashboard import generation_widgets
 from stacks.generation.faults import generation_faults
-from stacks.generation.template import generation_template
 
 REQUESTS = 1_000_000
 OtherStacks = Callable[[EnvironmentSpec, Mapping[str, EnvironmentSpec]], Mapping[str, Template]]
@@ -175,10 +175,10 @@ def _generation_change(
     stack = names.stack_name(change.environment, f"endpoint-{endpoint}")
     before: Template | None
     if change.deployed is None:
-        before = None if old is None else generation_template(old, change.uris_before)
+        before = None if old is None else endpoint_template(old, change.uris_before)
     else:
         before = change.deployed.get(stack)
-    after = None if new is None else generation_template(new, change.image_uris)
+    after = None if new is None else endpoint_template(new, change.image_uris)
     if new is not None and new.problem is not None:
         return None
     found = generation_change(change.environment.region, endpoint, new, before, after)

@@ -8,7 +8,7 @@ from typing import Any
 from onboarding import names
 from onboarding.deployment import Deployment, Variant
 from stacks.alarms.alarm import alarm_arn
-from stacks.alarms.properties import endpoint_alarms
+from stacks.alarms.endpoint import endpoint_alarms
 from stacks.dashboards import graphs, lines
 from stacks.dashboards.overview import deployed, promises
 from stacks.dashboards.widget import (

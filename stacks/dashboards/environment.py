@@ -9,7 +9,7 @@ from onboarding import names
 from onboarding.deployment import VARIANT, Deployment
 from onboarding.environment_spec import EnvironmentSpec
 from stacks.access import arns
-from stacks.alarms.properties import endpoint_alarms
+from stacks.alarms.endpoint import endpoint_alarms
 from stacks.dashboards import graphs
 from stacks.dashboards.lines import (
     Line,
@@ -19,7 +19,7 @@ from stacks.dashboards.lines import (
     slo_lines,
     target_lines,
 )
-from stacks.dashboards.overview import GRAVEST, overview
+from stacks.dashboards.overview import gravity, overview
 from stacks.dashboards.widget import (
     SETTINGS,
     Graph,
@@ -69,7 +69,7 @@ def dashboard_body(
         return {**SETTINGS, "widgets": laid_out(others)}
     alarms = [endpoint_alarms(deployment) for deployment in deployments]
     kinds = [
-        frozenset(alarm.kind for alarm in own if alarm.variant in (None, deployment.own))
+        frozenset(alarm.kind for alarm in own if alarm.variant == deployment.own.name)
         for deployment, own in zip(deployments, alarms, strict=True)
     ]
     sections = list(_SelectedEndpoint(deployments, kinds).sections())
@@ -133,7 +133,7 @@ class _SelectedEndpoint:
     def _states(self) -> list[Widget]:
         """Alarms that every endpoint has: CloudWatch is told none that is not there."""
         common = frozenset.intersection(*self._kinds)
-        arns = [self._alarm(kind) for kind in sorted(common, key=GRAVEST.index)]
+        arns = [self._alarm(kind) for kind in sorted(common, key=gravity)]
         return alarm_states("Its alarms that every endpoint has", arns, height=STATES_HEIGHT)
 
     def _latency(self) -> list[Widget]:

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from onboarding import names
 from onboarding.deployment import Deployment, Target, Variant
-from stacks.alarms.alarm import Alarm, alarm_arn
+from onboarding.metrics import Alarm
+from stacks.alarms.alarm import alarm_arn
 from stacks.alarms.request_alarms import measured_per_minute
 from stacks.capacity.engine import best_record
 from stacks.capacity.variant import variant_capacity
@@ -73,7 +74,12 @@ def listed_alarms(pairs: AlarmPairs) -> AlarmPairs:
     """Every alarm; of more than a dashboard lists, the gravest."""
     if len(pairs) <= MOST_LISTED:
         return pairs
-    return sorted(pairs, key=lambda pair: GRAVEST.index(pair[1].kind))[:MOST_LISTED]
+    return sorted(pairs, key=lambda pair: gravity(pair[1].kind))[:MOST_LISTED]
+
+
+def gravity(kind: str) -> int:
+    """Return the place of a kind among the gravest; alarms of the file's own limits come last."""
+    return GRAVEST.index(kind) if kind in GRAVEST else len(GRAVEST)
 
 
 def _explanation_text(deployments: Sequence[Deployment], drawn: bool, left_out: int) -> str:

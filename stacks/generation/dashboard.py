@@ -15,7 +15,7 @@ from onboarding.deployment import VARIANT
 from onboarding.metrics import COMPONENTS, INVOCATIONS
 from onboarding.prices import price
 from onboarding.text_generation.generation_deployment import GenerationDeployment
-from stacks.access import arns
+from stacks.alarms.alarm import alarm_arn
 from stacks.dashboards import graphs
 from stacks.dashboards.lines import COLORS, MEASURED, PROMISED, WANTED, Line
 from stacks.dashboards.widget import (
@@ -32,7 +32,7 @@ from stacks.dashboards.widget import (
     with_headings,
 )
 from stacks.generation import sizes
-from stacks.generation.alarms import alarms, dashboard_queries
+from stacks.generation.alarms import dashboard_queries, endpoint_alarms
 from stacks.generation.properties import component_name
 from stacks.template import Resources
 
@@ -83,10 +83,7 @@ def generation_widgets(deployments: Sequence[GenerationDeployment]) -> list[Widg
 
 def generation_alarm_arns(deployment: GenerationDeployment) -> list[str]:
     """Return the ARNs of an endpoint's alarms."""
-    return [
-        arns.arn(deployment.environment, "cloudwatch", f"alarm:{content['AlarmName']}")
-        for content in alarms(deployment).values()
-    ]
+    return [alarm_arn(deployment, alarm) for alarm in endpoint_alarms(deployment)]
 
 
 def promises(deployments: Sequence[GenerationDeployment]) -> str:

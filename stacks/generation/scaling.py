@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from onboarding.deployment import VARIANT
 from onboarding.text_generation.generation_deployment import GenerationDeployment
-from stacks.alarms.alarm import alarm_name
+from stacks.alarms.alarm import Subject
 from stacks.generation import sizes
-from stacks.generation.alarms import component_dimensions
 from stacks.generation.properties import component_name
 from stacks.scaling.resources import FromZero, Scaled, scaled_variant
 from stacks.template import Resources
@@ -52,8 +51,8 @@ def scaling_resources(deployment: GenerationDeployment) -> Resources:
     if copies.min == 0:
         found["FromZeroPolicy"] = COPY_FROM_ZERO.policy(scaled)
         found["FromZeroAlarm"] = COPY_FROM_ZERO.alarm(
-            alarm_name(deployment, "from-zero"),
-            component_dimensions(deployment),
+            f"{Subject(deployment).endpoint}-from-zero",
+            [{"Name": "InferenceComponentName", "Value": name}],
             "FromZeroPolicy",
         )
     return found

@@ -9,8 +9,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from aws_cdk import App, Stack
+from aws_cdk import aws_sns as sns
+from aws_cdk.assertions import Template
+
 from onboarding.hosting_spec import AsynchronousSpec
-from stacks.alarms.properties import alarms
+from roundhouse_cdk.endpoint_alarms import EndpointAlarms, EndpointAlarmsProps
+from stacks.access.arns import alarm_topic
+from stacks.alarms.endpoint import endpoint_alarms
+from stacks.endpoint_stack import keep_ids
 from tests.synth.deployments import one, with_endpoint, with_instance_type
 from tests.synth.scaled import with_variant
 
@@ -63,12 +70,22 @@ def arns(body):
     ]
 
 
+def alarms(deployment):
+    """Properties of every alarm by its id, as `EndpointAlarms` gives them to CloudFormation."""
+    stack = Stack(App(analytics_reporting=False), "Alarms")
+    topic = sns.Topic.from_topic_arn(stack, "Topic", alarm_topic(deployment.environment))
+    props = EndpointAlarmsProps(alarms=endpoint_alarms(deployment), topic=topic)
+    keep_ids(EndpointAlarms(stack, "Endpoint", props=props).alarms)
+    resources = Template.from_stack(stack).to_json()["Resources"]
+    return {name: resource["Properties"] for name, resource in resources.items()}
+
+
 def there(deployments):
     """The ARN of every alarm."""
     return {
-        f"arn:aws:cloudwatch:us-east-1:{deployment.environment.account}:alarm:{alarm['AlarmName']}"
+        f"arn:aws:cloudwatch:us-east-1:{deployment.environment.account}:alarm:{alarm.name}"
         for deployment in deployments
-        for alarm in alarms(deployment).values()
+        for alarm in endpoint_alarms(deployment)
     }
 
 

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from roundhouse.status.endpoints import endpoint_state
-from stacks.alarms.properties import alarms
+from stacks.alarms.endpoint import endpoint_alarms
 from stacks.dashboards.endpoint import dashboard_name, endpoint_dashboard_body
 from stacks.dashboards.environment import MOST_DRAWN, SELECTED, dashboard_body
 from stacks.dashboards.lines import Prices, instance_prices
@@ -223,7 +223,7 @@ def test_own_dashboard_names_its_own_alarms_and_all_of_them():
     ]
     assert [len(entry["properties"]["alarms"]) for entry in widgets] == [
         100,
-        len(alarms(wide)) - 100,
+        len(endpoint_alarms(wide)) - 100,
     ]
 
 

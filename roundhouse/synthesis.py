@@ -1,0 +1,20 @@
+"""Templates of stacks, written by the CDK in this process; importing this starts nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from onboarding.deployment import Deployment
+from onboarding.text_generation.generation_deployment import GenerationDeployment
+from roundhouse import settings
+
+
+def endpoint_template(
+    endpoint: Deployment | GenerationDeployment, image_uris: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the template of an endpoint's stack; no resource where it cannot be deployed."""
+    settings.quieten_cdk()
+    from stacks import endpoint_stack
+
+    return endpoint_stack.endpoint_template(endpoint, image_uris)
