@@ -1,4 +1,4 @@
-"""Metrics that SageMaker publishes of endpoints, and the alarms that watch them, as values."""
+"""Metrics that SageMaker publishes of endpoints, and alarms and scaling by them, as values."""
 
 from __future__ import annotations
 
@@ -66,3 +66,65 @@ class Alarm:
     missing: Literal["notBreaching", "breaching"] = "notBreaching"
     rolls_back: bool = False
     """Whether it takes a new version back during a rollout."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetTracking:
+    """A scaling policy that holds a metric's average at a value, which `derivation` explains.
+
+    `metric` is one of Application Auto Scaling's predefined ones by its name, or another one.
+    """
+
+    id: str
+    name: str
+    metric: str | Metric
+    value: float
+    derivation: str
+    scale_out_seconds: int
+    scale_in_seconds: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class FromZero:
+    """How the first instance or copy comes: a step of one, once a metric of 0 or 1 has been 1.
+
+    `fault` says what that means; `periods` in a row, of which missing ones count as `missing`.
+    """
+
+    policy_id: str
+    alarm_id: str
+    alarm_name: str
+    unit: Literal["instance", "copy"]
+    fault: str
+    metric: Metric
+    periods: int
+    missing: Literal["missing", "notBreaching"]
+    cooldown_seconds: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduledBounds:
+    """Bounds from a moment on, by an expression of Application Auto Scaling; no zone is UTC."""
+
+    schedule: str
+    timezone: str | None
+    least: int
+    most: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaledCount:
+    """What Application Auto Scaling moves: instances of a variant, or copies of a component.
+
+    `name` begins the names of its policies; it stays between `least` and `most`.
+    """
+
+    id: str
+    name: str
+    resource_id: str
+    dimension: Literal["variant:DesiredInstanceCount", "inference-component:DesiredCopyCount"]
+    least: int
+    most: int
+    schedule: tuple[ScheduledBounds, ...] = ()
+    tracking: tuple[TargetTracking, ...] = ()
+    from_zero: FromZero | None = None

@@ -1,5 +1,6 @@
 """Constructs of endpoints that TensorRT engines and text generators answer behind."""
 
 from roundhouse_cdk.endpoint_alarms import EndpointAlarms, EndpointAlarmsProps
+from roundhouse_cdk.endpoint_scaling import EndpointScaling, EndpointScalingProps
 
-__all__ = ["EndpointAlarms", "EndpointAlarmsProps"]
+__all__ = ["EndpointAlarms", "EndpointAlarmsProps", "EndpointScaling", "EndpointScalingProps"]

@@ -23,18 +23,21 @@ from aws_cdk import aws_sns as sns
 from constructs import Construct, IConstruct
 
 from onboarding.deployment import DeployedEndpoint, Deployment
-from onboarding.metrics import Alarm
+from onboarding.metrics import Alarm, ScaledCount
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from roundhouse_cdk.endpoint_alarms import EndpointAlarms, EndpointAlarmsProps
+from roundhouse_cdk.endpoint_scaling import EndpointScaling, EndpointScalingProps
 from stacks.access import arns
 from stacks.alarms.endpoint import endpoint_alarms
 from stacks.endpoint.findings import endpoint_notes, endpoint_warnings
 from stacks.endpoint.template import endpoint_faults, hosting_template
-from stacks.generation import alarms as generation
+from stacks.generation import alarms as generation_alarms
+from stacks.generation import scaling as generation_scaling
 from stacks.generation.faults import generation_faults, generation_notes
 from stacks.generation.sizes import is_component
 from stacks.generation.template import generation_template
 from stacks.resources import EnvironmentStack, add_resources, l1_value
+from stacks.scaling.counts import scaled_counts
 from stacks.template import Template
 
 LITERALS = {"@aws-cdk/core:enablePartitionLiterals": True}
@@ -115,13 +118,17 @@ class EndpointStackBase(EnvironmentStack):
         for name, output in template["Outputs"].items():
             CfnOutput(self, name, value=l1_value(name, output["Value"]))
 
-    def add_alarms(self, alarms: Sequence[Alarm], server: IConstruct) -> None:
-        """Add alarms; but for those that take a rollout back they wait for what answers."""
+    def add_watching(
+        self, server_id: str, alarms: Sequence[Alarm], counts: Sequence[ScaledCount]
+    ) -> None:
+        """Add alarms and scaling, which wait for what answers; the rollback alarms do not."""
+        server = self.node.find_child(server_id)
         topic = sns.Topic.from_topic_arn(self, "AlarmTopic", arns.alarm_topic(self._spec))
         props = EndpointAlarmsProps(alarms=alarms, topic=topic)
         made = EndpointAlarms(self, "Alarms", props=props)
         made.others.node.add_dependency(server)
-        keep_ids(made.alarms)
+        scaling = EndpointScalingProps(counts=counts, server=server)
+        keep_ids({**made.alarms, **EndpointScaling(self, "Scaling", props=scaling).resources})
 
     def add_messages(self, warnings: Iterable[str], notes: Iterable[str]) -> None:
         """Show warnings and notes where the stack is synthesised."""
@@ -160,7 +167,7 @@ class EndpointStack(EndpointStackBase):
             self.refuse(faults, "EngineIsBuilt")
             return
         self.add_template(hosting_template(deployment, image_uris))
-        self.add_alarms(endpoint_alarms(deployment), self.node.find_child("Endpoint"))
+        self.add_watching("Endpoint", endpoint_alarms(deployment), scaled_counts(deployment))
         self.add_messages(endpoint_warnings(deployment), endpoint_notes(deployment))
 
 
@@ -181,6 +188,9 @@ class GenerationEndpointStack(EndpointStackBase):
             self.refuse(faults, "CheckpointIsBuilt")
             return
         self.add_template(generation_template(deployment, image_uris))
-        server = "InferenceComponent" if is_component(deployment) else "Endpoint"
-        self.add_alarms(generation.endpoint_alarms(deployment), self.node.find_child(server))
+        self.add_watching(
+            "InferenceComponent" if is_component(deployment) else "Endpoint",
+            generation_alarms.endpoint_alarms(deployment),
+            generation_scaling.scaled_counts(deployment),
+        )
         self.add_messages((), generation_notes(deployment))

@@ -25,7 +25,7 @@ from stacks.endpoint.properties import (
 )
 from stacks.endpoint.statements import endpoint_statements, version_policy
 from stacks.rollout import deployment_config
-from stacks.scaling.resources import held_counts, scaling_resources
+from stacks.scaling.targets import scaled_variants
 from stacks.suppressions import with_reasons
 from stacks.template import Resources, Template, content_name, retention
 
@@ -57,14 +57,12 @@ def endpoint_resources(deployment: Deployment, image_uris: Mapping[str, str]) ->
         variant.name: variant_models(deployment, variant, image_uris)
         for variant in deployment.variants
     }
-    scaling = {**held_counts(deployment), **scaling_resources(deployment)}
     version = version_policy(deployment)
     return {
         "Role": with_reasons({"Type": "AWS::IAM::Role", "Properties": role}),
         **version,
         **_model_resources(models, waits_for=sorted(version)),
-        **_hosting(deployment, models, counts_move=bool(scaling)),
-        **scaling,
+        **_hosting(deployment, models, counts_move=bool(scaled_variants(deployment))),
         **endpoint_dashboard(deployment),
     }
 

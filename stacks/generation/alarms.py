@@ -39,6 +39,7 @@ from stacks.alarms.request_alarms import (
     UNANSWERED,
     failed_share,
     no_answers,
+    share_of,
     unanswered_share,
 )
 from stacks.generation import sizes
@@ -55,7 +56,7 @@ def endpoint_alarms(deployment: GenerationDeployment) -> tuple[Alarm, ...]:
     """Return every alarm: those on CloudWatch's metrics, then those on vLLM's own."""
     return (
         *_errors(deployment),
-        _first_token(deployment),
+        *_latencies(deployment),
         *_capacity(deployment),
         *_engine_alarms(deployment),
     )
@@ -124,31 +125,52 @@ def _errors(deployment: GenerationDeployment) -> Iterator[Alarm]:
                 threshold=share,
                 rolls_back=rolls_back,
             )
+    if sizes.is_component(deployment):
+        share, failed = (
+            component_metric(deployment, SERVER_ERRORS, statistic)
+            for statistic in ("Average", "Sum")
+        )
+        yield subject.alarm(
+            "component-errors",
+            share_of(share, failed),
+            f"{SERVER_ERRORS} of the component is over {percent(first / 200)} of its requests, "
+            "overload included",
+            threshold=first / 200,
+            rolls_back=True,
+        )
     yield no_answers(subject, unanswered_share(subject), UNANSWERED, rolls_back=True)
 
 
-def _first_token(deployment: GenerationDeployment) -> Alarm:
-    """Return the alarm on the time to the first token; of whole answers, on the answer's time."""
+def _latencies(deployment: GenerationDeployment) -> Iterator[Alarm]:
+    """Yield alarms on the time to the first token, and on that of the whole answer.
+
+    AWS lists metrics of first parts and of broken streams under bidirectional streaming alone, so
+    that the time of the answer takes a slow version back wherever those stay empty. Source:
+    SageMaker developer guide, monitoring-cloudwatch.
+    """
     slo, subject = deployment.spec.slo, Subject(deployment)
+    answer = slo.ttft_p95_ms + deployment.spec.context.output_p95 * slo.itl_p95_ms
+    times = [("first-token", "ModelLatency", "model latency", answer)]
     if slo.streaming:
-        name, milliseconds, of = "FirstChunkModelLatency", slo.ttft_p95_ms, "time to the first part"
-    else:
-        name, of = "ModelLatency", "model latency"
-        milliseconds = slo.ttft_p95_ms + deployment.spec.context.output_p95 * slo.itl_p95_ms
-    return subject.alarm(
-        "first-token",
-        MetricMath(
-            expression=f"IF(requests >= {FEW_REQUESTS}, p95, 0)",
-            label=f"{of}, microseconds: p95 of {FEW_REQUESTS} requests or more",
-            metrics={
-                "requests": subject.metric(name, "SampleCount"),
-                "p95": subject.metric(name, "p95"),
-            },
-        ),
-        f"p95 {of} is over the SLO of {milliseconds:g} ms",
-        threshold=milliseconds * MICROSECONDS_A_MILLISECOND,
-        rolls_back=True,
-    )
+        times = [
+            ("first-token", "FirstChunkModelLatency", "time to the first part", slo.ttft_p95_ms),
+            ("latency", "ModelLatency", "model latency", answer),
+        ]
+    for kind, name, of, milliseconds in times:
+        yield subject.alarm(
+            kind,
+            MetricMath(
+                expression=f"IF(requests >= {FEW_REQUESTS}, p95, 0)",
+                label=f"{of}, microseconds: p95 of {FEW_REQUESTS} requests or more",
+                metrics={
+                    "requests": subject.metric(name, "SampleCount"),
+                    "p95": subject.metric(name, "p95"),
+                },
+            ),
+            f"p95 {of} is over the SLO of {milliseconds:g} ms",
+            threshold=milliseconds * MICROSECONDS_A_MILLISECOND,
+            rolls_back=True,
+        )
 
 
 def _capacity(deployment: GenerationDeployment) -> Iterator[Alarm]:

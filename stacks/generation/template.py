@@ -45,7 +45,6 @@ from stacks.generation.properties import (
     model_name,
     model_properties,
 )
-from stacks.generation.scaling import scaling_resources
 from stacks.images import GENERATION_IMAGE
 from stacks.suppressions import with_reasons
 from stacks.template import Resources, Template, content_name, retention
@@ -119,7 +118,6 @@ def generation_resources(
             "Properties": {**endpoint, "EndpointConfigName": config_name},
         },
         **(_components(deployment, model, rolling_back) if is_component else {}),
-        **scaling_resources(deployment),
         **generation_dashboard(deployment),
     }
 
