@@ -1,9 +1,9 @@
-"""Metrics that SageMaker publishes of endpoints, and alarms and scaling by them, as values."""
+"""Metrics that SageMaker publishes of endpoints, and alarms, scaling and graphs of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 INVOCATIONS, HOST = "AWS/SageMaker", "/aws/sagemaker/Endpoints"
@@ -30,8 +30,39 @@ class MetricMath:
     """An expression over metrics by id, all of one period, and what its value is called."""
 
     expression: str
-    label: str
     metrics: Mapping[str, Metric]
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class VariantMetrics:
+    """The metrics of one variant of an endpoint, by SageMaker's names of both."""
+
+    endpoint: str
+    variant: str
+
+    def invocations(self, name: str, statistic: str, period: int = 60) -> Metric:
+        """Return a metric of the requests that SageMaker passed on."""
+        dimensions = (*self._endpoint, ("VariantName", self.variant))
+        return Metric(
+            namespace=INVOCATIONS,
+            name=name,
+            dimensions=dimensions,
+            statistic=statistic,
+            period=period,
+        )
+
+    def host(self, name: str, statistic: str) -> Metric:
+        """Return a metric of the instances."""
+        return replace(self.invocations(name, statistic), namespace=HOST)
+
+    def queue(self, name: str, statistic: str) -> Metric:
+        """Return a metric that is published of the endpoint as a whole: those of a queue."""
+        return replace(self.invocations(name, statistic), dimensions=self._endpoint)
+
+    @property
+    def _endpoint(self) -> tuple[tuple[str, str], ...]:
+        return (("EndpointName", self.endpoint),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,3 +159,80 @@ class ScaledCount:
     schedule: tuple[ScheduledBounds, ...] = ()
     tracking: tuple[TargetTracking, ...] = ()
     from_zero: FromZero | None = None
+
+
+@dataclass(frozen=True)
+class Line:
+    """A level line: its meaning, value and color, and the endpoints or variants it is of."""
+
+    meaning: str
+    value: float
+    color: str
+    of: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """What stands beside it."""
+        return f"{self.meaning} of {', '.join(self.of)}" if self.of else self.meaning
+
+
+@dataclass(frozen=True, kw_only=True)
+class Graph:
+    """Curves over time by their labels; `unit` is that of the axis, which begins at 0."""
+
+    title: str
+    curves: Mapping[str, Metric | MetricMath]
+    unit: str
+    lines: Sequence[Line] = ()
+    most: float | None = None
+    stacked: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlarmGraph:
+    """The metric of one alarm, and its threshold."""
+
+    title: str
+    arn: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlarmStates:
+    """Alarms by ARN, and their states; or only those in ALARM."""
+
+    title: str
+    arns: Sequence[str]
+    height: int
+    in_alarm: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Text:
+    """Markdown; sizes are in CloudWatch's grid of 24 columns."""
+
+    markdown: str
+    width: int = 24
+    height: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """Widgets below a heading, in rows that are full; without a title each in its own size."""
+
+    title: str = ""
+    widgets: Sequence[Graph | AlarmGraph | AlarmStates | Text]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selector:
+    """A list on a dashboard: the chosen one of `values` replaces `pattern` wherever it stands.
+
+    More values than a list takes are found by `search`, which names dimensions and a metric, as
+    those of `dimension`.
+    """
+
+    pattern: str
+    label: str
+    values: Sequence[str]
+    search: str
+    dimension: str

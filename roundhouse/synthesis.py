@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from onboarding.deployment import Deployment
+from onboarding.environment_spec import EnvironmentSpec
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from roundhouse import settings
 
@@ -18,3 +19,24 @@ def endpoint_template(
     from stacks import endpoint_stack
 
     return endpoint_stack.endpoint_template(endpoint, image_uris)
+
+
+def observability_template(
+    environment: EnvironmentSpec,
+    deployments: Sequence[Deployment],
+    generators: Sequence[GenerationDeployment],
+) -> dict[str, Any]:
+    """Return the template of the stack of an environment's dashboard."""
+    settings.quieten_cdk()
+    from stacks.endpoint_stack import synthesize
+    from stacks.environment_stage import ObservabilityStack
+
+    return synthesize(
+        lambda app: ObservabilityStack(
+            app,
+            "Observability",
+            environment=environment,
+            deployments=deployments,
+            generators=generators,
+        )
+    )

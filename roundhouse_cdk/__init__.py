@@ -1,6 +1,14 @@
 """Constructs of endpoints that TensorRT engines and text generators answer behind."""
 
 from roundhouse_cdk.endpoint_alarms import EndpointAlarms, EndpointAlarmsProps
+from roundhouse_cdk.endpoint_dashboard import EndpointDashboard, EndpointDashboardProps
 from roundhouse_cdk.endpoint_scaling import EndpointScaling, EndpointScalingProps
 
-__all__ = ["EndpointAlarms", "EndpointAlarmsProps", "EndpointScaling", "EndpointScalingProps"]
+__all__ = [
+    "EndpointAlarms",
+    "EndpointAlarmsProps",
+    "EndpointDashboard",
+    "EndpointDashboardProps",
+    "EndpointScaling",
+    "EndpointScalingProps",
+]

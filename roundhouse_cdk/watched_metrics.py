@@ -20,7 +20,7 @@ def cdk_metric(watched: Metric | MetricMath, label: str | None = None) -> cw.IMe
     periods = {metric.period for metric in watched.metrics.values()} or {60}
     return cw.MathExpression(
         expression=watched.expression,
-        label=watched.label,
+        label=watched.label or label,
         using_metrics={name: _metric(metric) for name, metric in watched.metrics.items()},
         period=seconds(max(periods)),
     )

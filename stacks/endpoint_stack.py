@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import cast
 
 from aws_cdk import (
@@ -18,20 +18,24 @@ from aws_cdk import (
     CfnRuleAssertion,
     CfnWaitConditionHandle,
     Fn,
+    Stack,
 )
 from aws_cdk import aws_sns as sns
 from constructs import Construct, IConstruct
 
 from onboarding.deployment import DeployedEndpoint, Deployment
-from onboarding.metrics import Alarm, ScaledCount
+from onboarding.metrics import Alarm, ScaledCount, Section
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from roundhouse_cdk.endpoint_alarms import EndpointAlarms, EndpointAlarmsProps
+from roundhouse_cdk.endpoint_dashboard import EndpointDashboard, EndpointDashboardProps
 from roundhouse_cdk.endpoint_scaling import EndpointScaling, EndpointScalingProps
 from stacks.access import arns
 from stacks.alarms.endpoint import endpoint_alarms
+from stacks.dashboards.endpoint import dashboard_name, endpoint_sections
 from stacks.endpoint.findings import endpoint_notes, endpoint_warnings
 from stacks.endpoint.template import endpoint_faults, hosting_template
 from stacks.generation import alarms as generation_alarms
+from stacks.generation import dashboard as generation_dashboard
 from stacks.generation import scaling as generation_scaling
 from stacks.generation.faults import generation_faults, generation_notes
 from stacks.generation.sizes import is_component
@@ -54,6 +58,12 @@ def endpoint_template(
     is_generator = isinstance(endpoint, GenerationDeployment)
     if generation_faults(endpoint) if is_generator else endpoint_faults(endpoint):
         return {"Resources": {}}
+    kind = GenerationEndpointStack if is_generator else EndpointStack
+    return synthesize(lambda app: kind(app, "Endpoint", deployment=endpoint, image_uris=image_uris))
+
+
+def synthesize(make_stack: Callable[[App], Stack]) -> Template:
+    """Return the template of the one stack that is made in an app."""
     with tempfile.TemporaryDirectory(prefix="roundhouse-synth-") as folder:
         app = App(
             outdir=folder,
@@ -63,13 +73,7 @@ def endpoint_template(
             stack_traces=False,
             tree_metadata=False,
         )
-        stack: EndpointStackBase
-        if is_generator:
-            stack = GenerationEndpointStack(
-                app, "Endpoint", deployment=endpoint, image_uris=image_uris
-            )
-        else:
-            stack = EndpointStack(app, "Endpoint", deployment=endpoint, image_uris=image_uris)
+        stack = make_stack(app)
         template: Template = app.synth().get_stack_by_name(stack.stack_name).template
         return template
 
@@ -119,16 +123,20 @@ class EndpointStackBase(EnvironmentStack):
             CfnOutput(self, name, value=l1_value(name, output["Value"]))
 
     def add_watching(
-        self, server_id: str, alarms: Sequence[Alarm], counts: Sequence[ScaledCount]
+        self, server: Construct, alarms: Sequence[Alarm], counts: Sequence[ScaledCount]
     ) -> None:
         """Add alarms and scaling, which wait for what answers; the rollback alarms do not."""
-        server = self.node.find_child(server_id)
         topic = sns.Topic.from_topic_arn(self, "AlarmTopic", arns.alarm_topic(self._spec))
         props = EndpointAlarmsProps(alarms=alarms, topic=topic)
         made = EndpointAlarms(self, "Alarms", props=props)
         made.others.node.add_dependency(server)
         scaling = EndpointScalingProps(counts=counts, server=server)
         keep_ids({**made.alarms, **EndpointScaling(self, "Scaling", props=scaling).resources})
+
+    def add_dashboard(self, name: str, sections: Sequence[Section]) -> None:
+        """Add the endpoint's own dashboard."""
+        props = EndpointDashboardProps(name=name, sections=sections)
+        keep_ids({"Dashboard": EndpointDashboard(self, "Overview", props=props).dashboard})
 
     def add_messages(self, warnings: Iterable[str], notes: Iterable[str]) -> None:
         """Show warnings and notes where the stack is synthesised."""
@@ -167,7 +175,11 @@ class EndpointStack(EndpointStackBase):
             self.refuse(faults, "EngineIsBuilt")
             return
         self.add_template(hosting_template(deployment, image_uris))
-        self.add_watching("Endpoint", endpoint_alarms(deployment), scaled_counts(deployment))
+        self.add_watching(
+            self.node.find_child("Endpoint"), endpoint_alarms(deployment), scaled_counts(deployment)
+        )
+        if deployment.endpoint.dashboard:
+            self.add_dashboard(dashboard_name(deployment), endpoint_sections(deployment))
         self.add_messages(endpoint_warnings(deployment), endpoint_notes(deployment))
 
 
@@ -188,9 +200,12 @@ class GenerationEndpointStack(EndpointStackBase):
             self.refuse(faults, "CheckpointIsBuilt")
             return
         self.add_template(generation_template(deployment, image_uris))
+        server = "InferenceComponent" if is_component(deployment) else "Endpoint"
         self.add_watching(
-            "InferenceComponent" if is_component(deployment) else "Endpoint",
+            self.node.find_child(server),
             generation_alarms.endpoint_alarms(deployment),
             generation_scaling.scaled_counts(deployment),
         )
+        sections = generation_dashboard.endpoint_sections(deployment)
+        self.add_dashboard(dashboard_name(deployment), sections)
         self.add_messages((), generation_notes(deployment))

@@ -22,6 +22,7 @@ from onboarding.prices import price, prices_date
 from onboarding.resolve import deployments, runtime_identity
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.tree import Tree
+from roundhouse import synthesis
 from roundhouse.gitops.endpoint_facts import (
     declared_template,
     monthly_cost,
@@ -50,10 +51,8 @@ from roundhouse.gitops.template_changes import (
 )
 from roundhouse.synthesis import endpoint_template
 from stacks.capacity.variant import variant_capacity
-from stacks.dashboards.environment import environment_dashboard
 from stacks.endpoint.change import COMPONENT, update_steps
 from stacks.endpoint.template import endpoint_faults
-from stacks.generation.dashboard import generation_widgets
 from stacks.generation.faults import generation_faults
 
 REQUESTS = 1_000_000
@@ -348,9 +347,8 @@ def observability_template(
     """Return the stack of the environment's dashboard, by its name; none without an endpoint."""
     if not of and not generators:
         return {}
-    dashboard = environment_dashboard(environment, of, generation_widgets(generators))
     stack = names.stack_name(environment, "observability")
-    return {stack: {"Resources": {"Dashboard": dashboard}}}
+    return {stack: synthesis.observability_template(environment, of, generators)}
 
 
 def _may_differ(change: Change) -> bool:

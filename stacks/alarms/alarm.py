@@ -9,7 +9,7 @@ from typing import Any
 from onboarding import names
 from onboarding.aws_limits import ROLLBACK_ALARM_COUNT
 from onboarding.deployment import VARIANT, DeployedEndpoint
-from onboarding.metrics import INVOCATIONS, Alarm, Metric, MetricMath, PromQL
+from onboarding.metrics import Alarm, Metric, MetricMath, PromQL, VariantMetrics
 from stacks.access import arns
 from stacks.scaling.targets import named_id
 
@@ -40,17 +40,10 @@ class Subject:
         """SageMaker's name of the endpoint."""
         return names.endpoint_name(self.deployment.environment, self.deployment.name)
 
-    def metric(
-        self, name: str, statistic: str, *, namespace: str = INVOCATIONS, period: int = 60
-    ) -> Metric:
-        """Return one statistic of a metric of the variant."""
-        return Metric(
-            namespace=namespace,
-            name=name,
-            dimensions=(("EndpointName", self.endpoint), ("VariantName", self.variant)),
-            statistic=statistic,
-            period=period,
-        )
+    @property
+    def metrics(self) -> VariantMetrics:
+        """The metrics of the variant."""
+        return VariantMetrics(self.endpoint, self.variant)
 
     def alarm(
         self,

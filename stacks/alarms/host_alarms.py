@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from onboarding.deployment import Deployment, Variant
 from onboarding.memory import fewest_resident, pool_memories
-from onboarding.metrics import HOST, UNDER, Alarm, Metric, MetricMath, PromQL
+from onboarding.metrics import UNDER, Alarm, Metric, MetricMath, PromQL
 from stacks.alarms.alarm import MICROSECONDS_A_SECOND, Subject, percent, series
 from stacks.capacity.engine import gpus_used
 from stacks.rollout import DOWNLOAD_MIB_PER_SECOND, locked_entries
@@ -44,7 +44,7 @@ def host_alarms(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:
     if not fills_its_memory(deployment):
         full.append(("host-memory", "MemoryUtilization", "host memory", MEMORY_PERCENT, "used"))
     for kind, name, noun, limit, state in full:
-        watched = subject.metric(name, "Maximum", namespace=HOST)
+        watched = subject.metrics.host(name, "Maximum")
         explanation = f"the fullest instance's {noun} is over {limit} % {state}"
         yield subject.alarm(kind, watched, explanation, threshold=limit, points=5)
     if not fills_its_memory(deployment) and all(
@@ -52,7 +52,7 @@ def host_alarms(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:
     ):
         gpus = used_gpus(deployment, variant)
         several = f", of {gpus} GPUs" if gpus > 1 else ""
-        memory = subject.metric("GPUMemoryUtilization", "Maximum", namespace=HOST)
+        memory = subject.metrics.host("GPUMemoryUtilization", "Maximum")
         yield subject.alarm(
             "gpu-memory",
             _memory_of_one_gpu(memory, gpus),
@@ -64,7 +64,7 @@ def host_alarms(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:
 
 def no_instances(subject: Subject, explanation: str) -> Alarm:
     """Return the alarm that no instance reports; each reports its memory once a minute."""
-    watched = subject.metric("MemoryUtilization", "SampleCount", namespace=HOST)
+    watched = subject.metrics.host("MemoryUtilization", "SampleCount")
     return subject.alarm(
         "no-instances",
         watched,
@@ -103,7 +103,7 @@ def cache_alarms(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:
         return
     subject = Subject(deployment, variant.name)
     hits, requests = (
-        subject.metric("ModelCacheHit", statistic, period=CACHE_PERIOD)
+        subject.metrics.invocations("ModelCacheHit", statistic, CACHE_PERIOD)
         for statistic in ("Average", "SampleCount")
     )
     expected = expected_hits(deployment)
@@ -127,7 +127,7 @@ def cache_alarms(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:
         limit = min(LONGEST_SECONDS, round(2 * slowest, 1))
         yield subject.alarm(
             "loading-wait",
-            subject.metric("ModelLoadingWaitTime", "Average", period=CACHE_PERIOD),
+            subject.metrics.invocations("ModelLoadingWaitTime", "Average", CACHE_PERIOD),
             f"a request whose model is not in memory waits over {limit:g} s: twice what the slowest"
             f" takes, {slowest:.3g} s",
             threshold=limit * MICROSECONDS_A_SECOND,

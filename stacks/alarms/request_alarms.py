@@ -6,9 +6,10 @@ The servers differ in whose fault a status names (docs/serving.md).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from onboarding.deployment import Deployment, Variant
-from onboarding.metrics import AT_LEAST, INVOCATIONS, Alarm, Metric, MetricMath
+from onboarding.metrics import AT_LEAST, Alarm, Metric, MetricMath
 from stacks.alarms.alarm import MICROSECONDS_A_MILLISECOND, Subject, percent
 from stacks.capacity.variant import drift_limit, variant_capacity
 from stacks.rollout import ready_seconds, step_percent
@@ -93,7 +94,8 @@ def no_answers(subject: Subject, watched: MetricMath, reason: str, *, rolls_back
 
 def failed_share(subject: Subject, name: str) -> MetricMath:
     """Return the share of the requests that a metric counts; 0 where few failed, and not all."""
-    return share_of(subject.metric(name, "Average"), subject.metric(name, "Sum"))
+    metric = subject.metrics.invocations
+    return share_of(metric(name, "Average"), metric(name, "Sum"))
 
 
 def share_of(share: Metric, failed: Metric) -> MetricMath:
@@ -111,10 +113,10 @@ def unanswered_share(subject: Subject) -> MetricMath:
         expression=f"IF(failed >= {LEAST_FAILED} OR every == 1, every - clients - servers, 0)",
         label=UNANSWERED_LABEL,
         metrics={
-            "every": subject.metric("InvocationModelErrors", "Average"),
-            "failed": subject.metric("InvocationModelErrors", "Sum"),
-            "clients": subject.metric(CLIENT_ERRORS, "Average"),
-            "servers": subject.metric(SERVER_ERRORS, "Average"),
+            "every": subject.metrics.invocations("InvocationModelErrors", "Average"),
+            "failed": subject.metrics.invocations("InvocationModelErrors", "Sum"),
+            "clients": subject.metrics.invocations(CLIENT_ERRORS, "Average"),
+            "servers": subject.metrics.invocations(SERVER_ERRORS, "Average"),
         },
     )
 
@@ -133,10 +135,10 @@ def _queue_unanswered_share(subject: Subject) -> MetricMath:
         ),
         label=UNANSWERED_LABEL,
         metrics={
-            "failed": subject.metric("InvocationFailures", "Sum"),
-            "processed": subject.metric("InvocationsProcessed", "Sum"),
-            "clients": subject.metric(CLIENT_ERRORS, "Sum"),
-            "servers": subject.metric(SERVER_ERRORS, "Sum"),
+            "failed": subject.metrics.invocations("InvocationFailures", "Sum"),
+            "processed": subject.metrics.invocations("InvocationsProcessed", "Sum"),
+            "clients": subject.metrics.invocations(CLIENT_ERRORS, "Sum"),
+            "servers": subject.metrics.invocations(SERVER_ERRORS, "Sum"),
         },
     )
 
@@ -144,9 +146,8 @@ def _queue_unanswered_share(subject: Subject) -> MetricMath:
 def latency_alarms(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:
     """Yield the alarm of the SLO, and an early warning below it."""
     subject = Subject(deployment, variant.name)
-    requests, p95, p99 = (
-        subject.metric("ModelLatency", statistic) for statistic in ("SampleCount", "p95", "p99")
-    )
+    metric = partial(subject.metrics.invocations, "ModelLatency")
+    requests, p95, p99 = (metric(statistic) for statistic in ("SampleCount", "p95", "p99"))
     slo, limit = deployment.endpoint.latency_slo_ms, drift_limit(deployment, variant)
     if slo is not None:
         yield subject.alarm(
@@ -177,7 +178,8 @@ def load_alarms(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:
     if deployment.endpoint.asynchronous is not None or variant.role == "shadow":
         return
     subject = Subject(deployment, variant.name)
-    each = subject.metric("InvocationsPerInstance", "Sum")
+    metric = subject.metrics.invocations
+    each = metric("InvocationsPerInstance", "Sum")
     capacity = variant_capacity(deployment, variant)
     if capacity is not None:
         yield subject.alarm(
@@ -197,7 +199,7 @@ def load_alarms(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:
             MetricMath(
                 expression=f"IF(each > {target.value:.10g}, {COUNT}, 0)",
                 label="instances, while each has more requests than scaling aims at",
-                metrics={"requests": subject.metric("Invocations", "Sum"), "each": each},
+                metrics={"requests": metric("Invocations", "Sum"), "each": each},
             ),
             f"all {count} instances that it may have are there, each with over the"
             f" {target.value:.10g} requests a minute that scaling aims at: raise scaling.max",
@@ -223,12 +225,7 @@ def queue_alarms(deployment: Deployment) -> Iterator[Alarm]:
     subject, limit = Subject(deployment), longest_wait_seconds(deployment)
     yield subject.alarm(
         "oldest-request",
-        Metric(
-            namespace=INVOCATIONS,
-            name="ApproximateAgeOfOldestRequest",
-            dimensions=(("EndpointName", subject.endpoint),),
-            statistic="Maximum",
-        ),
+        subject.metrics.queue("ApproximateAgeOfOldestRequest", "Maximum"),
         f"the oldest request has waited over {limit} s: one more instance takes"
         f" {ready_seconds(deployment, deployment.own)} s at most, and scaling {SCALING_SECONDS} s"
         " to ask for it",

@@ -6,13 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from onboarding import names
 from onboarding.deployment import Deployment, Target, Variant
-from onboarding.metrics import Alarm
+from onboarding.metrics import Alarm, AlarmStates, Text
 from stacks.alarms.alarm import alarm_arn
 from stacks.alarms.request_alarms import measured_per_minute
 from stacks.capacity.engine import best_record
 from stacks.capacity.variant import variant_capacity
 from stacks.dashboards.lines import COLORS, instance_prices
-from stacks.dashboards.widget import Widget, alarm_states, text
 from stacks.scaling.targets import backlog_target, fewest, invocations_target, most, scaled_variants
 
 MOST_LISTED = 500
@@ -54,7 +53,7 @@ AlarmPairs = list[tuple[Deployment, Alarm]]
 
 def overview(
     deployments: Sequence[Deployment], alarms: Sequence[Sequence[Alarm]], *, drawn: bool
-) -> list[Widget]:
+) -> list[AlarmStates | Text]:
     """`alarms` are those of each endpoint. `drawn`: lines of every endpoint are in the graphs."""
     pairs = [
         (deployment, alarm)
@@ -66,8 +65,11 @@ def overview(
     left_out = len(pairs) - len(listed)
     rows = sum(len(deployment.variants) for deployment in deployments) if drawn else 0
     height = min(MOST_HEIGHT, LEAST_HEIGHT + rows // ROWS_A_UNIT)
-    states = alarm_states("In alarm, of all endpoints", arns, height=height, states=["ALARM"])
-    return [text(_explanation_text(deployments, drawn, left_out), width=12, height=height), *states]
+    explanation = _explanation_text(deployments, drawn, left_out)
+    return [
+        Text(markdown=explanation, width=12, height=height),
+        AlarmStates(title="In alarm, of all endpoints", arns=arns, height=height, in_alarm=True),
+    ]
 
 
 def listed_alarms(pairs: AlarmPairs) -> AlarmPairs:

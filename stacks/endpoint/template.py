@@ -13,7 +13,6 @@ from onboarding.memory_findings import memory_faults
 from stacks.access.policies import exact_role
 from stacks.alarms.alarm import rollback_alarms
 from stacks.alarms.endpoint import endpoint_alarms
-from stacks.dashboards.endpoint import endpoint_dashboard
 from stacks.endpoint.findings import engine_faults, signature_faults
 from stacks.endpoint.properties import (
     RETAINED,
@@ -63,7 +62,6 @@ def endpoint_resources(deployment: Deployment, image_uris: Mapping[str, str]) ->
         **version,
         **_model_resources(models, waits_for=sorted(version)),
         **_hosting(deployment, models, counts_move=bool(scaled_variants(deployment))),
-        **endpoint_dashboard(deployment),
     }
 
 

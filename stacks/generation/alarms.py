@@ -163,8 +163,8 @@ def _latencies(deployment: GenerationDeployment) -> Iterator[Alarm]:
                 expression=f"IF(requests >= {FEW_REQUESTS}, p95, 0)",
                 label=f"{of}, microseconds: p95 of {FEW_REQUESTS} requests or more",
                 metrics={
-                    "requests": subject.metric(name, "SampleCount"),
-                    "p95": subject.metric(name, "p95"),
+                    "requests": subject.metrics.invocations(name, "SampleCount"),
+                    "p95": subject.metrics.invocations(name, "p95"),
                 },
             ),
             f"p95 {of} is over the SLO of {milliseconds:g} ms",
@@ -178,7 +178,7 @@ def _capacity(deployment: GenerationDeployment) -> Iterator[Alarm]:
     subject = Subject(deployment)
     if deployment.spec.endpoint.copies.min > 0:
         yield no_instances(subject, "no instance has reported its memory for five minutes")
-    busy = subject.metric("ConcurrentRequestsPerModel", "Average")
+    busy = subject.metrics.invocations("ConcurrentRequestsPerModel", "Average")
     if sizes.is_component(deployment):
         minutes = _minutes_without_capacity(deployment)
         busy = component_metric(deployment, "ConcurrentRequestsPerCopy", "Average")

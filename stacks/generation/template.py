@@ -33,7 +33,6 @@ from stacks.endpoint.properties import RETAINED, RETAINS
 from stacks.endpoint.statements import named_policy
 from stacks.generation import sizes
 from stacks.generation.alarms import rollback_alarm_ids, rollback_alarm_names
-from stacks.generation.dashboard import generation_dashboard
 from stacks.generation.properties import (
     KEEPS_COPIES,
     SETS_COPIES,
@@ -118,7 +117,6 @@ def generation_resources(
             "Properties": {**endpoint, "EndpointConfigName": config_name},
         },
         **(_components(deployment, model, rolling_back) if is_component else {}),
-        **generation_dashboard(deployment),
     }
 
 

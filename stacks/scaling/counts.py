@@ -10,13 +10,12 @@ from collections.abc import Iterator
 from onboarding import names
 from onboarding.deployment import VARIANT, Deployment, Variant
 from onboarding.metrics import (
-    HOST,
-    INVOCATIONS,
     FromZero,
     Metric,
     ScaledCount,
     ScheduledBounds,
     TargetTracking,
+    VariantMetrics,
 )
 from stacks.scaling.targets import (
     TargetValue,
@@ -81,11 +80,11 @@ def _count(deployment: Deployment, variant: Variant, is_scaled: bool) -> ScaledC
 
 def _policies(deployment: Deployment, variant: Variant, endpoint: str) -> Iterator[TargetTracking]:
     predefined = "SageMakerVariantInvocationsPerInstance"
-    of = (("EndpointName", endpoint), ("VariantName", variant.name))
+    of = VariantMetrics(endpoint, variant.name)
     for name, target, metric in (
         ("invocations", invocations_target(deployment, variant), predefined),
-        ("gpu", gpu_target(deployment, variant), _average(HOST, "GPUUtilization", of)),
-        ("cpu", cpu_target(variant), _average(HOST, "CPUUtilization", of)),
+        ("gpu", gpu_target(deployment, variant), of.host("GPUUtilization", "Average")),
+        ("cpu", cpu_target(variant), of.host("CPUUtilization", "Average")),
     ):
         if target is not None:
             yield _tracking(variant, name, metric, target)
@@ -97,8 +96,8 @@ def _queue_policies(
     """The queue alone moves the count: a GPU that works through it is full whatever its length."""
     target = backlog_target(deployment, variant)
     if target is not None:
-        of = (("EndpointName", endpoint),)
-        metric = _average(INVOCATIONS, "ApproximateBacklogSizePerInstance", of)
+        name = "ApproximateBacklogSizePerInstance"
+        metric = VariantMetrics(endpoint, variant.name).queue(name, "Average")
         yield _tracking(variant, "backlog", metric, target)
 
 
@@ -108,14 +107,14 @@ def _from_zero(deployment: Deployment, variant: Variant, endpoint: str) -> FromZ
         return None
     # The variant stands last: alarms of all endpoints differ by name.
     suffix = "" if variant.name == VARIANT else f"-{variant.name}"
-    of = (("EndpointName", endpoint),)
+    of = VariantMetrics(endpoint, variant.name)
     return FromZero(
         policy_id=variant_id(variant, "FromZeroPolicy"),
         alarm_id=variant_id(variant, "FromZeroAlarm"),
         alarm_name=f"{endpoint}-from-zero{suffix}",
         unit="instance",
         fault="a request waits and there is no instance",
-        metric=_average(INVOCATIONS, "HasBacklogWithoutCapacity", of),
+        metric=of.queue("HasBacklogWithoutCapacity", "Average"),
         periods=2,
         missing="missing",
         cooldown_seconds=300,
@@ -134,7 +133,3 @@ def _tracking(
         scale_out_seconds=variant.scaling.scale_out_cooldown_seconds,
         scale_in_seconds=variant.scaling.scale_in_cooldown_seconds,
     )
-
-
-def _average(namespace: str, name: str, of: tuple[tuple[str, str], ...]) -> Metric:
-    return Metric(namespace=namespace, name=name, dimensions=of, statistic="Average")
