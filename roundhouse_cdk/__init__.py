@@ -3,6 +3,7 @@
 from roundhouse_cdk.endpoint_alarms import EndpointAlarms, EndpointAlarmsProps
 from roundhouse_cdk.endpoint_dashboard import EndpointDashboard, EndpointDashboardProps
 from roundhouse_cdk.endpoint_scaling import EndpointScaling, EndpointScalingProps
+from roundhouse_cdk.metric_enrichment import MetricEnrichment
 
 __all__ = [
     "EndpointAlarms",
@@ -11,4 +12,5 @@ __all__ = [
     "EndpointDashboardProps",
     "EndpointScaling",
     "EndpointScalingProps",
+    "MetricEnrichment",
 ]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from aws_cdk import CfnResource
 from aws_cdk import aws_applicationautoscaling as appscaling
 from aws_cdk import aws_cloudwatch as cw
-from constructs import Construct
+from constructs import Construct, IConstruct
 
 from onboarding.metrics import AT_LEAST, FromZero, Metric, ScaledCount, TargetTracking
 
@@ -26,7 +26,7 @@ class EndpointScalingProps:
     """`counts` of one endpoint; `server` is the endpoint or component that must be there first."""
 
     counts: Sequence[ScaledCount]
-    server: Construct
+    server: IConstruct
 
 
 class EndpointScaling(Construct):

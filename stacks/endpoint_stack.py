@@ -24,7 +24,7 @@ from aws_cdk import aws_sns as sns
 from constructs import Construct, IConstruct
 
 from onboarding.deployment import DeployedEndpoint, Deployment
-from onboarding.metrics import Alarm, ScaledCount, Section
+from onboarding.metrics import Alarm, PromQL, ScaledCount, Section
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from roundhouse_cdk.endpoint_alarms import EndpointAlarms, EndpointAlarmsProps
 from roundhouse_cdk.endpoint_dashboard import EndpointDashboard, EndpointDashboardProps
@@ -47,6 +47,14 @@ from stacks.template import Template
 LITERALS = {"@aws-cdk/core:enablePartitionLiterals": True}
 """Context of cdk.json by which names of partitions are written out."""
 
+SILENT = (
+    "alarms on PromQL stay silent until OTel enrichment is on in the account and region, for which"
+    " AWS takes 0.50 USD a GB: write `otel_enrichment: create` in the environment's file, or"
+    " `otel_enrichment: exists` where another stack or `aws cloudwatch start-otel-enrichment` has"
+    " turned it on"
+)
+"""What a person should know of an environment that says nothing of it."""
+
 
 def endpoint_template(
     endpoint: Deployment | GenerationDeployment, image_uris: Mapping[str, str]
@@ -55,11 +63,19 @@ def endpoint_template(
 
     One that cannot be deployed has no resource.
     """
-    is_generator = isinstance(endpoint, GenerationDeployment)
-    if generation_faults(endpoint) if is_generator else endpoint_faults(endpoint):
+    if isinstance(endpoint, GenerationDeployment):
+        if generation_faults(endpoint):
+            return {"Resources": {}}
+        return synthesize(
+            lambda app: GenerationEndpointStack(
+                app, "Endpoint", deployment=endpoint, image_uris=image_uris
+            )
+        )
+    if endpoint_faults(endpoint):
         return {"Resources": {}}
-    kind = GenerationEndpointStack if is_generator else EndpointStack
-    return synthesize(lambda app: kind(app, "Endpoint", deployment=endpoint, image_uris=image_uris))
+    return synthesize(
+        lambda app: EndpointStack(app, "Endpoint", deployment=endpoint, image_uris=image_uris)
+    )
 
 
 def synthesize(make_stack: Callable[[App], Stack]) -> Template:
@@ -123,12 +139,16 @@ class EndpointStackBase(EnvironmentStack):
             CfnOutput(self, name, value=l1_value(name, output["Value"]))
 
     def add_watching(
-        self, server: Construct, alarms: Sequence[Alarm], counts: Sequence[ScaledCount]
+        self, server: IConstruct, alarms: Sequence[Alarm], counts: Sequence[ScaledCount]
     ) -> None:
         """Add alarms and scaling, which wait for what answers; the rollback alarms do not."""
         topic = sns.Topic.from_topic_arn(self, "AlarmTopic", arns.alarm_topic(self._spec))
         props = EndpointAlarmsProps(alarms=alarms, topic=topic)
         made = EndpointAlarms(self, "Alarms", props=props)
+        if any(isinstance(alarm.watched, PromQL) for alarm in alarms) and (
+            self._spec.otel_enrichment is None
+        ):
+            Annotations.of(self).add_warning(SILENT)
         made.others.node.add_dependency(server)
         scaling = EndpointScalingProps(counts=counts, server=server)
         keep_ids({**made.alarms, **EndpointScaling(self, "Scaling", props=scaling).resources})

@@ -126,13 +126,10 @@ def _errors(deployment: GenerationDeployment) -> Iterator[Alarm]:
                 rolls_back=rolls_back,
             )
     if sizes.is_component(deployment):
-        share, failed = (
-            component_metric(deployment, SERVER_ERRORS, statistic)
-            for statistic in ("Average", "Sum")
-        )
+        metric = partial(component_metric, deployment, SERVER_ERRORS)
         yield subject.alarm(
             "component-errors",
-            share_of(share, failed),
+            share_of(metric("Average"), metric("Sum")),
             f"{SERVER_ERRORS} of the component is over {percent(first / 200)} of its requests, "
             "overload included",
             threshold=first / 200,

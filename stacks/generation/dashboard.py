@@ -36,7 +36,7 @@ def endpoint_sections(deployment: GenerationDeployment) -> list[Section]:
     """Return alarms, what is promised, CloudWatch's metrics, and the engine's queries."""
     endpoint = names.endpoint_name(deployment.environment, deployment.name)
     words = f"# {endpoint}\n\n{promises([deployment])}\n\n{COLORS}"
-    head = [
+    head: list[Text | AlarmStates] = [
         Text(markdown=words, width=12, height=HEAD_HEIGHT),
         AlarmStates(title="Alarms", arns=_alarm_arns([deployment]), height=HEAD_HEIGHT),
     ]

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from aws_cdk import App, Stage
+from aws_cdk.assertions import Annotations as AssertionAnnotations
+from aws_cdk.assertions import Match
 
 from onboarding.platform import serving_platforms
 from onboarding.text_generation.platforms import generation_platforms
@@ -87,6 +89,19 @@ def test_refuses_what_is_not_built_without_emptying_the_stack(tmp_path, built):
     assert (
         f"roundhouse build --env cloud --model {'chat' if built[0] == 'C' else 'example'}" in reason
     )
+
+
+@pytest.mark.parametrize("said", [None, "create", "exists"])
+def test_an_environment_that_says_nothing_of_otel_enrichment_is_warned_of_silent_alarms(said):
+    chat = generator(**SCALED)
+    environment = chat.environment.model_copy(update={"otel_enrichment": said})
+    chat = dataclasses.replace(chat, environment=environment)
+    stack = GenerationEndpointStack(
+        App(), "Endpoint", deployment=chat, image_uris=generation_cases.IMAGES
+    )
+    silent = Match.string_like_regexp("PromQL stay silent.*0.50 USD a GB")
+    found = AssertionAnnotations.from_stack(stack).find_warning("*", silent)
+    assert len(found) == (said is None)
 
 
 def test_each_generation_platform_has_an_image_of_its_own():
