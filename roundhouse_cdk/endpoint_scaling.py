@@ -77,9 +77,9 @@ class EndpointScaling(Construct):
         )
 
     def _track(self, count: ScaledCount, tracking: TargetTracking) -> CfnResource:
-        given, metric = {}, tracking.metric
+        metric, customized, predefined = tracking.metric, None, None
         if isinstance(metric, Metric):
-            given["customized_metric_specification"] = POLICY.CustomizedMetricSpecificationProperty(
+            customized = POLICY.CustomizedMetricSpecificationProperty(
                 namespace=metric.namespace,
                 metric_name=metric.name,
                 dimensions=[
@@ -88,14 +88,14 @@ class EndpointScaling(Construct):
                 ],
                 statistic=metric.statistic,
             )
+        else:
+            predefined = POLICY.PredefinedMetricSpecificationProperty(predefined_metric_type=metric)
         configuration = TRACKING(
             target_value=tracking.value,
             scale_out_cooldown=tracking.scale_out_seconds,
             scale_in_cooldown=tracking.scale_in_seconds,
-            predefined_metric_specification=None
-            if isinstance(metric, Metric)
-            else POLICY.PredefinedMetricSpecificationProperty(predefined_metric_type=metric),
-            **given,
+            predefined_metric_specification=predefined,
+            customized_metric_specification=customized,
         )
         policy = self._policy(count, tracking.id, tracking.name, configuration)
         policy.add_metadata("Derivation", {"TargetValue": tracking.derivation})
@@ -139,17 +139,19 @@ class EndpointScaling(Construct):
     def _policy(
         self, count: ScaledCount, policy_id: str, name: str, configuration: TRACKING | STEP
     ) -> appscaling.CfnScalingPolicy:
-        is_step = isinstance(configuration, STEP)
+        step = configuration if isinstance(configuration, STEP) else None
         policy = POLICY(
             self,
             policy_id,
             policy_name=f"{count.name}-{name}",
-            policy_type="StepScaling" if is_step else "TargetTrackingScaling",
+            policy_type="TargetTrackingScaling" if step is None else "StepScaling",
             service_namespace="sagemaker",
             scalable_dimension=f"sagemaker:{count.dimension}",
             resource_id=count.resource_id,
-            step_scaling_policy_configuration=configuration if is_step else None,
-            target_tracking_scaling_policy_configuration=None if is_step else configuration,
+            step_scaling_policy_configuration=step,
+            target_tracking_scaling_policy_configuration=(
+                configuration if isinstance(configuration, TRACKING) else None
+            ),
         )
         policy.add_resource_dependency(self.targets[count.id])
         return policy

@@ -90,12 +90,12 @@ def promises(deployments: Sequence[GenerationDeployment]) -> str:
     return "\n".join(rows)
 
 
-def _published(deployment: GenerationDeployment) -> VariantMetrics:
+def _own_metrics(deployment: GenerationDeployment) -> VariantMetrics:
     return VariantMetrics(names.endpoint_name(deployment.environment, deployment.name), VARIANT)
 
 
 def _requests(deployment: GenerationDeployment) -> list[Graph]:
-    of = _published(deployment)
+    of = _own_metrics(deployment)
     requests = graphs.requests(of)
     if sizes.is_component(deployment):
         failures = component_metric(deployment, "NoCapacityInvocationFailures", "Sum")
@@ -114,7 +114,7 @@ def _requests(deployment: GenerationDeployment) -> list[Graph]:
 
 def _concurrency(deployment: GenerationDeployment) -> Graph:
     known, of = sizes.concurrency(deployment), (deployment.name,)
-    busy = _published(deployment).invocations("ConcurrentRequestsPerModel", "Average")
+    busy = _own_metrics(deployment).invocations("ConcurrentRequestsPerModel", "Average")
     if sizes.is_component(deployment):
         busy = component_metric(deployment, "ConcurrentRequestsPerCopy", "Average")
     return Graph(
@@ -134,7 +134,7 @@ def _accelerators(deployment: GenerationDeployment) -> Graph:
     def metric(name: str) -> Metric:
         if sizes.is_component(deployment):
             return component_metric(deployment, name, "Average", namespace=COMPONENTS)
-        return _published(deployment).host(name, "Average")
+        return _own_metrics(deployment).host(name, "Average")
 
     curves = {
         "use of GPUs": metric("GPUUtilizationNormalized"),

@@ -83,7 +83,7 @@ def alarms(deployment):
     return {name: resource["Properties"] for name, resource in resources.items()}
 
 
-def rendered(sections, chosen=None):
+def render_dashboard(sections, chosen=None):
     """The body of a dashboard, as `EndpointDashboard` gives it to CloudFormation."""
     account = Environment(account="111122223333", region="us-east-1")
     stack = Stack(App(analytics_reporting=False), "Dashboards", env=account)
@@ -94,11 +94,11 @@ def rendered(sections, chosen=None):
 
 
 def endpoint_body(deployment):
-    return rendered(endpoint_sections(deployment))
+    return render_dashboard(endpoint_sections(deployment))
 
 
 def environment_body(deployments):
-    return rendered(environment_sections(deployments), selector(deployments))
+    return render_dashboard(environment_sections(deployments), selector(deployments))
 
 
 def there(deployments):

@@ -91,17 +91,17 @@ def test_refuses_what_is_not_built_without_emptying_the_stack(tmp_path, built):
     )
 
 
-@pytest.mark.parametrize("said", [None, "create", "exists"])
-def test_an_environment_that_says_nothing_of_otel_enrichment_is_warned_of_silent_alarms(said):
+@pytest.mark.parametrize("setting", [None, "create", "exists"])
+def test_an_environment_that_says_nothing_of_otel_enrichment_is_warned_of_silent_alarms(setting):
     chat = generator(**SCALED)
-    environment = chat.environment.model_copy(update={"otel_enrichment": said})
+    environment = chat.environment.model_copy(update={"otel_enrichment": setting})
     chat = dataclasses.replace(chat, environment=environment)
     stack = GenerationEndpointStack(
         App(), "Endpoint", deployment=chat, image_uris=generation_cases.IMAGES
     )
     silent = Match.string_like_regexp("PromQL stay silent.*0.50 USD a GB")
     found = AssertionAnnotations.from_stack(stack).find_warning("*", silent)
-    assert len(found) == (said is None)
+    assert len(found) == (setting is None)
 
 
 def test_each_generation_platform_has_an_image_of_its_own():

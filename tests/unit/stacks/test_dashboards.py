@@ -26,7 +26,7 @@ from tests.synth.dashboards import (
     environment_body,
     lines,
     many,
-    rendered,
+    render_dashboard,
     there,
     titled,
     with_defaults,
@@ -76,7 +76,7 @@ def test_every_row_of_the_grid_is_full_and_none_overlap(name):
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 6, 7])
 def test_sections_of_any_size_fill_their_rows(count):
     graphs = [Graph(title=f"{number}", curves={}, unit="") for number in range(count)]
-    body = rendered([Section(title="t", widgets=graphs), Section(title="none", widgets=())])
+    body = render_dashboard([Section(title="t", widgets=graphs), Section(title="none", widgets=())])
     placed = body["widgets"]
     assert len(placed) == count + 1
     rows = {}
