@@ -292,7 +292,8 @@ class EnvironmentSpec(Value):
         None,
         description="OTel enrichment of the account and region, without which alarms on PromQL "
         "stay silent (text generators', and `metrics.gpu_limits`): `create` turns it on, in one "
-        "environment of the account, at 0.50 USD a GB; `exists` where it is on",
+        "environment of the account, at 0.50 USD a GB of all services' metrics; `exists` where "
+        "it is on",
     )
     github: GithubSpec | None = Field(
         None,

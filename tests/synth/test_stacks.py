@@ -87,19 +87,13 @@ def test_https_addresses_subscribe_to_the_alarms_whatever_their_order():
     assert of_type(foundation(alarm_https=[second, first]), "AWS::SNS::Subscription") == both
 
 
-def test_one_environment_of_an_account_turns_otel_enrichment_on_for_sagemaker_and_leaves_it():
+def test_one_environment_of_an_account_turns_otel_enrichment_on_and_leaves_it():
     types = ("AWS::CloudWatch::OTelEnrichment", "AWS::ObservabilityAdmin::TelemetryEnrichment")
     for found in (foundation(), foundation(otel_enrichment="exists")):
         assert not any(of_type(found, kind) for kind in types)
     template = foundation(otel_enrichment="create")
     ((_, enrichment),) = of_type(template, types[0]).items()
     ((tags, resource_tags),) = of_type(template, types[1]).items()
-    selectors = enrichment["Properties"]["IncludeFilters"]
-    assert {item["Namespace"] for item in selectors} == {
-        "AWS/SageMaker",
-        "/aws/sagemaker/Endpoints",
-        "/aws/sagemaker/InferenceComponents",
-    }
     assert enrichment["DependsOn"] == [tags]
     for resource in (enrichment, resource_tags):
         assert resource["DeletionPolicy"] == "RetainExceptOnCreate"
