@@ -86,6 +86,7 @@ def file_faults(files: SpecFiles, datasets: Datasets, root: Path) -> Iterator[Fa
     yield from environment_rules.lock_folders_are_distinct(files)
     yield from environment_rules.promotions_have_a_source(files)
     yield from environment_rules.accounts_have_one_oidc_provider(files)
+    yield from environment_rules.regions_have_one_otel_enrichment(files)
     yield from _spec_faults(files, datasets)
     yield from ensemble_rules.endpoints_are_left_out_for_ensembles_alone(files)
     for environment in files.environments.values():

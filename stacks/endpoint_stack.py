@@ -2,34 +2,113 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import cast
 
 from aws_cdk import (
     Annotations,
+    App,
+    BootstraplessSynthesizer,
     CfnCondition,
     CfnOutput,
     CfnParameter,
+    CfnResource,
     CfnRule,
     CfnRuleAssertion,
     CfnWaitConditionHandle,
     Fn,
+    Stack,
 )
-from constructs import Construct
+from aws_cdk import aws_sns as sns
+from constructs import Construct, IConstruct
 
 from onboarding.deployment import DeployedEndpoint, Deployment
+from onboarding.metrics import Alarm, PromQL, ScaledCount, Section
 from onboarding.text_generation.generation_deployment import GenerationDeployment
+from roundhouse_cdk.endpoint_alarms import EndpointAlarms, EndpointAlarmsProps
+from roundhouse_cdk.endpoint_dashboard import EndpointDashboard, EndpointDashboardProps
+from roundhouse_cdk.endpoint_scaling import EndpointScaling, EndpointScalingProps
+from stacks.access import arns
+from stacks.alarms.endpoint import endpoint_alarms
+from stacks.dashboards.endpoint import dashboard_name, endpoint_sections
 from stacks.endpoint.findings import endpoint_notes, endpoint_warnings
-from stacks.endpoint.template import endpoint_faults, endpoint_template
+from stacks.endpoint.template import endpoint_faults, hosting_template
+from stacks.generation import alarms as generation_alarms
+from stacks.generation import dashboard as generation_dashboard
+from stacks.generation import scaling as generation_scaling
 from stacks.generation.faults import generation_faults, generation_notes
+from stacks.generation.sizes import is_component
 from stacks.generation.template import generation_template
 from stacks.resources import EnvironmentStack, add_resources, l1_value
+from stacks.scaling.counts import scaled_counts
 from stacks.template import Template
+
+LITERALS = {"@aws-cdk/core:enablePartitionLiterals": True}
+"""Context of cdk.json by which names of partitions are written out."""
+
+SILENT = (
+    "alarms on PromQL stay silent until OTel enrichment is on in the account and region, for which"
+    " AWS takes 0.50 USD a GB: write `otel_enrichment: create` in the environment's file, or"
+    " `otel_enrichment: exists` where another stack or `aws cloudwatch start-otel-enrichment` has"
+    " turned it on"
+)
+"""What a person should know of an environment that says nothing of it."""
+
+
+def endpoint_template(
+    endpoint: Deployment | GenerationDeployment, image_uris: Mapping[str, str]
+) -> Template:
+    """Return the template of an endpoint's stack, as the CDK writes it to deploy it.
+
+    One that cannot be deployed has no resource.
+    """
+    if isinstance(endpoint, GenerationDeployment):
+        if generation_faults(endpoint):
+            return {"Resources": {}}
+        return synthesize(
+            lambda app: GenerationEndpointStack(
+                app, "Endpoint", deployment=endpoint, image_uris=image_uris
+            )
+        )
+    if endpoint_faults(endpoint):
+        return {"Resources": {}}
+    return synthesize(
+        lambda app: EndpointStack(app, "Endpoint", deployment=endpoint, image_uris=image_uris)
+    )
+
+
+def synthesize(make_stack: Callable[[App], Stack]) -> Template:
+    """Return the template of the one stack that is made in an app."""
+    with tempfile.TemporaryDirectory(prefix="roundhouse-synth-") as folder:
+        app = App(
+            outdir=folder,
+            context=LITERALS,
+            default_stack_synthesizer=BootstraplessSynthesizer(),
+            analytics_reporting=False,
+            stack_traces=False,
+            tree_metadata=False,
+        )
+        stack = make_stack(app)
+        template: Template = app.synth().get_stack_by_name(stack.stack_name).template
+        return template
+
+
+def keep_ids(constructs: Mapping[str, IConstruct]) -> None:
+    """Give constructs these logical ids, by which CloudFormation knows what is deployed.
+
+    Under another id each would be a second resource of the same name, which AWS refuses.
+    """
+    for logical_id, construct in constructs.items():
+        own = construct if isinstance(construct, CfnResource) else construct.node.default_child
+        cast("CfnResource", own).override_logical_id(logical_id)
 
 
 class EndpointStackBase(EnvironmentStack):
     """A stack of one endpoint; one that cannot be deployed carries an error for each reason."""
 
     def __init__(self, scope: Construct, construct_id: str, *, endpoint: DeployedEndpoint) -> None:
+        self._spec = endpoint.environment
         super().__init__(
             scope,
             construct_id,
@@ -58,6 +137,26 @@ class EndpointStackBase(EnvironmentStack):
         add_resources(self, template["Resources"])
         for name, output in template["Outputs"].items():
             CfnOutput(self, name, value=l1_value(name, output["Value"]))
+
+    def add_watching(
+        self, server: IConstruct, alarms: Sequence[Alarm], counts: Sequence[ScaledCount]
+    ) -> None:
+        """Add alarms and scaling, which wait for what answers; the rollback alarms do not."""
+        topic = sns.Topic.from_topic_arn(self, "AlarmTopic", arns.alarm_topic(self._spec))
+        props = EndpointAlarmsProps(alarms=alarms, topic=topic)
+        made = EndpointAlarms(self, "Alarms", props=props)
+        if any(isinstance(alarm.watched, PromQL) for alarm in alarms) and (
+            self._spec.otel_enrichment is None
+        ):
+            Annotations.of(self).add_warning(SILENT)
+        made.others.node.add_dependency(server)
+        scaling = EndpointScalingProps(counts=counts, server=server)
+        keep_ids({**made.alarms, **EndpointScaling(self, "Scaling", props=scaling).resources})
+
+    def add_dashboard(self, name: str, sections: Sequence[Section]) -> None:
+        """Add the endpoint's own dashboard."""
+        props = EndpointDashboardProps(name=name, sections=sections)
+        keep_ids({"Dashboard": EndpointDashboard(self, "Overview", props=props).dashboard})
 
     def add_messages(self, warnings: Iterable[str], notes: Iterable[str]) -> None:
         """Show warnings and notes where the stack is synthesised."""
@@ -95,7 +194,12 @@ class EndpointStack(EndpointStackBase):
         if faults:
             self.refuse(faults, "EngineIsBuilt")
             return
-        self.add_template(endpoint_template(deployment, image_uris))
+        self.add_template(hosting_template(deployment, image_uris))
+        self.add_watching(
+            self.node.find_child("Endpoint"), endpoint_alarms(deployment), scaled_counts(deployment)
+        )
+        if deployment.endpoint.dashboard:
+            self.add_dashboard(dashboard_name(deployment), endpoint_sections(deployment))
         self.add_messages(endpoint_warnings(deployment), endpoint_notes(deployment))
 
 
@@ -116,4 +220,12 @@ class GenerationEndpointStack(EndpointStackBase):
             self.refuse(faults, "CheckpointIsBuilt")
             return
         self.add_template(generation_template(deployment, image_uris))
+        server = "InferenceComponent" if is_component(deployment) else "Endpoint"
+        self.add_watching(
+            self.node.find_child(server),
+            generation_alarms.endpoint_alarms(deployment),
+            generation_scaling.scaled_counts(deployment),
+        )
+        sections = generation_dashboard.endpoint_sections(deployment)
+        self.add_dashboard(dashboard_name(deployment), sections)
         self.add_messages((), generation_notes(deployment))

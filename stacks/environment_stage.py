@@ -14,16 +14,17 @@ from onboarding.deployment import Deployment
 from onboarding.environment_spec import EnvironmentSpec, promotion_neighbours
 from onboarding.platform import serving_platforms
 from onboarding.text_generation.generation_deployment import GenerationDeployment
+from roundhouse_cdk.endpoint_dashboard import EndpointDashboard, EndpointDashboardProps
 from stacks.access_stack import AccessStack
 from stacks.builds.signing import function_program
 from stacks.builds_stack import BuildPrograms, BuildsStack
-from stacks.dashboards.environment import environment_dashboard
-from stacks.endpoint_stack import EndpointStack, GenerationEndpointStack
+from stacks.dashboards.environment import environment_sections, selector
+from stacks.endpoint_stack import EndpointStack, GenerationEndpointStack, keep_ids
 from stacks.foundation_stack import FoundationStack
-from stacks.generation.dashboard import generation_widgets
+from stacks.generation import dashboard as generation_dashboard
 from stacks.images import base_image, image_tags, image_uris, read_image_files
 from stacks.images_stack import ImagesStack
-from stacks.resources import EnvironmentStack, add_resources
+from stacks.resources import EnvironmentStack
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,9 +73,15 @@ class ObservabilityStack(EnvironmentStack):
         super().__init__(
             scope, construct_id, environment, part="observability", description="dashboard"
         )
-        widgets = generation_widgets(generators)
-        dashboard = environment_dashboard(environment, deployments, widgets)
-        add_resources(self, {"Dashboard": dashboard})
+        props = EndpointDashboardProps(
+            name=f"roundhouse-{environment.name}",
+            sections=[
+                *environment_sections(deployments),
+                *generation_dashboard.environment_sections(generators),
+            ],
+            selector=selector(deployments),
+        )
+        keep_ids({"Dashboard": EndpointDashboard(self, "Overview", props=props).dashboard})
 
 
 class EnvironmentStage(Stage):

@@ -18,6 +18,7 @@ from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import aws_partition
 from onboarding.text_generation.checkpoint_key import CHECKPOINTS
+from roundhouse_cdk.metric_enrichment import MetricEnrichment
 from stacks.access import arns
 from stacks.access.policies import CLOUDWATCH, Statement, allow, exact_role, of_alarms, topic_policy
 from stacks.builds.signing import signing_key_statements
@@ -70,6 +71,8 @@ class FoundationStack(EnvironmentStack):
             self._repository(environment, image.title().replace("-", ""), image)
         self._add_topics(environment, key)
         add_resources(self, vpc_endpoints(environment))
+        if environment.otel_enrichment == "create":
+            MetricEnrichment(self, "MetricEnrichment")
 
     def _key(self, environment: EnvironmentSpec) -> kms.IKey:
         if environment.kms_key_arn is not None:

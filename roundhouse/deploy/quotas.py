@@ -19,11 +19,10 @@ from roundhouse.deploy.builds.requests import BuildRequest, EngineRequest
 from roundhouse.deploy.images import environment_image_uris
 from roundhouse.errors import AwsError, DeployFailedError
 from roundhouse.session import Session
+from roundhouse.synthesis import endpoint_template
 from roundhouse.text import quantity
 from stacks.endpoint.change import CONFIG
-from stacks.endpoint.template import endpoint_template
 from stacks.generation import sizes
-from stacks.generation.template import generation_template
 from stacks.rollout import effective_rollout, step_percent
 from stacks.scaling.targets import fewest, most
 
@@ -232,7 +231,7 @@ def _generation_fleet(
 ) -> Fleet:
     """Return the fleet of a text generator; an update needs room for a batch of copies."""
     endpoint = endpoints.get(names.endpoint_name(deployment.environment, deployment.name))
-    template = generation_template(deployment, image_uris)
+    template = endpoint_template(deployment, image_uris)
     is_same = endpoint is not None and endpoint.config == _named_config(template)
     present = {} if endpoint is None else endpoint.variants.get(VARIANT, {})
     first = sizes.instances_for(deployment, sizes.first_copies(deployment))

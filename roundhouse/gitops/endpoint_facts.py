@@ -10,12 +10,13 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from onboarding.deployment import Deployment
+from onboarding.metrics import ScaledCount
 from onboarding.prices import HOURS_A_MONTH, price
 from onboarding.schedule import DAYS, MONTHS
 from roundhouse.gitops.plan_document import MonthlyCost, RolloutPlan, ScalingChange
 from roundhouse.gitops.template_changes import Template
 from stacks.endpoint.properties import initial_count
-from stacks.scaling.resources import scalable_targets
+from stacks.scaling.counts import scaled_counts
 
 CONFIG, ENDPOINT = "AWS::SageMaker::EndpointConfig", "AWS::SageMaker::Endpoint"
 TARGET = "AWS::ApplicationAutoScaling::ScalableTarget"
@@ -77,9 +78,23 @@ def declared_template(deployment: Deployment) -> Template:
     return {
         "Resources": {
             "EndpointConfig": {"Type": CONFIG, "Properties": variants},
-            **scalable_targets(deployment),
+            **{count.id: _declared_target(count) for count in scaled_counts(deployment)},
         }
     }
+
+
+def _declared_target(count: ScaledCount) -> dict[str, Any]:
+    actions = [
+        {
+            "Schedule": bounds.schedule,
+            "Timezone": bounds.timezone,
+            "ScalableTargetAction": {"MinCapacity": bounds.least, "MaxCapacity": bounds.most},
+        }
+        for bounds in count.schedule
+    ]
+    bounds = {"MinCapacity": count.least, "MaxCapacity": count.most}
+    properties = {"ResourceId": count.resource_id, **bounds, "ScheduledActions": actions}
+    return {"Type": TARGET, "Properties": properties}
 
 
 def monthly_cost(template: Template, region: str) -> tuple[MonthlyCost, tuple[str, ...]]:

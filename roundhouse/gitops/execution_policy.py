@@ -25,6 +25,7 @@ RESOURCE_TYPES = (
     "AWS::Chatbot::SlackChannelConfiguration",
     "AWS::CloudWatch::Alarm",
     "AWS::CloudWatch::Dashboard",
+    "AWS::CloudWatch::OTelEnrichment",
     "AWS::CodeBuild::Project",
     "AWS::EC2::VPCEndpoint",
     "AWS::ECR::Repository",
@@ -35,6 +36,7 @@ RESOURCE_TYPES = (
     "AWS::KMS::Key",
     "AWS::Lambda::Function",
     "AWS::Logs::LogGroup",
+    "AWS::ObservabilityAdmin::TelemetryEnrichment",
     "AWS::S3::Bucket",
     "AWS::S3::BucketPolicy",
     "AWS::SNS::Subscription",
@@ -47,6 +49,8 @@ RESOURCE_TYPES = (
     "AWS::StepFunctions::StateMachine",
 )
 """Every type of resource in a template of ours, which the security checks of templates know."""
+ENRICHMENTS = frozenset(name for name in RESOURCE_TYPES if name.endswith("Enrichment"))
+"""Types of the environment alone that turns OTel enrichment on in the account."""
 WITHOUT_SCHEMA = {
     "AWS::CodeBuild::Project": (
         "codebuild:BatchGetProjects",
@@ -67,6 +71,7 @@ PASSED_TO = tuple(
 )
 LINKED_ROLES = (
     "management.chatbot.amazonaws.com",
+    "resource-explorer-2.amazonaws.com",
     "sagemaker.application-autoscaling.amazonaws.com",
 )
 """Services that get a role of their own in the account with the first resource."""
@@ -109,7 +114,9 @@ def execution_policies(
     As few as IAM's limit of a managed policy's length takes. Raises KeyError for a type that
     neither a schema nor WITHOUT_SCHEMA knows.
     """
-    actions = sorted(set(BESIDE).union(*map(type_actions, types)))
+    left_out = frozenset() if environment.otel_enrichment == "create" else ENRICHMENTS
+    kinds = [name for name in types if name not in left_out]
+    actions = sorted(set(BESIDE).union(*map(type_actions, kinds)))
     if environment.permissions_boundary_arn is not None:
         actions.remove("iam:DeleteRolePermissionsBoundary")
     scopes: dict[str, list[str]] = {}
@@ -159,6 +166,10 @@ WITHOUT_RESOURCE = frozenset(
         "chatbot:ListAssociations",
         "cloudwatch:DescribeAlarms",
         "cloudwatch:GetMetricData",
+        "cloudwatch:GetOTelEnrichment",
+        "cloudwatch:StartOTelEnrichment",
+        "cloudwatch:StopOTelEnrichment",
+        "cloudwatch:UpdateOTelEnrichment",
         "kms:CreateKey",
         "kms:ListAliases",
         "logs:DescribeIndexPolicies",
@@ -168,13 +179,15 @@ WITHOUT_RESOURCE = frozenset(
 )
 
 
+OF_ANY = ("application-autoscaling", "ec2", "observabilityadmin", "resource-explorer-2")
+"""Services whose every action here is about what has no name of ours."""
 BOUNDED = frozenset({"iam:CreateRole", "iam:PutRolePermissionsBoundary", "iam:PutRolePolicy"})
 """What gives a role permissions: where the environment names a boundary, under that alone."""
 
 
 def _scope(action: str) -> str:
     service, _, verb = action.partition(":")
-    if action in WITHOUT_RESOURCE or service in ("application-autoscaling", "ec2"):
+    if action in WITHOUT_RESOURCE or service in OF_ANY:
         return ANY
     if verb in ("PassRole", "CreateServiceLinkedRole"):
         return verb

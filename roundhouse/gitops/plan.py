@@ -1,7 +1,7 @@
 """Computes a plan: the templates before and after a change, and everything that follows from them.
 
-Nothing here opens a socket: the files of both sides are read, and endpoint templates are pure
-functions of them. Only a changed environment file starts a process, Node, for the other stacks.
+Nothing here opens a socket: the files of both sides are read, and templates are functions of them,
+which the CDK writes in this process with Node beside it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from onboarding.prices import price, prices_date
 from onboarding.resolve import deployments, runtime_identity
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.tree import Tree
+from roundhouse import synthesis
 from roundhouse.gitops.endpoint_facts import (
     declared_template,
     monthly_cost,
@@ -49,13 +50,11 @@ from roundhouse.gitops.template_changes import (
     resource_changes,
     template_digest,
 )
+from roundhouse.synthesis import endpoint_template
 from stacks.capacity.variant import variant_capacity
-from stacks.dashboards.environment import environment_dashboard
 from stacks.endpoint.change import COMPONENT, update_steps
-from stacks.endpoint.template import endpoint_faults, endpoint_template
-from stacks.generation.dashboard import generation_widgets
+from stacks.endpoint.template import endpoint_faults
 from stacks.generation.faults import generation_faults
-from stacks.generation.template import generation_template
 
 REQUESTS = 1_000_000
 OtherStacks = Callable[[EnvironmentSpec, Mapping[str, EnvironmentSpec]], Mapping[str, Template]]
@@ -185,21 +184,18 @@ def _generation_change(
 
 
 def _templates(
-    change: Change, endpoint: str, old: DeployedEndpoint | None, new: DeployedEndpoint | None
+    change: Change,
+    endpoint: str,
+    old: Deployment | GenerationDeployment | None,
+    new: Deployment | GenerationDeployment | None,
 ) -> tuple[Template | None, Template | None]:
     """Return an endpoint's templates before and after; None: its stack is not there."""
+    before: Template | None
     if change.deployed is None:
-        before = None if old is None else _template(old, change.uris_before)
+        before = None if old is None else endpoint_template(old, change.uris_before)
     else:
         before = change.deployed.get(names.stack_name(change.environment, f"endpoint-{endpoint}"))
-    return before, None if new is None else _template(new, change.image_uris)
-
-
-def _template(endpoint: DeployedEndpoint, image_uris: Mapping[str, str]) -> Template | None:
-    if isinstance(endpoint, GenerationDeployment):
-        return generation_template(endpoint, image_uris)
-    assert isinstance(endpoint, Deployment)
-    return endpoint_template(endpoint, image_uris)
+    return before, None if new is None else endpoint_template(new, change.image_uris)
 
 
 def _by_name(
@@ -353,9 +349,8 @@ def observability_template(
     """Return the stack of the environment's dashboard, by its name; none without an endpoint."""
     if not of and not generators:
         return {}
-    dashboard = environment_dashboard(environment, of, generation_widgets(generators))
     stack = names.stack_name(environment, "observability")
-    return {stack: {"Resources": {"Dashboard": dashboard}}}
+    return {stack: synthesis.observability_template(environment, of, generators)}
 
 
 def _may_differ(change: Change) -> bool:

@@ -34,8 +34,8 @@ from roundhouse.report import Report
 from roundhouse.revisions import Git, named_paths
 from roundhouse.session import valid_tree
 from roundhouse.table import table
-from stacks.alarms.properties import alarms as engine_alarms
-from stacks.generation.alarms import alarms as generator_alarms
+from stacks.alarms.endpoint import endpoint_alarms
+from stacks.generation import alarms as generation
 
 ClientsOf = Callable[[EnvironmentSpec], Clients]
 """The receiving account's AWS clients for an environment's region."""
@@ -323,8 +323,8 @@ def last_alarm(
 def _alarm_names(deployment: DeployedEndpoint) -> frozenset[str]:
     """Return the alarms on an endpoint by name, without those by which it scales."""
     if isinstance(deployment, GenerationDeployment):
-        alarms = generator_alarms(deployment)
+        alarms = generation.endpoint_alarms(deployment)
     else:
         assert isinstance(deployment, Deployment)
-        alarms = engine_alarms(deployment)
-    return frozenset(str(alarm["AlarmName"]) for alarm in alarms.values())
+        alarms = endpoint_alarms(deployment)
+    return frozenset(alarm.name for alarm in alarms)

@@ -5,23 +5,14 @@ The servers differ in whose fault a status names (docs/serving.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 from onboarding.deployment import Deployment, Variant
-from onboarding.metrics import INVOCATIONS
-from stacks.alarms.alarm import (
-    AT_LEAST,
-    MICROSECONDS_A_MILLISECOND,
-    Alarm,
-    Computed,
-    Metric,
-    percent,
-    variant_metric,
-)
+from onboarding.metrics import AT_LEAST, Alarm, Metric, MetricMath
+from stacks.alarms.alarm import MICROSECONDS_A_MILLISECOND, Subject, percent
 from stacks.capacity.variant import drift_limit, variant_capacity
 from stacks.rollout import ready_seconds, step_percent
-from stacks.scaling.resources import endpoint_dimensions
 from stacks.scaling.targets import SECONDS_A_MINUTE, invocations_target, most, scaled_variants
 
 SERVER_ERRORS, CLIENT_ERRORS = "Invocation5XXErrors", "Invocation4XXErrors"
@@ -31,31 +22,46 @@ LOST_SHARE = 0.01
 LEAST_FAILED = 3
 """Failed requests in a minute, below which a share says nothing, unless every request failed."""
 UNANSWERED = "time-outs, and connections that broke"
+UNANSWERED_LABEL = "requests without an answer, share"
 FEW_REQUESTS = 300
 """A minute, below which p99 is one of the slowest three: chance would take sound versions back."""
 COUNT = "FLOOR(requests / each + 0.5)"
 """Instances: every request adds 1 to the one metric, and 1/instances to the other."""
 SCALING_SECONDS = 300
 """Until scaling has seen the backlog and asked for an instance."""
-MetricOf = Callable[[str, str], Metric]
-"""One statistic of a metric, by the names of both."""
 
 
 def error_alarms(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:
     """Yield alarms on errors of the server, of clients, and on requests without an answer."""
+    subject, takes_back = Subject(deployment, variant.name), variant.role != "shadow"
     mixed = mixed_metric(deployment, variant)
-    for metric, noun, status in (
+    for name, noun, status in (
         (SERVER_ERRORS, "server", "5xx"),
         (CLIENT_ERRORS, "client", "4xx"),
     ):
-        few, part = FEW[metric], f"{noun.capitalize()}Errors"
-        share = max(few, broken_share(deployment, variant)) if metric == mixed else few
-        faults = metric in (SERVER_ERRORS, mixed)
-        alarm = partial(_errors, deployment, variant, metric)
-        yield alarm(part, f"{noun}-errors", share, rolls_back=faults and variant.role != "shadow")
-        if share > few:
-            yield alarm(f"Early{part}", f"early-{status}", few, rolls_back=False)
-    yield _no_answers(deployment, variant)
+        few, is_mixed = FEW[name], name == mixed
+        share = max(few, broken_share(deployment, variant)) if is_mixed else few
+        what = "" if not is_mixed else " (Triton counts clients' malformed requests there too)"
+        faults = (name == SERVER_ERRORS or is_mixed) and takes_back
+        kinds = [(f"{noun}-errors", share, faults)]
+        kinds += [(f"early-{status}", few, False)] if share > few else []
+        for kind, limit, rolls_back in kinds:
+            yield subject.alarm(
+                kind,
+                failed_share(subject, name),
+                f"{name} is over {percent(limit)} of the requests, {LEAST_FAILED} or more in a"
+                f" minute, or all of them{what}",
+                threshold=limit,
+                rolls_back=rolls_back,
+            )
+    queued = deployment.endpoint.asynchronous is not None
+    reason = "time-outs, and requests or answers that did not pass through S3"
+    yield no_answers(
+        subject,
+        _queue_unanswered_share(subject) if queued else unanswered_share(subject),
+        reason if queued else UNANSWERED,
+        rolls_back=takes_back,
+    )
 
 
 def mixed_metric(deployment: Deployment, variant: Variant) -> str | None:
@@ -78,127 +84,92 @@ def broken_share(deployment: Deployment, variant: Variant) -> float:
     return 0.0 if variant.role == "shadow" else step_percent(deployment) / 200
 
 
-def _errors(
-    deployment: Deployment,
-    variant: Variant,
-    metric: str,
-    part: str,
-    kind: str,
-    share: float,
-    *,
-    rolls_back: bool,
-) -> Alarm:
-    is_mixed = metric == mixed_metric(deployment, variant)
-    mixed = " (Triton counts clients' malformed requests there too)" if is_mixed else ""
-    return Alarm(
-        part=part,
-        kind=kind,
-        variant=variant,
-        watched=failed_share(partial(variant_metric, deployment, variant.name), metric),
-        threshold=share,
-        explanation=(
-            f"{metric} is over {percent(share)} of the requests, {LEAST_FAILED} or more in a"
-            f" minute, or all of them{mixed}"
-        ),
-        rolls_back=rolls_back,
+def no_answers(subject: Subject, watched: MetricMath, reason: str, *, rolls_back: bool) -> Alarm:
+    """Return the alarm on requests that failed under no status."""
+    explanation = f"over {percent(LOST_SHARE)} of the requests got no answer: {reason}"
+    return subject.alarm(
+        "no-answers", watched, explanation, threshold=LOST_SHARE, rolls_back=rolls_back
     )
 
 
-def _no_answers(deployment: Deployment, variant: Variant) -> Alarm:
-    """Alarm on requests that failed under no status.
-
-    SageMaker counts them among the model's errors. A queue publishes no `InvocationModelErrors`
-    (SageMaker developer guide, "Monitor asynchronous endpoints"), and counts failures itself.
-    """
-    metric = partial(variant_metric, deployment, variant.name)
-    reason, watched = UNANSWERED, unanswered_share(metric)
-    if deployment.endpoint.asynchronous is not None:
-        reason = "time-outs, and requests or answers that did not pass through S3"
-        # Whether what failed counts as processed too, AWS does not say: with both below the line
-        # the share is never too high.
-        watched = Computed(
-            expression=(
-                f"IF(failed >= {LEAST_FAILED} OR failed >= FILL(processed, 0), "
-                "(failed - FILL(clients, 0) - FILL(servers, 0)) / (failed + FILL(processed, 0)), 0)"
-            ),
-            label=watched.label,
-            metrics={
-                "failed": metric("InvocationFailures", "Sum"),
-                "processed": metric("InvocationsProcessed", "Sum"),
-                "clients": metric(CLIENT_ERRORS, "Sum"),
-                "servers": metric(SERVER_ERRORS, "Sum"),
-            },
-        )
-    return Alarm(
-        part="NoAnswers",
-        kind="no-answers",
-        variant=variant,
-        watched=watched,
-        threshold=LOST_SHARE,
-        explanation=f"over {percent(LOST_SHARE)} of the requests got no answer: {reason}",
-        rolls_back=variant.role != "shadow",
-    )
-
-
-def failed_share(metric: MetricOf, name: str) -> Computed:
+def failed_share(subject: Subject, name: str) -> MetricMath:
     """Return the share of the requests that a metric counts; 0 where few failed, and not all."""
-    return Computed(
+    metric = subject.metrics.invocations
+    return share_of(metric(name, "Average"), metric(name, "Sum"))
+
+
+def share_of(share: Metric, failed: Metric) -> MetricMath:
+    """Return a metric's average over requests, each 0 or 1; 0 where few failed, and not all."""
+    return MetricMath(
         expression=f"IF(failed >= {LEAST_FAILED} OR share == 1, share, 0)",
-        label=f"{name}, share",
-        # The metric is 0 or 1 for each invocation, so its average is a share.
-        metrics={"share": metric(name, "Average"), "failed": metric(name, "Sum")},
+        label=f"{share.name}, share",
+        metrics={"share": share, "failed": failed},
     )
 
 
-def unanswered_share(metric: MetricOf) -> Computed:
-    """Return the share of the requests that failed under no status."""
-    return Computed(
+def unanswered_share(subject: Subject) -> MetricMath:
+    """Return the share of the requests that SageMaker counts as errors, and no status does."""
+    return MetricMath(
         expression=f"IF(failed >= {LEAST_FAILED} OR every == 1, every - clients - servers, 0)",
-        label="requests without an answer, share",
+        label=UNANSWERED_LABEL,
         metrics={
-            "every": metric("InvocationModelErrors", "Average"),
-            "failed": metric("InvocationModelErrors", "Sum"),
-            "clients": metric(CLIENT_ERRORS, "Average"),
-            "servers": metric(SERVER_ERRORS, "Average"),
+            "every": subject.metrics.invocations("InvocationModelErrors", "Average"),
+            "failed": subject.metrics.invocations("InvocationModelErrors", "Sum"),
+            "clients": subject.metrics.invocations(CLIENT_ERRORS, "Average"),
+            "servers": subject.metrics.invocations(SERVER_ERRORS, "Average"),
+        },
+    )
+
+
+def _queue_unanswered_share(subject: Subject) -> MetricMath:
+    """Return the same share of a queue, which counts failures itself.
+
+    It publishes no `InvocationModelErrors` (SageMaker developer guide, "Monitor asynchronous
+    endpoints"). Whether what failed counts as processed too, AWS does not say: with both below the
+    line the share is never too high.
+    """
+    return MetricMath(
+        expression=(
+            f"IF(failed >= {LEAST_FAILED} OR failed >= FILL(processed, 0), "
+            "(failed - FILL(clients, 0) - FILL(servers, 0)) / (failed + FILL(processed, 0)), 0)"
+        ),
+        label=UNANSWERED_LABEL,
+        metrics={
+            "failed": subject.metrics.invocations("InvocationFailures", "Sum"),
+            "processed": subject.metrics.invocations("InvocationsProcessed", "Sum"),
+            "clients": subject.metrics.invocations(CLIENT_ERRORS, "Sum"),
+            "servers": subject.metrics.invocations(SERVER_ERRORS, "Sum"),
         },
     )
 
 
 def latency_alarms(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:
     """Yield the alarm of the SLO, and an early warning below it."""
-    latency = partial(variant_metric, deployment, variant.name, "ModelLatency")
+    subject = Subject(deployment, variant.name)
+    metric = partial(subject.metrics.invocations, "ModelLatency")
+    requests, p95, p99 = (metric(statistic) for statistic in ("SampleCount", "p95", "p99"))
     slo, limit = deployment.endpoint.latency_slo_ms, drift_limit(deployment, variant)
     if slo is not None:
-        yield Alarm(
-            part="Latency",
-            kind="latency",
-            variant=variant,
-            watched=Computed(
+        yield subject.alarm(
+            "latency",
+            MetricMath(
                 expression=f"IF(requests >= {FEW_REQUESTS}, p99, p95)",
                 label="model latency, microseconds: p99, of few requests p95",
-                metrics={
-                    "requests": latency("SampleCount"),
-                    "p99": latency("p99"),
-                    "p95": latency("p95"),
-                },
+                metrics={"requests": requests, "p99": p99, "p95": p95},
             ),
+            f"p99 model latency is over the SLO of {slo:g} ms; p95 in a minute of fewer than"
+            f" {FEW_REQUESTS} requests",
             threshold=slo * MICROSECONDS_A_MILLISECOND,
-            explanation=(
-                f"p99 model latency is over the SLO of {slo:g} ms; p95 in a minute of fewer than"
-                f" {FEW_REQUESTS} requests"
-            ),
             rolls_back=variant.role != "shadow",
         )
     if limit is not None:
-        yield Alarm(
-            part="Drift",
-            kind="drift",
-            variant=variant,
-            watched=latency("p99"),
+        yield subject.alarm(
+            "drift",
+            p99,
+            f"p99 model latency is over {limit.milliseconds} ms: {limit.derivation}",
             threshold=limit.milliseconds * MICROSECONDS_A_MILLISECOND,
             points=10,
             periods=15,
-            explanation=f"p99 model latency is over {limit.milliseconds} ms: {limit.derivation}",
         )
 
 
@@ -206,38 +177,36 @@ def load_alarms(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:
     """None for a queue, which has a length instead, nor for a shadow, whose count nothing moves."""
     if deployment.endpoint.asynchronous is not None or variant.role == "shadow":
         return
-    each = variant_metric(deployment, variant.name, "InvocationsPerInstance", "Sum")
-    alarm = partial(Alarm, variant=variant, points=10, periods=15)
+    subject = Subject(deployment, variant.name)
+    metric = subject.metrics.invocations
+    each = metric("InvocationsPerInstance", "Sum")
     capacity = variant_capacity(deployment, variant)
     if capacity is not None:
-        yield alarm(
-            part="Saturation",
-            kind="saturation",
-            watched=each,
+        yield subject.alarm(
+            "saturation",
+            each,
+            "an instance has more requests than were measured within the SLO:"
+            f" {capacity.derivation} x {SECONDS_A_MINUTE} s",
             threshold=measured_per_minute(capacity.requests_per_second),
-            explanation=(
-                "an instance has more requests than were measured within the SLO:"
-                f" {capacity.derivation} x {SECONDS_A_MINUTE} s"
-            ),
+            points=10,
+            periods=15,
         )
     target, count = invocations_target(deployment, variant), most(variant)
     if target is not None and variant in scaled_variants(deployment):
-        requests = variant_metric(deployment, variant.name, "Invocations", "Sum")
-        # At its most instances alone a variant may be well.
-        yield alarm(
-            part="Ceiling",
-            kind="ceiling",
-            watched=Computed(
+        yield subject.alarm(
+            "ceiling",
+            # At its most instances alone a variant may be well.
+            MetricMath(
                 expression=f"IF(each > {target.value:.10g}, {COUNT}, 0)",
                 label="instances, while each has more requests than scaling aims at",
-                metrics={"requests": requests, "each": each},
+                metrics={"requests": metric("Invocations", "Sum"), "each": each},
             ),
+            f"all {count} instances that it may have are there, each with over the"
+            f" {target.value:.10g} requests a minute that scaling aims at: raise scaling.max",
             threshold=count,
             comparison=AT_LEAST,
-            explanation=(
-                f"all {count} instances that it may have are there, each with over the"
-                f" {target.value:.10g} requests a minute that scaling aims at: raise scaling.max"
-            ),
+            points=10,
+            periods=15,
         )
 
 
@@ -253,23 +222,14 @@ def queue_alarms(deployment: Deployment) -> Iterator[Alarm]:
     """
     if deployment.endpoint.asynchronous is None:
         return
-    limit = longest_wait_seconds(deployment)
-    yield Alarm(
-        part="OldestRequest",
-        kind="oldest-request",
-        variant=None,
-        watched=Metric(
-            namespace=INVOCATIONS,
-            name="ApproximateAgeOfOldestRequest",
-            dimensions=endpoint_dimensions(deployment),
-            statistic="Maximum",
-        ),
+    subject, limit = Subject(deployment), longest_wait_seconds(deployment)
+    yield subject.alarm(
+        "oldest-request",
+        subject.metrics.queue("ApproximateAgeOfOldestRequest", "Maximum"),
+        f"the oldest request has waited over {limit} s: one more instance takes"
+        f" {ready_seconds(deployment, deployment.own)} s at most, and scaling {SCALING_SECONDS} s"
+        " to ask for it",
         threshold=limit,
-        explanation=(
-            f"the oldest request has waited over {limit} s: one more instance takes"
-            f" {ready_seconds(deployment, deployment.own)} s at most, and scaling {SCALING_SECONDS}"
-            " s to ask for it"
-        ),
     )
 
 

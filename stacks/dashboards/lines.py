@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from onboarding.deployment import Deployment, Variant
+from onboarding.metrics import Line
 from onboarding.prices import price
 from stacks.alarms.host_alarms import DISK_PERCENT, MEMORY_PERCENT, fills_its_memory
 from stacks.alarms.request_alarms import longest_wait_seconds, measured_per_minute
@@ -27,22 +27,6 @@ PROMISED, MEASURED, WANTED = "#d62728", "#9467bd", "#2ca02c"
 COLORS = "Lines: red is promised, purple measured, green what scaling aims at."
 
 
-@dataclass(frozen=True)
-class Line:
-    """A level line: its meaning, value and color, and the endpoints or variants it is of."""
-
-    meaning: str
-    value: float
-    color: str
-    of: tuple[str, ...] = ()
-
-    @property
-    def annotation(self) -> dict[str, Any]:
-        """As CloudWatch reads it."""
-        label = f"{self.meaning} of {', '.join(self.of)}" if self.of else self.meaning
-        return {"label": label, "value": self.value, "color": self.color}
-
-
 def merge_lines(lines: Iterable[Line]) -> list[Line]:
     """Lines that would lie on each other as one, whose label names them all."""
     merged: dict[tuple[str, float], Line] = {}
@@ -52,7 +36,7 @@ def merge_lines(lines: Iterable[Line]) -> list[Line]:
     return list(merged.values())
 
 
-def slo_lines(deployment: Deployment) -> list[Line]:
+def slo_lines(deployment: Deployment, variant: Variant) -> list[Line]:
     """In milliseconds."""
     slo = deployment.endpoint.latency_slo_ms
     return [] if slo is None else [Line("SLO", slo, PROMISED, (deployment.name,))]
@@ -102,10 +86,10 @@ def cpu_lines(deployment: Deployment, variant: Variant) -> list[Line]:
     return _target(deployment, variant, round(target.value / vcpus, 1))
 
 
-def backlog_lines(deployment: Deployment) -> list[Line]:
+def backlog_lines(deployment: Deployment, variant: Variant) -> list[Line]:
     """Requests that wait for each instance: what target tracking holds."""
-    target = backlog_target(deployment, deployment.own)
-    return [] if target is None else _target(deployment, deployment.own, target.value)
+    target = backlog_target(deployment, variant)
+    return [] if target is None else _target(deployment, variant, target.value)
 
 
 def gpu_counts(variants: Sequence[Variant]) -> list[int]:
@@ -114,13 +98,13 @@ def gpu_counts(variants: Sequence[Variant]) -> list[int]:
     return sorted({gpus_used(variant, instance) for variant, instance in pairs if instance.is_gpu})
 
 
-def memory_lines(deployment: Deployment) -> list[Line]:
+def memory_lines(deployment: Deployment, variant: Variant) -> list[Line]:
     """Percent of the memory, where an alarm watches it."""
     full = fills_its_memory(deployment)
     return [] if full else [Line("memory alarm", MEMORY_PERCENT, PROMISED)]
 
 
-def disk_lines(deployment: Deployment) -> list[Line]:
+def disk_lines(deployment: Deployment, variant: Variant) -> list[Line]:
     """Percent of the disk, where an alarm watches it."""
     return [] if deployment.multi_model else [Line("disk alarm", DISK_PERCENT, PROMISED)]
 
@@ -142,7 +126,7 @@ def cost_lines(deployment: Deployment, variant: Variant) -> list[Line]:
     return [Line(f"{count} instances", value, PROMISED, _of(deployment, variant))]
 
 
-def wait_lines(deployment: Deployment) -> list[Line]:
+def wait_lines(deployment: Deployment, variant: Variant) -> list[Line]:
     """Seconds that the oldest request may wait."""
     return [Line("alarm", longest_wait_seconds(deployment), PROMISED)]
 

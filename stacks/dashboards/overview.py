@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from onboarding import names
 from onboarding.deployment import Deployment, Target, Variant
-from stacks.alarms.alarm import Alarm, alarm_arn
+from onboarding.metrics import Alarm, AlarmStates, Text
+from stacks.alarms.alarm import alarm_arn
 from stacks.alarms.request_alarms import measured_per_minute
 from stacks.capacity.engine import best_record
 from stacks.capacity.variant import variant_capacity
 from stacks.dashboards.lines import COLORS, instance_prices
-from stacks.dashboards.widget import Widget, alarm_states, text
 from stacks.scaling.targets import backlog_target, fewest, invocations_target, most, scaled_variants
 
 MOST_LISTED = 500
@@ -53,7 +53,7 @@ AlarmPairs = list[tuple[Deployment, Alarm]]
 
 def overview(
     deployments: Sequence[Deployment], alarms: Sequence[Sequence[Alarm]], *, drawn: bool
-) -> list[Widget]:
+) -> list[AlarmStates | Text]:
     """`alarms` are those of each endpoint. `drawn`: lines of every endpoint are in the graphs."""
     pairs = [
         (deployment, alarm)
@@ -65,15 +65,23 @@ def overview(
     left_out = len(pairs) - len(listed)
     rows = sum(len(deployment.variants) for deployment in deployments) if drawn else 0
     height = min(MOST_HEIGHT, LEAST_HEIGHT + rows // ROWS_A_UNIT)
-    states = alarm_states("In alarm, of all endpoints", arns, height=height, states=["ALARM"])
-    return [text(_explanation_text(deployments, drawn, left_out), width=12, height=height), *states]
+    explanation = _explanation_text(deployments, drawn, left_out)
+    return [
+        Text(markdown=explanation, width=12, height=height),
+        AlarmStates(title="In alarm, of all endpoints", arns=arns, height=height, in_alarm=True),
+    ]
 
 
 def listed_alarms(pairs: AlarmPairs) -> AlarmPairs:
     """Every alarm; of more than a dashboard lists, the gravest."""
     if len(pairs) <= MOST_LISTED:
         return pairs
-    return sorted(pairs, key=lambda pair: GRAVEST.index(pair[1].kind))[:MOST_LISTED]
+    return sorted(pairs, key=lambda pair: gravity(pair[1].kind))[:MOST_LISTED]
+
+
+def gravity(kind: str) -> int:
+    """Return the place of a kind among the gravest; alarms of the file's own limits come last."""
+    return GRAVEST.index(kind) if kind in GRAVEST else len(GRAVEST)
 
 
 def _explanation_text(deployments: Sequence[Deployment], drawn: bool, left_out: int) -> str:

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from onboarding.text_generation.arguments import VLLM_PREFIX
-from stacks.scaling.resources import POLICY, TARGET
 from stacks.template import DIGEST_LENGTH
 
 Template = Mapping[str, Any]
 ENDPOINT, CONFIG = "AWS::SageMaker::Endpoint", "AWS::SageMaker::EndpointConfig"
 COMPONENT, MODEL = "AWS::SageMaker::InferenceComponent", "AWS::SageMaker::Model"
+TARGET = "AWS::ApplicationAutoScaling::ScalableTarget"
+POLICY = "AWS::ApplicationAutoScaling::ScalingPolicy"
 RANK = f"{VLLM_PREFIX}MAX_LORA_RANK"
 HELD = "RoundhouseHeld"
 """Template metadata.

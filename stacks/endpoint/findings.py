@@ -14,7 +14,7 @@ from onboarding.lock import LockEntry
 from onboarding.manifest import TensorRecord
 from onboarding.memory_findings import memory_notes
 from onboarding.resolve import runtime_identity
-from stacks.alarms.properties import rollback_alarm_ids
+from stacks.alarms.endpoint import rollback_alarm_ids
 from stacks.capacity.variant import capacity_warnings
 from stacks.rollout import LEAST_INSTANCES, effective_rollout
 from stacks.scaling.targets import (

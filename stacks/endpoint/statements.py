@@ -34,7 +34,7 @@ from stacks.access.policies import (
     topic_publish,
     volume_key_grant,
 )
-from stacks.alarms.properties import watched_alarm_names
+from stacks.alarms.endpoint import watched_alarm_names
 from stacks.images import serving_images
 from stacks.suppressions import with_reasons
 

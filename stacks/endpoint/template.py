@@ -1,4 +1,4 @@
-"""The resources of one endpoint's stack, as plain data."""
+"""The role, models, config and endpoint of one endpoint's stack, as plain data."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from onboarding import names
 from onboarding.deployment import Deployment
 from onboarding.memory_findings import memory_faults
 from stacks.access.policies import exact_role
-from stacks.alarms.alarm import alarm_resources
-from stacks.alarms.properties import alarms, rollback_alarm_ids
-from stacks.dashboards.endpoint import endpoint_dashboard
+from stacks.alarms.alarm import rollback_alarms
+from stacks.alarms.endpoint import endpoint_alarms
 from stacks.endpoint.findings import engine_faults, signature_faults
 from stacks.endpoint.properties import (
     RETAINED,
@@ -25,7 +24,7 @@ from stacks.endpoint.properties import (
 )
 from stacks.endpoint.statements import endpoint_statements, version_policy
 from stacks.rollout import deployment_config
-from stacks.scaling.resources import held_counts, scaling_resources
+from stacks.scaling.targets import scaled_variants
 from stacks.suppressions import with_reasons
 from stacks.template import Resources, Template, content_name, retention
 
@@ -35,10 +34,8 @@ def endpoint_faults(deployment: Deployment) -> tuple[str, ...]:
     return (*engine_faults(deployment), *signature_faults(deployment), *memory_faults(deployment))
 
 
-def endpoint_template(deployment: Deployment, image_uris: Mapping[str, str]) -> Template:
-    """Return what an endpoint's stack deploys; one that cannot be deployed has no resource."""
-    if endpoint_faults(deployment):
-        return {"Resources": {}}
+def hosting_template(deployment: Deployment, image_uris: Mapping[str, str]) -> Template:
+    """Return what hosts an endpoint that has no `endpoint_faults`."""
     resources = endpoint_resources(deployment, image_uris)
     retains = "RetainAllVariantProperties" in resources["Endpoint"]["Properties"]
     return {
@@ -49,10 +46,7 @@ def endpoint_template(deployment: Deployment, image_uris: Mapping[str, str]) -> 
 
 
 def endpoint_resources(deployment: Deployment, image_uris: Mapping[str, str]) -> Resources:
-    """Return every resource of an endpoint's stack; `image_uris` names every image it may run.
-
-    The endpoint has no `endpoint_faults`.
-    """
+    """Return the resources of an endpoint; `image_uris` names every image it may run."""
     role = exact_role(
         deployment.environment,
         service="sagemaker.amazonaws.com",
@@ -62,15 +56,12 @@ def endpoint_resources(deployment: Deployment, image_uris: Mapping[str, str]) ->
         variant.name: variant_models(deployment, variant, image_uris)
         for variant in deployment.variants
     }
-    scaling = {**held_counts(deployment), **scaling_resources(deployment)}
     version = version_policy(deployment)
     return {
         "Role": with_reasons({"Type": "AWS::IAM::Role", "Properties": role}),
         **version,
         **_model_resources(models, waits_for=sorted(version)),
-        **_hosting(deployment, models, counts_move=bool(scaling)),
-        **scaling,
-        **endpoint_dashboard(deployment),
+        **_hosting(deployment, models, counts_move=bool(scaled_variants(deployment))),
     }
 
 
@@ -89,10 +80,10 @@ def _model_resources(models: Models, *, waits_for: Sequence[str]) -> Resources:
 
 
 def _hosting(deployment: Deployment, models: Models, *, counts_move: bool) -> Resources:
-    """The config, the endpoint, and its alarms."""
+    """The config and the endpoint."""
     content = endpoint_config_properties(deployment, models)
-    watching, rollback = alarms(deployment), rollback_alarm_ids(deployment)
-    rollout = deployment_config(deployment, [watching[alarm]["AlarmName"] for alarm in rollback])
+    rollback = rollback_alarms(endpoint_alarms(deployment))
+    rollout = deployment_config(deployment, [alarm.name for alarm in rollback])
     # SageMaker takes another DeploymentConfig with another endpoint config only.
     config_name = content_name(
         names.endpoint_name(deployment.environment, deployment.name),
@@ -105,10 +96,9 @@ def _hosting(deployment: Deployment, models: Models, *, counts_move: bool) -> Re
             "DependsOn": sorted(model_ids),
             "Properties": {"EndpointConfigName": config_name, **content},
         },
-        **alarm_resources(watching, rollback, "Endpoint"),
         "Endpoint": {
             "Type": "AWS::SageMaker::Endpoint",
-            "DependsOn": sorted(["EndpointConfig", *rollback]),
+            "DependsOn": sorted(["EndpointConfig", *(alarm.id for alarm in rollback)]),
             "Properties": endpoint_properties(
                 deployment, config_name, rollout, counts_move=counts_move
             ),

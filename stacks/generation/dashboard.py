@@ -6,87 +6,67 @@ for Query Studio, Grafana, or SageMaker's own dashboard of detailed observabilit
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from onboarding import names
 from onboarding.deployment import VARIANT
-from onboarding.metrics import COMPONENTS, INVOCATIONS
+from onboarding.metrics import (
+    COMPONENTS,
+    AlarmStates,
+    Graph,
+    Line,
+    Metric,
+    Section,
+    Text,
+    VariantMetrics,
+)
 from onboarding.prices import price
 from onboarding.text_generation.generation_deployment import GenerationDeployment
-from stacks.access import arns
+from stacks.alarms.alarm import alarm_arn
 from stacks.dashboards import graphs
-from stacks.dashboards.lines import COLORS, MEASURED, PROMISED, WANTED, Line
-from stacks.dashboards.widget import (
-    SETTINGS,
-    Graph,
-    Row,
-    Shown,
-    Widget,
-    alarm_states,
-    dashboard,
-    graph,
-    laid_out,
-    text,
-    with_headings,
-)
+from stacks.dashboards.lines import COLORS, MEASURED, PROMISED, WANTED
 from stacks.generation import sizes
-from stacks.generation.alarms import alarms, dashboard_queries
-from stacks.generation.properties import component_name
-from stacks.template import Resources
+from stacks.generation.alarms import component_metric, dashboard_queries, endpoint_alarms
 
 HEAD_HEIGHT, QUERIES_HEIGHT = 7, 10
 
 
-def generation_dashboard(deployment: GenerationDeployment) -> Resources:
-    """Return the `AWS::CloudWatch::Dashboard` by its logical id."""
-    name = f"roundhouse-{deployment.environment.name}--{deployment.name}"
-    return {"Dashboard": dashboard(name, dashboard_body(deployment))}
-
-
-def dashboard_body(deployment: GenerationDeployment) -> dict[str, Any]:
+def endpoint_sections(deployment: GenerationDeployment) -> list[Section]:
     """Return alarms, what is promised, CloudWatch's metrics, and the engine's queries."""
     endpoint = names.endpoint_name(deployment.environment, deployment.name)
-    region = deployment.environment.region
-    sections = [
-        (title, [graph(region, content) for content in contents])
-        for title, contents in generation_graphs(deployment).items()
+    words = f"# {endpoint}\n\n{promises([deployment])}\n\n{COLORS}"
+    head: list[Text | AlarmStates] = [
+        Text(markdown=words, width=12, height=HEAD_HEIGHT),
+        AlarmStates(title="Alarms", arns=_alarm_arns([deployment]), height=HEAD_HEIGHT),
     ]
-    widgets = [
-        text(f"# {endpoint}\n\n{promises([deployment])}\n\n{COLORS}", width=12, height=HEAD_HEIGHT),
-        *alarm_states("Alarms", generation_alarm_arns(deployment), height=HEAD_HEIGHT),
-        *with_headings(sections),
-        text(_queries(deployment), height=QUERIES_HEIGHT),
+    return [
+        Section(widgets=head),
+        Section(title="Requests", widgets=_requests(deployment)),
+        Section(title="Load", widgets=[_concurrency(deployment), _accelerators(deployment)]),
+        Section(widgets=[Text(markdown=_queries(deployment), height=QUERIES_HEIGHT)]),
     ]
-    return {**SETTINGS, "widgets": laid_out(widgets)}
 
 
-def generation_widgets(deployments: Sequence[GenerationDeployment]) -> list[Widget]:
+def environment_sections(deployments: Sequence[GenerationDeployment]) -> list[Section]:
     """Return what an environment's dashboard shows of its text generators; none without one."""
     if not deployments:
         return []
-    region = deployments[0].environment.region
-    found_arns = [arn for item in deployments for arn in generation_alarm_arns(item)]
-    requests = [
-        (item.name, [graph(region, content) for content in generation_graphs(item)["Requests"]])
-        for item in deployments
-    ]
+    words = f"## Text generators\n\n{promises(deployments)}"
+    states = AlarmStates(
+        title="In alarm, of text generators",
+        arns=_alarm_arns(deployments),
+        height=HEAD_HEIGHT,
+        in_alarm=True,
+    )
     return [
-        text(f"## Text generators\n\n{promises(deployments)}", width=12, height=HEAD_HEIGHT),
-        *alarm_states(
-            "In alarm, of text generators", found_arns, height=HEAD_HEIGHT, states=["ALARM"]
-        ),
-        *with_headings(requests),
+        Section(widgets=[Text(markdown=words, width=12, height=HEAD_HEIGHT), states]),
+        *(Section(title=item.name, widgets=_requests(item)) for item in deployments),
     ]
 
 
-def generation_alarm_arns(deployment: GenerationDeployment) -> list[str]:
-    """Return the ARNs of an endpoint's alarms."""
-    return [
-        arns.arn(deployment.environment, "cloudwatch", f"alarm:{content['AlarmName']}")
-        for content in alarms(deployment).values()
-    ]
+def _alarm_arns(deployments: Sequence[GenerationDeployment]) -> list[str]:
+    return [alarm_arn(item, alarm) for item in deployments for alarm in endpoint_alarms(item)]
 
 
 def promises(deployments: Sequence[GenerationDeployment]) -> str:
@@ -110,67 +90,57 @@ def promises(deployments: Sequence[GenerationDeployment]) -> str:
     return "\n".join(rows)
 
 
-def generation_graphs(deployment: GenerationDeployment) -> Mapping[str, list[Graph]]:
-    """Return the graphs of CloudWatch's metrics, by section."""
-    endpoint = names.endpoint_name(deployment.environment, deployment.name)
-    shown = Shown(endpoint=endpoint, variant=VARIANT)
-    first = Line("SLO", deployment.spec.slo.ttft_p95_ms, PROMISED, (deployment.name,))
-    rows = graphs.percentiles(shown, "FirstChunkModelLatency")
-    streams = ("MidStreamErrors", "broken streams")
-    return {
-        "Requests": [
-            Graph(title="First part of an answer, ms", rows=rows, unit="ms", lines=[first]),
-            _requests(deployment, shown),
-            graphs.failed_share(shown, (*graphs.ERRORS, streams)),
-        ],
-        "Load": [_concurrency(deployment, shown), _accelerators(deployment, shown)],
-    }
+def _own_metrics(deployment: GenerationDeployment) -> VariantMetrics:
+    return VariantMetrics(names.endpoint_name(deployment.environment, deployment.name), VARIANT)
 
 
-def _requests(deployment: GenerationDeployment, shown: Shown) -> Graph:
-    graph = graphs.requests(shown)
-    if not sizes.is_component(deployment):
-        return graph
-    failures = _of_component(deployment, "NoCapacityInvocationFailures", "Sum", "no copy")
-    return replace(graph, rows=[*graph.rows, failures])
-
-
-def _concurrency(deployment: GenerationDeployment, shown: Shown) -> Graph:
-    known = sizes.concurrency(deployment)
-    lines = [
-        Line("most within the SLO", known.requests, MEASURED, (deployment.name,)),
-        Line("scaling aims at", sizes.target(deployment).value, WANTED, (deployment.name,)),
-    ]
-    label = "requests at once, of each copy"
+def _requests(deployment: GenerationDeployment) -> list[Graph]:
+    of = _own_metrics(deployment)
+    requests = graphs.requests(of)
     if sizes.is_component(deployment):
-        row = _of_component(deployment, "ConcurrentRequestsPerCopy", "Average", label)
-    else:
-        row = shown.invocations("ConcurrentRequestsPerModel", "Average", label=label)
-    return Graph(title="Requests at once of each copy", rows=[row], unit="requests", lines=lines)
-
-
-def _accelerators(deployment: GenerationDeployment, shown: Shown) -> Graph:
-    """Return use and memory of the GPUs, as 100 for all of them."""
-    titles = {"GPUUtilizationNormalized": "use of GPUs", "GPUMemoryUtilizationNormalized": "memory"}
-    rows = [
-        _of_component(deployment, name, "Average", label, namespace=COMPONENTS)
-        if sizes.is_component(deployment)
-        else shown.host(name, "Average", label=label)
-        for name, label in titles.items()
+        failures = component_metric(deployment, "NoCapacityInvocationFailures", "Sum")
+        requests = replace(requests, curves={**requests.curves, "no copy": failures})
+    return [
+        Graph(
+            title="First part of an answer, ms",
+            curves=graphs.percentiles(of, "FirstChunkModelLatency"),
+            unit="ms",
+            lines=[Line("SLO", deployment.spec.slo.ttft_p95_ms, PROMISED, (deployment.name,))],
+        ),
+        requests,
+        graphs.failed_share(of, (*graphs.ERRORS, ("MidStreamErrors", "broken streams"))),
     ]
-    return Graph(title="GPUs of the copies, %", rows=rows, unit="%", most=100)
 
 
-def _of_component(
-    deployment: GenerationDeployment,
-    name: str,
-    stat: str,
-    label: str,
-    *,
-    namespace: str = INVOCATIONS,
-) -> Row:
-    of = ["InferenceComponentName", component_name(deployment)]
-    return [namespace, name, *of, {"stat": stat, "label": label}]
+def _concurrency(deployment: GenerationDeployment) -> Graph:
+    known, of = sizes.concurrency(deployment), (deployment.name,)
+    busy = _own_metrics(deployment).invocations("ConcurrentRequestsPerModel", "Average")
+    if sizes.is_component(deployment):
+        busy = component_metric(deployment, "ConcurrentRequestsPerCopy", "Average")
+    return Graph(
+        title="Requests at once of each copy",
+        curves={"requests at once, of each copy": busy},
+        unit="requests",
+        lines=[
+            Line("most within the SLO", known.requests, MEASURED, of),
+            Line("scaling aims at", sizes.target(deployment).value, WANTED, of),
+        ],
+    )
+
+
+def _accelerators(deployment: GenerationDeployment) -> Graph:
+    """Return use and memory of the GPUs, as 100 for all of them."""
+
+    def metric(name: str) -> Metric:
+        if sizes.is_component(deployment):
+            return component_metric(deployment, name, "Average", namespace=COMPONENTS)
+        return _own_metrics(deployment).host(name, "Average")
+
+    curves = {
+        "use of GPUs": metric("GPUUtilizationNormalized"),
+        "memory": metric("GPUMemoryUtilizationNormalized"),
+    }
+    return Graph(title="GPUs of the copies, %", curves=curves, unit="%", most=100)
 
 
 def _queries(deployment: GenerationDeployment) -> str:

@@ -1,59 +1,74 @@
-"""CloudFormation resources of a text generator's scaling, by logical id."""
+"""The count of a text generator's copies that moves, and by what.
+
+Source: AWS's notebook scale_down_to_zero of sagemaker-genai-hosting-examples (step policy, alarm).
+"""
 
 from __future__ import annotations
 
-from onboarding.deployment import VARIANT
-from onboarding.text_generation.generation_deployment import GenerationDeployment
-from stacks.alarms.alarm import alarm_name
-from stacks.generation import sizes
-from stacks.generation.alarms import component_dimensions
-from stacks.generation.properties import component_name
-from stacks.scaling.resources import FromZero, Scaled, scaled_variant
-from stacks.template import Resources
+from dataclasses import replace
 
-COOLDOWNS = (60, 300)
-"""Seconds after scaling out, and in."""
-COPY_FROM_ZERO = FromZero(
-    unit="copy",
-    fault="a request finds no copy",
-    metric="NoCapacityInvocationFailures",
-    statistic="Maximum",
-    period=30,
-    periods=1,
-    missing="notBreaching",
-    cooldown_seconds=60,
-)
+from onboarding.deployment import VARIANT
+from onboarding.metrics import FromZero, ScaledCount, TargetTracking
+from onboarding.text_generation.generation_deployment import GenerationDeployment
+from stacks.alarms.alarm import Subject
+from stacks.generation import sizes
+from stacks.generation.alarms import component_metric
+from stacks.generation.properties import component_name
+from stacks.scaling.counts import TARGET_ID, variant_resource
+
+SCALE_OUT_SECONDS, SCALE_IN_SECONDS = 60, 300
 COMPONENT_METRIC = "SageMakerInferenceComponentConcurrentRequestsPerCopyHighResolution"
 VARIANT_METRIC = "SageMakerVariantConcurrentRequestsPerModelHighResolution"
 
 
-def scaling_resources(deployment: GenerationDeployment) -> Resources:
-    """Return the scalable target, the policies, and the alarm that brings the first copy back.
-
-    None where the number of copies is fixed.
-    """
+def scaled_counts(deployment: GenerationDeployment) -> tuple[ScaledCount, ...]:
+    """Return the copies, or the instances that are copies; none where their number is fixed."""
     if not sizes.scales(deployment):
-        return {}
-    copies, is_component = deployment.spec.endpoint.copies, sizes.is_component(deployment)
-    name = component_name(deployment)
-    scaled = scaled_variant(deployment, VARIANT, "ScalableTarget")
-    if is_component:
-        dimension = "inference-component:DesiredCopyCount"
-        scaled = Scaled(name=name, resource_id=f"inference-component/{name}", dimension=dimension)
-    predefined = {"PredefinedMetricType": COMPONENT_METRIC if is_component else VARIANT_METRIC}
-    metric = {"PredefinedMetricSpecification": predefined}
-    waits_for = "InferenceComponent" if is_component else "Endpoint"
-    found: Resources = {
-        "ScalableTarget": scaled.target(waits_for, copies.min, copies.max),
-        "ConcurrencyPolicy": scaled.tracking(
-            "concurrency", sizes.target(deployment), metric, COOLDOWNS
+        return ()
+    copies, target = deployment.spec.endpoint.copies, sizes.target(deployment)
+    endpoint, is_component = Subject(deployment).endpoint, sizes.is_component(deployment)
+    instances = ScaledCount(
+        id=TARGET_ID,
+        name=endpoint,
+        resource_id=variant_resource(endpoint, VARIANT),
+        dimension="variant:DesiredInstanceCount",
+        least=copies.min,
+        most=copies.max,
+        tracking=(
+            TargetTracking(
+                id="ConcurrencyPolicy",
+                name="concurrency",
+                metric=COMPONENT_METRIC if is_component else VARIANT_METRIC,
+                value=target.value,
+                derivation=target.derivation,
+                scale_out_seconds=SCALE_OUT_SECONDS,
+                scale_in_seconds=SCALE_IN_SECONDS,
+            ),
         ),
-    }
-    if copies.min == 0:
-        found["FromZeroPolicy"] = COPY_FROM_ZERO.policy(scaled)
-        found["FromZeroAlarm"] = COPY_FROM_ZERO.alarm(
-            alarm_name(deployment, "from-zero"),
-            component_dimensions(deployment),
-            "FromZeroPolicy",
-        )
-    return found
+    )
+    if not is_component:
+        return (instances,)
+    component = component_name(deployment)
+    return (
+        replace(
+            instances,
+            name=component,
+            resource_id=f"inference-component/{component}",
+            dimension="inference-component:DesiredCopyCount",
+            from_zero=_from_zero(deployment) if copies.min == 0 else None,
+        ),
+    )
+
+
+def _from_zero(deployment: GenerationDeployment) -> FromZero:
+    return FromZero(
+        policy_id="FromZeroPolicy",
+        alarm_id="FromZeroAlarm",
+        alarm_name=f"{Subject(deployment).endpoint}-from-zero",
+        unit="copy",
+        fault="a request finds no copy",
+        metric=component_metric(deployment, "NoCapacityInvocationFailures", "Maximum", period=30),
+        periods=1,
+        missing="notBreaching",
+        cooldown_seconds=60,
+    )

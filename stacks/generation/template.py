@@ -7,7 +7,7 @@ stacks/endpoint/statements.py says why.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from onboarding import names
@@ -29,13 +29,10 @@ from stacks.access.policies import (
     registry_log_in,
     volume_key_grant,
 )
-from stacks.alarms.alarm import alarm_resources
 from stacks.endpoint.properties import RETAINED, RETAINS
 from stacks.endpoint.statements import named_policy
 from stacks.generation import sizes
-from stacks.generation.alarms import alarms, rollback_alarm_ids, rollback_alarm_names
-from stacks.generation.dashboard import generation_dashboard
-from stacks.generation.faults import generation_faults
+from stacks.generation.alarms import rollback_alarm_ids, rollback_alarm_names
 from stacks.generation.properties import (
     KEEPS_COPIES,
     SETS_COPIES,
@@ -47,7 +44,6 @@ from stacks.generation.properties import (
     model_name,
     model_properties,
 )
-from stacks.generation.scaling import scaling_resources
 from stacks.images import GENERATION_IMAGE
 from stacks.suppressions import with_reasons
 from stacks.template import Resources, Template, content_name, retention
@@ -59,9 +55,7 @@ ROLE_ARN = {"Fn::GetAtt": ["Role", "Arn"]}
 def generation_template(
     deployment: GenerationDeployment, image_uris: Mapping[str, str]
 ) -> Template:
-    """Return what a stack deploys; one that cannot be deployed has no resource."""
-    if generation_faults(deployment):
-        return {"Resources": {}}
+    """Return what hosts a text generator that has no `generation_faults`."""
     return {
         **_retention(deployment),
         "Resources": generation_resources(deployment, image_uris),
@@ -95,10 +89,8 @@ def generation_resources(
         model_properties(deployment, image_uris),
     )
     model = model_name(deployment, content)
-    watching, rollback = alarms(deployment), rollback_alarm_ids(deployment)
-    rolling_back = [str(watching[alarm]["AlarmName"]) for alarm in rollback]
+    rollback, rolling_back = rollback_alarm_ids(deployment), rollback_alarm_names(deployment)
     is_component = sizes.is_component(deployment)
-    waits_for = "InferenceComponent" if is_component else "Endpoint"
     config = endpoint_config_properties(deployment, model)
     endpoint = endpoint_properties(deployment, "", rolling_back)
     config_name = content_name(
@@ -125,9 +117,6 @@ def generation_resources(
             "Properties": {**endpoint, "EndpointConfigName": config_name},
         },
         **(_components(deployment, model, rolling_back) if is_component else {}),
-        **alarm_resources(watching, rollback, waits_for),
-        **scaling_resources(deployment),
-        **generation_dashboard(deployment),
     }
 
 
@@ -139,7 +128,9 @@ def generation_outputs(deployment: GenerationDeployment) -> dict[str, dict[str, 
     return {output: {"Value": value} for output, value in values.items()}
 
 
-def _components(deployment: GenerationDeployment, model: str, rolling_back: list[str]) -> Resources:
+def _components(
+    deployment: GenerationDeployment, model: str, rolling_back: Sequence[str]
+) -> Resources:
     """Return the base component and those of adapters, which come after it.
 
     Alarms that take its updates back are there before it.

@@ -132,17 +132,22 @@ def scaled_variants(deployment: Deployment) -> tuple[Variant, ...]:
 
 
 def variant_id(variant: Variant, part: str) -> str:
-    """A logical id: the own variant's is the part alone, so that it never changes.
+    """Return the logical id of a part of a variant; see `named_id`."""
+    return named_id(variant.name, part)
+
+
+def named_id(variant: str, part: str) -> str:
+    """Return a logical id: the own variant's is the part alone, so that it never changes.
 
     Others end in their name. Names that PascalCase cannot tell apart (`a-1` and `a1`, `aB` and
     `a-b`) get six digits of their digest.
     """
-    if variant.name == VARIANT:
+    if variant == VARIANT:
         return part
-    words = variant.name.split("-")
+    words = variant.split("-")
     pascal = "".join(word[:1].upper() + word[1:] for word in words)
-    is_plain = variant.name == variant.name.lower() and all(word[:1].isalpha() for word in words)
-    digest = "" if is_plain else hashlib.sha256(variant.name.encode()).hexdigest()[:6]
+    is_plain = variant == variant.lower() and all(word[:1].isalpha() for word in words)
+    digest = "" if is_plain else hashlib.sha256(variant.encode()).hexdigest()[:6]
     return part + pascal + digest
 
 

@@ -9,8 +9,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from aws_cdk import App, Environment, Stack
+from aws_cdk import aws_sns as sns
+from aws_cdk.assertions import Template
+
 from onboarding.hosting_spec import AsynchronousSpec
-from stacks.alarms.properties import alarms
+from roundhouse_cdk.endpoint_alarms import EndpointAlarms, EndpointAlarmsProps
+from roundhouse_cdk.endpoint_dashboard import EndpointDashboard, EndpointDashboardProps
+from stacks.access.arns import alarm_topic
+from stacks.alarms.endpoint import endpoint_alarms
+from stacks.dashboards.endpoint import endpoint_sections
+from stacks.dashboards.environment import environment_sections, selector
+from stacks.endpoint_stack import keep_ids
 from tests.synth.deployments import one, with_endpoint, with_instance_type
 from tests.synth.scaled import with_variant
 
@@ -63,12 +73,40 @@ def arns(body):
     ]
 
 
+def alarms(deployment):
+    """Properties of every alarm by its id, as `EndpointAlarms` gives them to CloudFormation."""
+    stack = Stack(App(analytics_reporting=False), "Alarms")
+    topic = sns.Topic.from_topic_arn(stack, "Topic", alarm_topic(deployment.environment))
+    props = EndpointAlarmsProps(alarms=endpoint_alarms(deployment), topic=topic)
+    keep_ids(EndpointAlarms(stack, "Endpoint", props=props).alarms)
+    resources = Template.from_stack(stack).to_json()["Resources"]
+    return {name: resource["Properties"] for name, resource in resources.items()}
+
+
+def render_dashboard(sections, chosen=None):
+    """The body of a dashboard, as `EndpointDashboard` gives it to CloudFormation."""
+    account = Environment(account="111122223333", region="us-east-1")
+    stack = Stack(App(analytics_reporting=False), "Dashboards", env=account)
+    props = EndpointDashboardProps(name="shown", sections=sections, selector=chosen)
+    EndpointDashboard(stack, "Endpoint", props=props)
+    (dashboard,) = Template.from_stack(stack).to_json()["Resources"].values()
+    return json.loads(dashboard["Properties"]["DashboardBody"])
+
+
+def endpoint_body(deployment):
+    return render_dashboard(endpoint_sections(deployment))
+
+
+def environment_body(deployments):
+    return render_dashboard(environment_sections(deployments), selector(deployments))
+
+
 def there(deployments):
     """The ARN of every alarm."""
     return {
-        f"arn:aws:cloudwatch:us-east-1:{deployment.environment.account}:alarm:{alarm['AlarmName']}"
+        f"arn:aws:cloudwatch:us-east-1:{deployment.environment.account}:alarm:{alarm.name}"
         for deployment in deployments
-        for alarm in alarms(deployment).values()
+        for alarm in endpoint_alarms(deployment)
     }
 
 

@@ -12,7 +12,8 @@ from typing import Any
 from onboarding.deployment import Deployment
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
-from stacks.endpoint.template import Template, endpoint_template
+from stacks.endpoint_stack import endpoint_template
+from stacks.template import Template
 from tests.synth.deployments import with_locks
 from tests.unit.onboarding.trees import Change, tree_root
 

@@ -25,6 +25,7 @@ network:
   vpc_endpoints: true
 permissions_boundary_arn: arn:aws:iam::111122223333:policy/boundary
 alarm_email: team@example.com
+otel_enrichment: create
 alarm_slack: {workspace: T0123ABCDEF, channel: C0123ABCDEF}
 github: {repository: acme/models, repository_id: 456789, owner_id: 123456}
 gpu_fleet_arn: arn:aws:codebuild:us-east-1:111122223333:fleet/l4:0f8fad5b-d9cb-469f-a165-70867728950e

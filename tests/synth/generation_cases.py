@@ -14,7 +14,7 @@ from onboarding.text_generation.checkpoint_lock import GenerationKnee
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.text_generation.platforms import generation_platforms
 from onboarding.tree import read_tree
-from stacks.generation.template import generation_template
+from stacks.endpoint_stack import endpoint_template
 from stacks.images import generation_image
 from stacks.template import Template
 from tests.unit.onboarding.text_generation.entries import checkpoint_entry
@@ -88,7 +88,7 @@ def generator(
 
 def template(deployment: GenerationDeployment) -> Template:
     """What its stack deploys."""
-    return generation_template(deployment, IMAGES)
+    return endpoint_template(deployment, IMAGES)
 
 
 def resource(deployment: GenerationDeployment, logical_id: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from onboarding.deployment import Deployment
 from onboarding.text_generation.generation_deployment import GenerationDeployment
-from stacks.endpoint.template import endpoint_template
+from stacks.endpoint_stack import endpoint_template
 from stacks.template import Template
 from tests.synth import generation_cases
 from tests.synth.deployments import fixed_checkpoint, fixed_engines

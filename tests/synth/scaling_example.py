@@ -12,7 +12,7 @@ from pathlib import Path
 
 from onboarding.memory import pool_memories
 from onboarding.memory_findings import memory_notes, placement_change
-from stacks.scaling.resources import scaling_resources
+from stacks.scaling.counts import scaled_counts
 from tests.synth.deployments import ROOT, one, with_locks
 
 DOCUMENT = ROOT / "docs" / "endpoints.md"
@@ -31,13 +31,12 @@ def examples() -> dict[str, str]:
         f" {item.rows_per_second:.1f} rows/s"
         for item in target.lock_entry.manifest.benchmark
     ]
-    policy = scaling_resources(embedder)["InvocationsPolicy"]
-    target_value = policy["Properties"]["TargetTrackingScalingPolicyConfiguration"]["TargetValue"]
+    policy = scaled_counts(embedder)[0].tracking[0]
     shared = with_locks(one("dev", "text-shared"), device_memory_mib=15000.0)
     (plan,) = pool_memories(shared)
     return {
         "benchmark": "\n".join(records),
-        "policy": json.dumps(policy["Metadata"]["Derivation"] | {"Target": target_value}, indent=2),
+        "policy": json.dumps({"TargetValue": policy.derivation, "Target": policy.value}, indent=2),
         "memory": "\n".join(memory_notes(shared)),
         "change": placement_change(plan),
     }

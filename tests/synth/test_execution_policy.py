@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from roundhouse.cli.app import app
 from roundhouse.gitops.execution_policy import (
+    ENRICHMENTS,
     RESOURCE_TYPES,
     UNUSED,
     UNUSED_ACTIONS,
@@ -75,13 +76,21 @@ def test_types_are_those_of_a_whole_environments_templates(stages):
 
 @pytest.mark.parametrize("resource_type", RESOURCE_TYPES)
 def test_every_action_of_a_types_handlers_is_allowed_or_has_a_reason_not_to_be(resource_type):
-    allowed = {
-        action
-        for statement in statements(execution_policies(environment("dev")))
-        for action in statement["Action"]
-    }
+    creating, plain = (
+        {
+            action
+            for statement in statements(execution_policies(spec))
+            for action in statement["Action"]
+        }
+        for spec in (
+            environment("dev").model_copy(update={"otel_enrichment": "create"}),
+            environment("dev"),
+        )
+    )
     needed = WITHOUT_SCHEMA.get(resource_type) or handler_actions(resource_type)
     assert needed
+    allowed = creating if resource_type in ENRICHMENTS else plain
+    assert not {action for action in plain if "Enrichment" in action}
     assert {action for action in needed if unused_reason(action) is None} <= allowed
 
 

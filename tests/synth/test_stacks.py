@@ -87,6 +87,18 @@ def test_https_addresses_subscribe_to_the_alarms_whatever_their_order():
     assert of_type(foundation(alarm_https=[second, first]), "AWS::SNS::Subscription") == both
 
 
+def test_one_environment_of_an_account_turns_otel_enrichment_on_and_leaves_it():
+    types = ("AWS::CloudWatch::OTelEnrichment", "AWS::ObservabilityAdmin::TelemetryEnrichment")
+    for found in (foundation(), foundation(otel_enrichment="exists")):
+        assert not any(of_type(found, kind) for kind in types)
+    template = foundation(otel_enrichment="create")
+    ((_, enrichment),) = of_type(template, types[0]).items()
+    ((tags, resource_tags),) = of_type(template, types[1]).items()
+    assert enrichment["DependsOn"] == [tags]
+    for resource in (enrichment, resource_tags):
+        assert resource["DeletionPolicy"] == "RetainExceptOnCreate"
+
+
 def test_the_environment_says_how_long_a_marked_engine_stays():
     rules = bucket_rules(foundation(unreferenced_engine_days=7))
     assert (

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from onboarding.deployment import Deployment
 from onboarding.hosting_spec import AsynchronousSpec
-from stacks.alarms.alarm import AT_LEAST, OVER, Alarm, Computed, Metric
-from stacks.alarms.properties import endpoint_alarms
+from onboarding.metrics import AT_LEAST, OVER, Alarm, Metric, MetricMath, PromQL
+from stacks.alarms.endpoint import endpoint_alarms
 from stacks.dashboards.overview import GRAVEST
 from tests.synth.deployments import ROOT, one, with_endpoint
 
@@ -64,21 +64,22 @@ def _row(alarm: Alarm, back: set[bool]) -> tuple[str, ...]:
     )
 
 
-def _subject(watched: Metric | Computed) -> str:
-    """The metrics, each with its statistics; what metric math makes of them, the example says."""
-    metrics = (watched,) if isinstance(watched, Metric) else watched.metrics.values()
+def _metrics(watched: Metric | MetricMath | PromQL) -> list[Metric]:
+    """The metrics, of which the example says what metric math makes of them."""
+    assert not isinstance(watched, PromQL)
+    return [watched] if isinstance(watched, Metric) else list(watched.metrics.values())
+
+
+def _subject(watched: Metric | MetricMath | PromQL) -> str:
+    """The metrics, each with its statistics."""
     statistics: dict[str, list[str]] = {}
-    for metric in metrics:
+    for metric in _metrics(watched):
         statistics.setdefault(metric.name, []).append(metric.statistic)
     return "; ".join(f"{name}: {', '.join(found)}" for name, found in statistics.items())
 
 
-def _period(watched: Metric | Computed) -> int:
-    return (
-        watched.period
-        if isinstance(watched, Metric)
-        else max(entry.period for entry in watched.metrics.values())
-    )
+def _period(watched: Metric | MetricMath | PromQL) -> int:
+    return max(metric.period for metric in _metrics(watched))
 
 
 def main(path: Path = DOCUMENT) -> None:

@@ -19,7 +19,7 @@ from onboarding.text_generation.checkpoint_lock import GenerationLock
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.tree import Tree, read_tree
 from roundhouse.deploy.stacks import endpoint_stack_name
-from stacks.generation.template import generation_template
+from stacks.endpoint_stack import endpoint_template
 from stacks.images import generation_image
 from tests.local_cloud.account import ACCOUNT, ROOT, Account
 from tests.local_cloud.repository_copy import copy_repository, roundhouse
@@ -127,7 +127,7 @@ def _deploy(served: ServedGenerator, files: dict[str, bytes]) -> None:
     for name, data in files.items():
         s3.put_object(Bucket=bucket, Key=f"{entry.prefix}{name}", Body=data)
     images = {generation_image(deployment.platform): IMAGE}
-    template = generation_template(deployment, images)
+    template = endpoint_template(deployment, images)
     assert template["Resources"], deployment.problem
     s3.put_object(Bucket=bucket, Key="template.json", Body=json.dumps(template))
     stack, formation = endpoint_stack_name(deployment), served.account.client("cloudformation")

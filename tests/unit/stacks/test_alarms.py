@@ -9,8 +9,9 @@ import pytest
 
 from local_cloud.cloudwatch.metric_math import watched_series
 from onboarding.hosting_spec import AsynchronousSpec
-from stacks.alarms.properties import alarms, endpoint_alarms, rollback_alarm_ids
+from stacks.alarms.endpoint import endpoint_alarms, rollback_alarm_ids
 from stacks.dashboards.overview import GRAVEST
+from tests.synth.dashboards import alarms
 from tests.synth.deployments import one, with_endpoint, with_locks, with_scaling
 from tests.synth.endpoint_cases import BESIDE, MODEL, POOLS, beside, endpoint_settings, example
 from tests.synth.scaled import with_variant
@@ -194,7 +195,7 @@ def test_every_alarm_is_one_that_cloudwatch_takes(deployment):
         assert len(alarm["AlarmName"]) <= 255 and len(stats) <= 10
         if "Metrics" in alarm:
             named = set(re.findall(r"\b[a-z]\w*\b", returned(alarm)["Expression"]))
-            assert named == {query["Id"] for query in queries} - {"watched"}
+            assert named == {query["Id"] for query in queries} - {returned(alarm)["Id"]}
             assert "SEARCH" not in returned(alarm)["Expression"]
             assert sum(query["ReturnData"] for query in queries) == 1
 
@@ -206,9 +207,7 @@ def test_every_alarm_tells_the_topic_and_is_of_a_kind_that_dashboards_know(deplo
     environment = deployment.environment
     topic = f"arn:aws:sns:us-east-1:{environment.account}:roundhouse-{environment.name}-alarms"
     for alarm in alarms(deployment).values():
-        assert alarm["AlarmActions"] == [topic]
-        # A new alarm becomes OK when its endpoint is created, and would send a mail.
-        assert "OKActions" not in alarm
+        assert alarm["AlarmActions"] == alarm["OKActions"] == [topic]
         assert len(alarm["AlarmDescription"]) < 1024 and len(alarm.get("Metrics", ())) <= 10
     assert {entry.kind for entry in endpoint_alarms(deployment)} <= set(GRAVEST)
 

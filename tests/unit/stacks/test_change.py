@@ -10,11 +10,12 @@ import pytest
 from stacks.endpoint.change import (
     CONFIG,
     ENDPOINT,
+    POLICY,
+    TARGET,
     update_steps,
     updates_config,
     with_held_resources,
 )
-from stacks.scaling.resources import POLICY, TARGET
 from tests.synth import generation_cases
 from tests.synth.endpoint_cases import (
     BESIDE,

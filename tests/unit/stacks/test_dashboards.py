@@ -7,13 +7,14 @@ import re
 
 import pytest
 
+from onboarding.metrics import Graph, Section
 from roundhouse.status.endpoints import endpoint_state
-from stacks.alarms.properties import alarms
-from stacks.dashboards.endpoint import dashboard_name, endpoint_dashboard_body
-from stacks.dashboards.environment import MOST_DRAWN, SELECTED, dashboard_body
+from stacks.alarms.endpoint import endpoint_alarms
+from stacks.dashboards.endpoint import dashboard_name
+from stacks.dashboards.environment import SELECTED
 from stacks.dashboards.lines import Prices, instance_prices
 from stacks.dashboards.overview import promises
-from stacks.dashboards.widget import laid_out, with_headings
+from stacks.dashboards.sections import MOST_DRAWN
 from tests.synth.dashboards import (
     FOUR_GPUS,
     OWN,
@@ -21,8 +22,11 @@ from tests.synth.dashboards import (
     SHARED,
     arns,
     dashboard_metrics,
+    endpoint_body,
+    environment_body,
     lines,
     many,
+    render_dashboard,
     there,
     titled,
     with_defaults,
@@ -37,18 +41,18 @@ from tests.unit.stacks.published_metrics import metric_facts
 pytestmark = pytest.mark.unit
 
 BODIES = {
-    "dev": dashboard_body(locked("dev")),
-    "local": dashboard_body(locked("local")),
-    "every kind": dashboard_body(many(5)),
-    "many": dashboard_body(many(40)),
-    "own": endpoint_dashboard_body(OWN),
-    "shared": endpoint_dashboard_body(SHARED),
-    "queue": endpoint_dashboard_body(QUEUED),
-    "four GPUs": endpoint_dashboard_body(FOUR_GPUS),
-    "variants": endpoint_dashboard_body(
+    "dev": environment_body(locked("dev")),
+    "local": environment_body(locked("local")),
+    "every kind": environment_body(many(5)),
+    "many": environment_body(many(40)),
+    "own": endpoint_body(OWN),
+    "shared": endpoint_body(SHARED),
+    "queue": endpoint_body(QUEUED),
+    "four GPUs": endpoint_body(FOUR_GPUS),
+    "variants": endpoint_body(
         with_variant(with_variant(OWN, "challenger"), "later", role="shadow")
     ),
-    "nothing measured": endpoint_dashboard_body(with_locks(OWN, benchmark=())),
+    "nothing measured": endpoint_body(with_locks(OWN, benchmark=())),
 }
 
 
@@ -71,8 +75,9 @@ def test_every_row_of_the_grid_is_full_and_none_overlap(name):
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 6, 7])
 def test_sections_of_any_size_fill_their_rows(count):
-    graphs = [{"type": "metric", "width": 8, "height": 6} for _ in range(count)]
-    placed = laid_out(with_headings([("t", graphs), ("none", ())]))
+    graphs = [Graph(title=f"{number}", curves={}, unit="") for number in range(count)]
+    body = render_dashboard([Section(title="t", widgets=graphs), Section(title="none", widgets=())])
+    placed = body["widgets"]
     assert len(placed) == count + 1
     rows = {}
     for item in placed[1:]:
@@ -82,7 +87,7 @@ def test_sections_of_any_size_fill_their_rows(count):
 
 def test_limits_hold_for_five_hundred_endpoints():
     deployments = many(500)
-    body = dashboard_body(deployments)
+    body = environment_body(deployments)
     written = json.dumps(body, sort_keys=True)
     (selector,) = body["variables"]
     assert len(selector["values"]) == 500
@@ -102,7 +107,7 @@ def test_limits_hold_for_five_hundred_endpoints():
 
 
 def test_more_endpoints_than_a_selector_takes_are_searched_for():
-    body = dashboard_body(many(501))
+    body = environment_body(many(501))
     (selector,) = body["variables"]
     assert "values" not in selector and selector["populateFrom"] == "EndpointName"
     assert selector["search"].startswith("{AWS/SageMaker,EndpointName,VariantName}")
@@ -112,7 +117,7 @@ def test_more_endpoints_than_a_selector_takes_are_searched_for():
 
 
 def test_selector_changes_every_metric_search_and_alarm():
-    body = dashboard_body(many(40))
+    body = environment_body(many(40))
     shown = [element for element in body["widgets"] if element["type"] == "metric"]
     assert shown and all(SELECTED in json.dumps(widget) for widget in shown)
     chosen = {**body["variables"][0], "defaultValue": "dev-model-007"}
@@ -125,7 +130,7 @@ def test_selector_changes_every_metric_search_and_alarm():
 @pytest.mark.parametrize("selected", range(5))
 def test_alarms_that_the_selector_names_are_there(selected):
     deployments = many(5)
-    body = dashboard_body(deployments)
+    body = environment_body(deployments)
     name = f"dev-model-{selected:03}"
     opened = with_defaults({**body, "variables": [{**body["variables"][0], "defaultValue": name}]})
     listed = titled(opened, "Its alarms")["alarms"]
@@ -135,11 +140,11 @@ def test_alarms_that_the_selector_names_are_there(selected):
 
 
 def test_alarms_that_some_endpoints_lack_say_how_many_have_them():
-    body = dashboard_body([OWN, with_endpoint(SHARED, latency_slo_ms=None)])
+    body = environment_body([OWN, with_endpoint(SHARED, latency_slo_ms=None)])
     assert titled(body, "p99 of the model against the SLO")["title"].endswith("(1 of 2 endpoints)")
     assert not any(
         "latency" in widget["properties"].get("title", "")
-        for widget in dashboard_body([QUEUED])["widgets"]
+        for widget in environment_body([QUEUED])["widgets"]
     )
 
 
@@ -147,7 +152,7 @@ def test_sections_are_there_where_an_endpoint_needs_them():
     def headings(*deployments):
         found = [
             widget["properties"]["markdown"]
-            for widget in dashboard_body(deployments)["widgets"]
+            for widget in environment_body(deployments)["widgets"]
             if widget["type"] == "text"
         ]
         return {heading.removeprefix("## ") for heading in found}
@@ -164,7 +169,7 @@ def test_sections_are_there_where_an_endpoint_needs_them():
 
 def test_lines_are_the_derived_values_with_the_endpoints_names():
     served = with_name(with_served(OWN, 310.25), "served")
-    body = dashboard_body(
+    body = environment_body(
         [OWN, with_name(with_endpoint(SHARED, latency_slo_ms=80.0), "slow"), served]
     )
     assert lines(body, "Latency of the model") == {
@@ -181,7 +186,7 @@ def test_lines_are_the_derived_values_with_the_endpoints_names():
 
 
 def test_no_lines_and_no_numbers_of_endpoints_where_there_are_many():
-    few, lot = dashboard_body(many(MOST_DRAWN)), dashboard_body(many(MOST_DRAWN + 1))
+    few, lot = environment_body(many(MOST_DRAWN)), environment_body(many(MOST_DRAWN + 1))
     assert lines(few, "Latency of the model") and lines(lot, "Latency of the model") == {}
     head = lot["widgets"][0]["properties"]["markdown"]
     assert "none are drawn" in head and "roundhouse status --env dev" in head
@@ -195,7 +200,7 @@ def test_a_change_of_one_of_many_endpoints_changes_no_other_stack():
         with_served(with_scaling(with_endpoint(before[0], latency_slo_ms=49.0), max=9), 77.0),
         *before[1:],
     ]
-    assert dashboard_body(before) == dashboard_body(after)
+    assert environment_body(before) == environment_body(after)
 
 
 def test_queue_has_its_own_lines_and_no_invocations():
@@ -207,7 +212,7 @@ def test_queue_has_its_own_lines_and_no_invocations():
 
 
 OF_ENDPOINTS = {
-    name: endpoint_dashboard_body(item)
+    name: endpoint_body(item)
     for name, item in (("own", OWN), ("shared", SHARED), ("queue", QUEUED))
 }
 
@@ -218,12 +223,10 @@ def test_own_dashboard_names_its_own_alarms_and_all_of_them():
     wide = OWN
     for number in range(9):
         wide = with_variant(wide, f"v{number}")
-    widgets = [
-        widget for widget in endpoint_dashboard_body(wide)["widgets"] if widget["type"] == "alarm"
-    ]
+    widgets = [widget for widget in endpoint_body(wide)["widgets"] if widget["type"] == "alarm"]
     assert [len(entry["properties"]["alarms"]) for entry in widgets] == [
         100,
-        len(alarms(wide)) - 100,
+        len(endpoint_alarms(wide)) - 100,
     ]
 
 
@@ -234,9 +237,9 @@ def test_own_dashboard_says_what_is_deployed():
     assert dashboard_name(example({})) == "roundhouse-cloud--example"
 
 
-ENDPOINT, MULTI_MODEL = endpoint_dashboard_body(OWN), endpoint_dashboard_body(SHARED)
-ENVIRONMENT = dashboard_body([OWN, SHARED])
-VARIANTS = endpoint_dashboard_body(with_variant(OWN, "challenger"))
+ENDPOINT, MULTI_MODEL = endpoint_body(OWN), endpoint_body(SHARED)
+ENVIRONMENT = environment_body([OWN, SHARED])
+VARIANTS = endpoint_body(with_variant(OWN, "challenger"))
 LATENCY = {
     **{name: f"ModelLatency {name} / 1000" for name in ("p50", "p95", "p99")},
     "SageMaker's overhead, average": "OverheadLatency Average / 1000",
@@ -264,7 +267,12 @@ def curves(body, title):
     """Each curve's expression over metrics and their statistics, by its label."""
     every = [widget["properties"] for widget in body["widgets"]]
     (graph,) = (properties for properties in every if properties.get("title") == title)
-    metrics, shown = {}, {}
+    metrics = {
+        options["id"]: f"{names[1]} {options.get('stat', 'Average')}"
+        for *names, options in graph["metrics"]
+        if "id" in options
+    }
+    shown = {}
     for *names, options in graph["metrics"]:
         if not names:
             text = options["expression"]
@@ -272,9 +280,7 @@ def curves(body, title):
                 text = text.replace(name, metric)
             shown[options["label"]] = text
         elif options.get("visible", True):
-            shown[options["label"]] = f"{names[1]} {options['stat']}"
-        else:
-            metrics[options["id"]] = f"{names[1]} {options['stat']}"
+            shown[options["label"]] = f"{names[1]} {options.get('stat', 'Average')}"
     return shown
 
 
@@ -343,7 +349,7 @@ def test_several_instance_types_cost_from_the_cheapest_to_the_dearest():
     assert instance_prices(POOLED, POOLED.own) == Prices(
         least=1.4084, most=7.09, region="us-east-1"
     )
-    body = endpoint_dashboard_body(POOLED)
+    body = endpoint_body(POOLED)
     assert lines(body, "Estimated cost") == {"4 instances of sentence-embedder": 28.36}
     assert graph_expressions(titled(body, "Estimated cost")) == [
         "FILL(FLOOR(requests / each + 0.5), REPEAT) * 7.09"
@@ -353,7 +359,7 @@ def test_several_instance_types_cost_from_the_cheapest_to_the_dearest():
 
 def test_type_without_a_price_leaves_the_cost_unknown():
     assert instance_prices(UNPRICED, UNPRICED.own) is None
-    assert "Estimated cost" not in str(endpoint_dashboard_body(UNPRICED))
+    assert "Estimated cost" not in str(endpoint_body(UNPRICED))
     assert promises([UNPRICED], counts=True).endswith("| not known | 1 to 4 | not known |")
 
 

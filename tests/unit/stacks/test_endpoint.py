@@ -22,7 +22,8 @@ from stacks.endpoint.statements import (
     version_policy,
     version_statements,
 )
-from stacks.endpoint.template import endpoint_faults, endpoint_template, target_model_ids
+from stacks.endpoint.template import endpoint_faults, target_model_ids
+from stacks.endpoint_stack import endpoint_template
 from stacks.rollout import deployment_config, download_timeout_seconds, start_up_timeout_seconds
 from tests.fixtures.many_models import lock_entry
 from tests.synth.deployments import (

@@ -40,6 +40,39 @@ def test_same_files_give_the_same_template():
     assert first == again
 
 
+def watched_metrics(resources, name):
+    """(metric, dimensions) of an alarm on metric math."""
+    metrics = [
+        query["MetricStat"]["Metric"]
+        for query in resources[name]["Properties"]["Metrics"]
+        if "MetricStat" in query
+    ]
+    return {
+        (item["MetricName"], *(dimension["Name"] for dimension in item["Dimensions"]))
+        for item in metrics
+    }
+
+
+def test_an_update_is_taken_back_by_metrics_that_any_invocation_publishes(generation):
+    """Those of first parts and broken streams AWS lists under bidirectional streaming alone."""
+    resources = template(generation)["Resources"]
+    component = resources["InferenceComponent"]["Properties"]
+    rollback = component["DeploymentConfig"]["AutoRollbackConfiguration"]["Alarms"]
+    names = [alarm["AlarmName"].removeprefix("cloud-chat-") for alarm in rollback]
+    assert names == [
+        *("server-errors", "component-errors", "no-answers"),
+        *("stream-errors", "first-token", "latency"),
+    ]
+    of_variant = ("EndpointName", "VariantName")
+    assert watched_metrics(resources, "Latency") == {("ModelLatency", *of_variant)}
+    assert watched_metrics(resources, "ComponentErrors") == {
+        ("Invocation5XXErrors", "InferenceComponentName")
+    }
+    slo, context = generation.spec.slo, generation.spec.context
+    seconds = (slo.ttft_p95_ms + context.output_p95 * slo.itl_p95_ms) / 1000
+    assert resources["Latency"]["Properties"]["Threshold"] == seconds * 1_000_000
+
+
 def test_refuses_a_checkpoint_that_is_not_built():
     (fault,) = generation_faults(generator(build=False))
     assert "`roundhouse build --env cloud --model chat`" in fault

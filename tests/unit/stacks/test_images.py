@@ -12,7 +12,7 @@ from onboarding.environment_spec import PLATFORM_IMAGES, ImagesSpec, ServingImag
 from onboarding.platform import instance_types, serving_platforms
 from onboarding.tree import read_tree
 from stacks.capacity.engine import engine_capacity
-from stacks.endpoint.template import endpoint_template
+from stacks.endpoint_stack import endpoint_template
 from stacks.image_contents import IMAGE_CONTENTS
 from stacks.images import (
     DOCKERFILES,

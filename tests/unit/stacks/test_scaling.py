@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from onboarding.hosting_spec import AsynchronousSpec, ScheduledFloorSpec
 from onboarding.manifest import BenchmarkRecord
 from stacks.endpoint.findings import scaling_warnings
-from stacks.scaling.resources import scaling_resources
+from stacks.scaling.counts import scaled_counts
 from stacks.scaling.targets import cpu_target, gpu_target, invocations_target, variant_id
 from tests.synth.deployments import (
     benchmark,
@@ -158,7 +158,8 @@ def test_resource_ids_differ_where_sagemaker_names_differ():
 
 def test_unmeasured_engine_has_no_invocations_policy_and_a_warning():
     unmeasured = with_locks(embedder(), benchmark=())
-    assert list(scaling_resources(unmeasured)) == ["ScalableTarget", "GpuPolicy"]
+    (count,) = scaled_counts(unmeasured)
+    assert [policy.id for policy in count.tracking] == ["GpuPolicy"]
     (warning,) = scaling_warnings(unmeasured)
     assert "no benchmark of its own engine" in warning and "variant AllTraffic" in warning
 
@@ -195,11 +196,8 @@ def test_schedule_that_nothing_takes_back_is_noted():
 
 def test_unmeasured_asynchronous_endpoint_still_comes_up_from_zero():
     deployment = with_locks(asynchronous(min=0, max=4), benchmark=())
-    assert list(scaling_resources(deployment)) == [
-        "ScalableTarget",
-        "FromZeroPolicy",
-        "FromZeroAlarm",
-    ]
+    (count,) = scaled_counts(deployment)
+    assert count.tracking == () and count.from_zero is not None
     unmeasured, stays = scaling_warnings(deployment)
     assert "no benchmark" in unmeasured
     assert "brings one instance, and nothing takes it back to 0" in stays

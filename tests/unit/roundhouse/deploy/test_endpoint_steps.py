@@ -13,7 +13,7 @@ from roundhouse.deploy.stacks import endpoint_stack_name
 from roundhouse.errors import DeployFailedError
 from roundhouse.processes import Outcome
 from stacks.endpoint.change import update_steps
-from stacks.endpoint.template import endpoint_template
+from stacks.endpoint_stack import endpoint_template
 from tests.synth import generation_cases
 from tests.unit.roundhouse.deploy.whole_session import whole_session
 

@@ -7,7 +7,7 @@ import pytest
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
 from roundhouse.gitops.endpoint_facts import monthly_cost, rollout_plan, variant_facts
-from stacks.endpoint.template import endpoint_template
+from stacks.endpoint_stack import endpoint_template
 from tests.fixtures.many_models import many_models
 from tests.unit.roundhouse.gitops.repository import ROOT
 

@@ -17,7 +17,7 @@ from roundhouse.gitops.plan_document import plan_inputs
 from roundhouse.gitops.stale import read_plan, refuse_unplanned_builds, require_planned
 from roundhouse.paths import find_paths
 from roundhouse.processes import Processes
-from stacks.endpoint.template import endpoint_template
+from stacks.endpoint_stack import endpoint_template
 from tests.unit.roundhouse.gitops.repository import ROOT
 
 pytestmark = pytest.mark.unit

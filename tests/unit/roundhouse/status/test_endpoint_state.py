@@ -24,7 +24,7 @@ from roundhouse.status import state
 from roundhouse.status.endpoints import Cost, endpoint_state
 from roundhouse.status.state import UNKNOWN, Looking, state_of
 from roundhouse.status.table import endpoint_lines, endpoints_table, unknown_lines
-from stacks.scaling.resources import scaling_resources
+from stacks.scaling.counts import scaled_counts
 from tests.synth.deployments import (
     of_targets,
     one,
@@ -57,14 +57,12 @@ def table_text(*deployments):
 
 def test_variant_shows_what_its_stack_scales_on():
     state = own(embedder())
-    resources = scaling_resources(embedder())
-    for policy, target in (
-        ("InvocationsPolicy", state.invocations_target),
-        ("GpuPolicy", state.gpu_target),
+    (count,) = scaled_counts(embedder())
+    for policy, target in zip(
+        count.tracking, (state.invocations_target, state.gpu_target), strict=True
     ):
-        configuration = resources[policy]["Properties"]["TargetTrackingScalingPolicyConfiguration"]
-        assert target is not None and target.value == configuration["TargetValue"]
-        assert target.derivation == resources[policy]["Metadata"]["Derivation"]["TargetValue"]
+        assert target is not None and target.value == policy.value
+        assert target.derivation == policy.derivation
     assert (state.fewest, state.most, state.instance_types) == (1, 4, ("ml.g5.xlarge",))
 
 
