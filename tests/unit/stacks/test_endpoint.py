@@ -307,7 +307,7 @@ def test_shadow_beside_a_moving_count_says_that_its_own_stays():
 
 def test_role_reads_every_engine_of_every_variant_and_pool_and_no_other():
     deployment = example({MODEL: endpoint_settings(POOLS), BESIDE: beside("{joins: example}")})
-    read = listed(statements(endpoint_template(deployment, IMAGES))["ReadEngines"])
+    read = resource_list(statements(endpoint_template(deployment, IMAGES))["ReadEngines"])
     assert {entry.split("/")[-2] for entry in read} == {
         target.engine_key for target in deployment.targets
     }
@@ -439,10 +439,10 @@ def largest(props: RealtimeEndpointProps, *, is_shared: bool) -> RealtimeEndpoin
 
 
 def paths_read(statement: Mapping[str, Any]) -> list[str]:
-    return [resource.partition(":::")[2].partition("/")[2] for resource in listed(statement)]
+    return [resource.partition(":::")[2].partition("/")[2] for resource in resource_list(statement)]
 
 
-def listed(statement: Mapping[str, Any]) -> list[str]:
+def resource_list(statement: Mapping[str, Any]) -> list[str]:
     """Resources of a statement; IAM takes one as text too."""
     found = statement["Resource"]
     return [found] if isinstance(found, str) else list(found)
@@ -516,7 +516,7 @@ def test_role_sees_exactly_the_alarms_that_take_a_version_back():
     ]
     looks = statements(found)["LookAtAlarms"]
     assert looks["Action"] == "cloudwatch:DescribeAlarms" and len(watched) >= 4
-    assert [arn.rpartition(":alarm:")[2] for arn in listed(looks)] == [
+    assert [arn.rpartition(":alarm:")[2] for arn in resource_list(looks)] == [
         alarm["AlarmName"] for alarm in watched
     ]
 
