@@ -39,6 +39,14 @@ JOBS_PREFIX = "jobs"
 """What training jobs that build leave beside the engine: results, and unfinished work, which no
 other job takes over; sample requests of recommendation jobs.
 """
+CONTENT_DIGITS = 12
+"""Of the digest at the end of the name of a model or an endpoint config."""
+RETAINED_PROPERTIES, RETAINED_COPIES = "RetainVariantProperties", "RetainCopyCount"
+"""Parameters of endpoint stacks by which updates keep the counts that they find.
+
+Instance counts of variants are kept from the first deployment on; the copies of a component once
+`roundhouse deploy` has set it with the first update, since a new component must have a count.
+"""
 UNREFERENCED_TAG = ("roundhouse", "unreferenced")
 """Key and value of the tag on objects that no lock names; the bucket's lifecycle deletes what
 carries it.

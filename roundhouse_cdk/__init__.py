@@ -1,16 +1,21 @@
 """Constructs of endpoints that TensorRT engines and text generators answer behind."""
 
-from roundhouse_cdk.endpoint_alarms import EndpointAlarms, EndpointAlarmsProps
-from roundhouse_cdk.endpoint_dashboard import EndpointDashboard, EndpointDashboardProps
-from roundhouse_cdk.endpoint_scaling import EndpointScaling, EndpointScalingProps
-from roundhouse_cdk.metric_enrichment import MetricEnrichment
-
-__all__ = [
-    "EndpointAlarms",
-    "EndpointAlarmsProps",
-    "EndpointDashboard",
-    "EndpointDashboardProps",
-    "EndpointScaling",
-    "EndpointScalingProps",
-    "MetricEnrichment",
-]
+from roundhouse_cdk.endpoint_alarms import EndpointAlarms as EndpointAlarms
+from roundhouse_cdk.endpoint_alarms import EndpointAlarmsProps as EndpointAlarmsProps
+from roundhouse_cdk.endpoint_dashboard import EndpointDashboard as EndpointDashboard
+from roundhouse_cdk.endpoint_dashboard import EndpointDashboardProps as EndpointDashboardProps
+from roundhouse_cdk.endpoint_scaling import EndpointScaling as EndpointScaling
+from roundhouse_cdk.endpoint_scaling import EndpointScalingProps as EndpointScalingProps
+from roundhouse_cdk.hosting import ContainerProps as ContainerProps
+from roundhouse_cdk.hosting import RolloutProps as RolloutProps
+from roundhouse_cdk.metric_enrichment import MetricEnrichment as MetricEnrichment
+from roundhouse_cdk.realtime_endpoint import MultiModelEndpoint as MultiModelEndpoint
+from roundhouse_cdk.realtime_endpoint import PoolProps as PoolProps
+from roundhouse_cdk.realtime_endpoint import RealtimeEndpoint as RealtimeEndpoint
+from roundhouse_cdk.realtime_endpoint import RealtimeEndpointProps as RealtimeEndpointProps
+from roundhouse_cdk.realtime_endpoint import VariantProps as VariantProps
+from roundhouse_cdk.text_generation_endpoint import ComponentProps as ComponentProps
+from roundhouse_cdk.text_generation_endpoint import TextGenerationEndpoint as TextGenerationEndpoint
+from roundhouse_cdk.text_generation_endpoint import (
+    TextGenerationEndpointProps as TextGenerationEndpointProps,
+)

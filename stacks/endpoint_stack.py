@@ -10,9 +10,7 @@ from aws_cdk import (
     Annotations,
     App,
     BootstraplessSynthesizer,
-    CfnCondition,
     CfnOutput,
-    CfnParameter,
     CfnResource,
     CfnRule,
     CfnRuleAssertion,
@@ -29,21 +27,26 @@ from onboarding.text_generation.generation_deployment import GenerationDeploymen
 from roundhouse_cdk.endpoint_alarms import EndpointAlarms, EndpointAlarmsProps
 from roundhouse_cdk.endpoint_dashboard import EndpointDashboard, EndpointDashboardProps
 from roundhouse_cdk.endpoint_scaling import EndpointScaling, EndpointScalingProps
+from roundhouse_cdk.hosting import HostedEndpoint
+from roundhouse_cdk.realtime_endpoint import MultiModelEndpoint, RealtimeEndpoint
+from roundhouse_cdk.text_generation_endpoint import TextGenerationEndpoint
 from stacks.access import arns
 from stacks.alarms.endpoint import endpoint_alarms
 from stacks.dashboards.endpoint import dashboard_name, endpoint_sections
-from stacks.endpoint.findings import endpoint_notes, endpoint_warnings
-from stacks.endpoint.template import endpoint_faults, hosting_template
+from stacks.endpoint.findings import endpoint_faults, endpoint_notes, endpoint_warnings
+from stacks.endpoint.outputs import endpoint_outputs
+from stacks.endpoint.props import archives, endpoint_props
 from stacks.generation import alarms as generation_alarms
 from stacks.generation import dashboard as generation_dashboard
 from stacks.generation import scaling as generation_scaling
 from stacks.generation.faults import generation_faults, generation_notes
-from stacks.generation.sizes import is_component
-from stacks.generation.template import generation_template
-from stacks.resources import EnvironmentStack, add_resources, l1_value
+from stacks.generation.props import generation_props
+from stacks.resources import EnvironmentStack
 from stacks.scaling.counts import scaled_counts
 from stacks.template import Template
 
+OWN = "Default"
+"""Id of a stack's endpoint: CDK leaves it out of logical ids, which stay as they are deployed."""
 LITERALS = {"@aws-cdk/core:enablePartitionLiterals": True}
 """Context of cdk.json by which names of partitions are written out."""
 
@@ -119,29 +122,19 @@ class EndpointStackBase(EnvironmentStack):
             tags={"roundhouse-endpoint": endpoint.name},
         )
 
-    def add_template(self, template: Template) -> None:
-        """Add parameters, conditions, resources and outputs as a template has them."""
-        for name, parameter in template.get("Parameters", {}).items():
-            CfnParameter(
-                self,
-                name,
-                type=parameter["Type"],
-                default=parameter["Default"],
-                allowed_values=parameter["AllowedValues"],
-                description=parameter["Description"],
-            )
-        for name, condition in template.get("Conditions", {}).items():
-            parameter, value = condition["Fn::Equals"]
-            holds = Fn.condition_equals(Fn.ref(parameter["Ref"]), value)
-            CfnCondition(self, name, expression=holds)
-        add_resources(self, template["Resources"])
-        for name, output in template["Outputs"].items():
-            CfnOutput(self, name, value=l1_value(name, output["Value"]))
+    def add_endpoint(self, endpoint: HostedEndpoint, outputs: Mapping[str, str]) -> None:
+        """Give an endpoint's constructs their logical ids, and add outputs beside its name."""
+        version, logs = endpoint.version_policy, endpoint.log_groups
+        kept = (endpoint.role, version, *logs)
+        keep_ids({construct.node.id: construct for construct in kept})
+        named = {"EndpointName": endpoint.endpoint.attr_endpoint_name, **outputs}
+        for name, value in named.items():
+            CfnOutput(self, name, value=value)
 
     def add_watching(
         self, server: IConstruct, alarms: Sequence[Alarm], counts: Sequence[ScaledCount]
     ) -> None:
-        """Add alarms and scaling, which wait for what answers; the rollback alarms do not."""
+        """Add alarms and scaling, which wait for what answers; it waits for the rollback alarms."""
         topic = sns.Topic.from_topic_arn(self, "AlarmTopic", arns.alarm_topic(self._spec))
         props = EndpointAlarmsProps(alarms=alarms, topic=topic)
         made = EndpointAlarms(self, "Alarms", props=props)
@@ -149,6 +142,7 @@ class EndpointStackBase(EnvironmentStack):
             self._spec.otel_enrichment is None
         ):
             Annotations.of(self).add_warning(SILENT)
+        server.node.add_dependency(made.rollback)
         made.others.node.add_dependency(server)
         scaling = EndpointScalingProps(counts=counts, server=server)
         keep_ids({**made.alarms, **EndpointScaling(self, "Scaling", props=scaling).resources})
@@ -194,10 +188,15 @@ class EndpointStack(EndpointStackBase):
         if faults:
             self.refuse(faults, "EngineIsBuilt")
             return
-        self.add_template(hosting_template(deployment, image_uris))
-        self.add_watching(
-            self.node.find_child("Endpoint"), endpoint_alarms(deployment), scaled_counts(deployment)
-        )
+        props = endpoint_props(deployment, image_uris)
+        endpoint: HostedEndpoint
+        if deployment.multi_model:
+            engines = archives(deployment)
+            endpoint = MultiModelEndpoint(self, OWN, props=props, engines=engines)
+        else:
+            endpoint = RealtimeEndpoint(self, OWN, props=props)
+        self.add_endpoint(endpoint, endpoint_outputs(deployment))
+        self.add_watching(endpoint.endpoint, endpoint_alarms(deployment), scaled_counts(deployment))
         if deployment.endpoint.dashboard:
             self.add_dashboard(dashboard_name(deployment), endpoint_sections(deployment))
         self.add_messages(endpoint_warnings(deployment), endpoint_notes(deployment))
@@ -219,10 +218,12 @@ class GenerationEndpointStack(EndpointStackBase):
         if faults:
             self.refuse(faults, "CheckpointIsBuilt")
             return
-        self.add_template(generation_template(deployment, image_uris))
-        server = "InferenceComponent" if is_component(deployment) else "Endpoint"
+        endpoint = TextGenerationEndpoint(self, OWN, props=generation_props(deployment, image_uris))
+        component = endpoint.component
+        outputs = {} if component is None else {"InferenceComponentName": endpoint.endpoint_name}
+        self.add_endpoint(endpoint, outputs)
         self.add_watching(
-            self.node.find_child(server),
+            endpoint.server,
             generation_alarms.endpoint_alarms(deployment),
             generation_scaling.scaled_counts(deployment),
         )

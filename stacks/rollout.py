@@ -11,14 +11,12 @@ from collections.abc import Sequence
 from onboarding.aws_limits import (
     DOWNLOAD_SECONDS,
     EXECUTION_SECONDS,
-    ROLLBACK_ALARM_COUNT,
     START_UP_SECONDS,
     STEP_PERCENT,
 )
 from onboarding.deployment import Deployment, Variant
 from onboarding.lock import LockEntry
 from onboarding.values import STARTS_BY_COMPILING, Rollout
-from stacks.template import Properties
 
 WAIT_SECONDS = 300
 """Between two steps: as long as alarms look back, so that each can trip before the next."""
@@ -47,20 +45,6 @@ PROVISION_SECONDS = 1800
 """SageMaker's search for instances of a type; no more than that in all pools together."""
 
 
-def deployment_config(deployment: Deployment, alarm_names: Sequence[str]) -> Properties:
-    """Return the `DeploymentConfig` of an endpoint.
-
-    SageMaker watches ten alarms at most, so the first ten of these roll a new version back.
-    """
-    rollout = effective_rollout(deployment)
-    if rollout == "rolling":
-        policy = {"RollingUpdatePolicy": _rolling_policy(deployment)}
-    else:
-        policy = {"BlueGreenUpdatePolicy": _blue_green_policy(deployment, rollout)}
-    alarms = [{"AlarmName": name} for name in alarm_names[:ROLLBACK_ALARM_COUNT]]
-    return {**policy, **({"AutoRollbackConfiguration": {"Alarms": alarms}} if alarms else {})}
-
-
 def effective_rollout(deployment: Deployment) -> Rollout:
     """Return how the endpoint is updated: all at once where a variant may have one instance only.
 
@@ -76,8 +60,13 @@ def effective_rollout(deployment: Deployment) -> Rollout:
 def fewest_instances(deployment: Deployment) -> int:
     """Return the least number of instances that a production variant begins with."""
     return min(
-        max(1, variant.scaling.min) for variant in deployment.variants if variant.role == "variant"
+        initial_count(variant) for variant in deployment.variants if variant.role == "variant"
     )
+
+
+def initial_count(variant: Variant) -> int:
+    """Return how many instances a new endpoint begins with; SageMaker takes no 0."""
+    return max(1, variant.scaling.min)
 
 
 def step_percent(deployment: Deployment) -> int:
@@ -133,39 +122,11 @@ def ready_seconds(deployment: Deployment, variant: Variant) -> int:
     return PROVISION_SECONDS + sum(variant_timeouts(deployment, variant))
 
 
-def _blue_green_policy(deployment: Deployment, rollout: Rollout) -> Properties:
-    size = {"Type": "CAPACITY_PERCENT", "Value": step_percent(deployment)}
-    routing, steps = {
-        "canary": ({"Type": "CANARY", "CanarySize": size}, 2),
-        "linear": ({"Type": "LINEAR", "LinearStepSize": size}, _step_count(deployment)),
-    }.get(rollout, ({"Type": "ALL_AT_ONCE"}, 1))
-    return {
-        "TrafficRoutingConfiguration": {**routing, "WaitIntervalInSeconds": WAIT_SECONDS},
-        "TerminationWaitInSeconds": TERMINATION_SECONDS,
-        "MaximumExecutionTimeoutInSeconds": _execution_seconds(deployment, fleets=1, waits=steps),
-    }
-
-
-def _rolling_policy(deployment: Deployment) -> Properties:
-    """Return batches of one size both ways; by default a rollback replaces all at once."""
-    steps = _step_count(deployment)
-    batch = {"Type": "CAPACITY_PERCENT", "Value": step_percent(deployment)}
-    return {
-        "MaximumBatchSize": batch,
-        "RollbackMaximumBatchSize": dict(batch),
-        "WaitIntervalInSeconds": WAIT_SECONDS,
-        "MaximumExecutionTimeoutInSeconds": _execution_seconds(
-            deployment, fleets=steps, waits=steps
-        ),
-    }
-
-
-def _step_count(deployment: Deployment) -> int:
-    return math.ceil(100 / step_percent(deployment))
-
-
-def _execution_seconds(deployment: Deployment, *, fleets: int, waits: int) -> int:
+def execution_seconds(deployment: Deployment) -> int:
     """Return twice the sum of all limits: an update that runs out of time is rolled back."""
+    rollout, steps = effective_rollout(deployment), math.ceil(100 / step_percent(deployment))
+    fleets = steps if rollout == "rolling" else 1
+    waits = {"canary": 2, "all-at-once": 1}.get(rollout, steps)
     ready = max(ready_seconds(deployment, variant) for variant in deployment.variants)
     return EXECUTION_SECONDS.clamp(
         2 * (fleets * ready + waits * WAIT_SECONDS + TERMINATION_SECONDS)

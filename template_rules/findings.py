@@ -88,7 +88,7 @@ def own_rules() -> Sequence[Rule]:
         builds,
         endpoints,
         identities,
-        order,
+        names,
         roles,
         stores,
     )

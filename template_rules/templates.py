@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from template_rules.intrinsics import Resolver, Stack
-from template_rules.values import at, display, fields, items
+from template_rules.values import at, display, fields
 
 Severity = Literal["error", "warning"]
 _STEP = re.compile(r"[^.\[\]]+")
@@ -41,27 +41,6 @@ class Template:
             for logical_id, raw in fields(self.document.get("Resources")).items()
             if isinstance(raw, dict) and isinstance(raw.get("Type"), str)
         }
-
-    @cached_property
-    def dependencies(self) -> dict[str, set[str]]:
-        """Return the logical ids that each resource refers to or depends on."""
-        return {
-            logical_id: {name for name in _references(resource.raw) if name in self.resources}
-            for logical_id, resource in self.resources.items()
-        }
-
-    def waits_for(self, logical_id: str, other: str) -> bool:
-        """Return True when a resource is created after another, by whatever chain."""
-        seen: set[str] = set()
-        ahead = [logical_id]
-        while ahead:
-            for name in self.dependencies.get(ahead.pop(), ()):
-                if name == other:
-                    return True
-                if name not in seen:
-                    seen.add(name)
-                    ahead.append(name)
-        return False
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -180,21 +159,3 @@ class Assembly:
 def display_whole(text: str) -> str:
     """Return a text of any length with its marked parts as `${...}`."""
     return re.sub("\0([^\0]*)\0", r"${\1}", text)
-
-
-def _references(value: Any) -> Iterator[str]:
-    """Yield the names of Ref, Fn::GetAtt and DependsOn inside a value."""
-    if isinstance(value, list):
-        for item in value:
-            yield from _references(item)
-    if not isinstance(value, dict):
-        return
-    for key, item in value.items():
-        if key == "Ref":
-            yield item
-        elif key == "Fn::GetAtt":
-            yield item[0]
-        elif key == "DependsOn":
-            yield from items(item)
-        else:
-            yield from _references(item)

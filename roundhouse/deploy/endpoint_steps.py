@@ -7,7 +7,7 @@ from itertools import zip_longest
 from typing import Any
 
 from onboarding.deployment import DeployedEndpoint
-from onboarding.names import endpoint_name
+from onboarding.names import RETAINED_COPIES, RETAINED_PROPERTIES, endpoint_name
 from roundhouse.aws.clients import Clients, calling
 from roundhouse.deploy import cdk
 from roundhouse.deploy.cdk import StackArtifact, write_assembly
@@ -21,8 +21,6 @@ from stacks.endpoint.change import (
     updates_config,
     with_held_resources,
 )
-from stacks.endpoint.properties import RETAINS
-from stacks.generation.properties import KEEPS_COPIES
 
 Template = Mapping[str, Any]
 CONFIG, MODEL = "AWS::SageMaker::EndpointConfig", "AWS::SageMaker::Model"
@@ -75,7 +73,10 @@ def retention_parameters(
     return tuple(
         f"{name}:{parameter}=true"
         for name in sorted(before.keys() & after.keys())
-        for parameter, updates in ((RETAINS, updates_config), (KEEPS_COPIES, updates_component))
+        for parameter, updates in (
+            (RETAINED_PROPERTIES, updates_config),
+            (RETAINED_COPIES, updates_component),
+        )
         if parameter in after[name].get("Parameters", {}) and updates(before[name], after[name])
     )
 

@@ -15,7 +15,7 @@ from onboarding.prices import HOURS_A_MONTH, price
 from onboarding.schedule import DAYS, MONTHS
 from roundhouse.gitops.plan_document import MonthlyCost, RolloutPlan, ScalingChange
 from roundhouse.gitops.template_changes import Template
-from stacks.endpoint.properties import initial_count
+from stacks.rollout import initial_count
 from stacks.scaling.counts import scaled_counts
 
 CONFIG, ENDPOINT = "AWS::SageMaker::EndpointConfig", "AWS::SageMaker::Endpoint"

@@ -235,7 +235,13 @@ def _resources(scope: str, environment: EnvironmentSpec) -> list[str]:
         "kms": [f"kms:{place}:key/*", f"kms:{place}:alias/{own}*"],
         "lambda": [f"lambda:{place}:function:{own}-*"],
         "logs": [
-            f"logs:{place}:log-group:/aws/{service}/{own}-*" for service in ("codebuild", "lambda")
+            f"logs:{place}:log-group:/aws/{group}-*"
+            for group in (
+                f"codebuild/{own}",
+                f"lambda/{own}",
+                f"sagemaker/Endpoints/{name}",
+                f"sagemaker/InferenceComponents/{name}",
+            )
         ],
         "oidc": [f"iam::{account}:oidc-provider/{GITHUB_ISSUER}"],
         "PassRole": [f"iam::{account}:role/{own}-*"],

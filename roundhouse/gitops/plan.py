@@ -53,7 +53,7 @@ from roundhouse.gitops.template_changes import (
 from roundhouse.synthesis import endpoint_template
 from stacks.capacity.variant import variant_capacity
 from stacks.endpoint.change import COMPONENT, update_steps
-from stacks.endpoint.template import endpoint_faults
+from stacks.endpoint.findings import endpoint_faults
 from stacks.generation.faults import generation_faults
 
 REQUESTS = 1_000_000

@@ -61,7 +61,7 @@ def job_request(
     `wanted`: instance types; none: every one that runs the engine.
     """
     from stacks.access import arns
-    from stacks.endpoint.properties import model_properties
+    from stacks.endpoint.props import container_props
 
     environment = session.environment
     deployment, pool, types = _find_engine(session, model, wanted)
@@ -77,7 +77,7 @@ def job_request(
     now = datetime.datetime.now(datetime.UTC)
     name = names.recommendation_job(environment, model, f"{target.engine_key} {now}")
     images = environment_image_uris(session)
-    properties = model_properties(deployment, deployment.own.server, pool, images)
+    container = container_props(deployment, deployment.own.server, pool, images)
     task, network = target.model.task, environment.network
     domain = "NATURAL_LANGUAGE_PROCESSING" if task in TEXT_TASKS else "MACHINE_LEARNING"
     config: dict[str, Any] = {
@@ -96,13 +96,28 @@ def job_request(
         },
         "VolumeKmsKeyId": arns.key_id(environment),
     }
+    in_network: dict[str, Any] = {}
     if network is not None:
         groups = list(network.security_group_ids)
-        config["VpcConfig"] = {"Subnets": list(network.subnet_ids), "SecurityGroupIds": groups}
+        in_network = {
+            "VpcConfig": {"Subnets": list(network.subnet_ids), "SecurityGroupIds": groups}
+        }
+    config |= in_network
     return JobRequest(
         archive=names.engine_archive_path(target.engine_key),
         payload=payload,
-        model={"ModelName": name, "ExecutionRoleArn": role, **properties},
+        model={
+            "ModelName": name,
+            "ExecutionRoleArn": role,
+            "PrimaryContainer": {
+                "Image": container.image_uri,
+                "Mode": "SingleModel",
+                "ModelDataUrl": f"s3://{names.artifact_bucket(environment)}/{container.path}",
+                "Environment": dict(container.variables),
+            },
+            "EnableNetworkIsolation": deployment.endpoint.network_isolation,
+            **in_network,
+        },
         job={"JobName": name, "JobType": "Default", "RoleArn": role, "InputConfig": config},
     )
 
@@ -111,7 +126,7 @@ def _find_engine(
     session: Session, model: str, wanted: Sequence[str]
 ) -> tuple[Deployment, Pool, tuple[str, ...]]:
     """Return a model's engine as an endpoint of its own would serve it, and its instance types."""
-    from stacks.endpoint.template import endpoint_faults
+    from stacks.endpoint.findings import endpoint_faults
 
     region = session.environment.region
     variants = [(item, variant) for item in session.deployments() for variant in item.variants]

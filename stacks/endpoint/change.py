@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from onboarding.names import CONTENT_DIGITS
 from onboarding.text_generation.arguments import VLLM_PREFIX
-from stacks.template import DIGEST_LENGTH
 
 Template = Mapping[str, Any]
 ENDPOINT, CONFIG = "AWS::SageMaker::Endpoint", "AWS::SageMaker::EndpointConfig"
@@ -223,8 +223,8 @@ def _first_properties(resource: Mapping[str, Any]) -> dict[str, Any]:
         key: value for key, value in resource["Properties"].items() if key != "DeploymentConfig"
     }
     name = properties["EndpointConfigName"]
-    digest = hashlib.sha256(name.encode()).hexdigest()[:DIGEST_LENGTH]
-    return {**properties, "EndpointConfigName": name[:-DIGEST_LENGTH] + digest}
+    digest = hashlib.sha256(name.encode()).hexdigest()[:CONTENT_DIGITS]
+    return {**properties, "EndpointConfigName": name[:-CONTENT_DIGITS] + digest}
 
 
 def _variants(template: Template) -> dict[str, Mapping[str, Any]]:

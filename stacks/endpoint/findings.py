@@ -12,7 +12,7 @@ from onboarding.aws_limits import ROLLBACK_ALARM_COUNT
 from onboarding.deployment import Deployment, Target, Variant
 from onboarding.lock import LockEntry
 from onboarding.manifest import TensorRecord
-from onboarding.memory_findings import memory_notes
+from onboarding.memory_findings import memory_faults, memory_notes
 from onboarding.resolve import runtime_identity
 from stacks.alarms.endpoint import rollback_alarm_ids
 from stacks.capacity.variant import capacity_warnings
@@ -25,6 +25,11 @@ from stacks.scaling.targets import (
     invocations_target,
     scaled_variants,
 )
+
+
+def endpoint_faults(deployment: Deployment) -> tuple[str, ...]:
+    """Why an endpoint cannot be deployed, one sentence each; empty when it can."""
+    return (*engine_faults(deployment), *signature_faults(deployment), *memory_faults(deployment))
 
 
 def engine_faults(deployment: Deployment) -> Iterator[str]:

@@ -58,6 +58,11 @@ def generation_notes(deployment: GenerationDeployment) -> Iterator[str]:
 def _variables(deployment: GenerationDeployment) -> Iterator[str]:
     variables = environment_variables(deployment)
     subject = f"The container of endpoint '{deployment.name}'"
+    if "Ref" in variables:
+        yield (
+            f"{subject} has an environment variable Ref, which CloudFormation takes for a "
+            "reference; give it another name in serving.environment."
+        )
     if len(variables) > ENVIRONMENT_VARIABLE_COUNT:
         yield (
             f"{subject} has {len(variables)} environment variables, and SageMaker takes "

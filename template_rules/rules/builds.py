@@ -33,8 +33,7 @@ def _project_needs(assembly: Assembly, project: Resource) -> Iterator[Need]:
     if project.at("LogsConfig.CloudWatchLogs.Status") != "DISABLED":
         given = project.at("LogsConfig.CloudWatchLogs.GroupName")
         group = given if isinstance(given, str) else f"/aws/codebuild/{project.name}"
-        made = assembly.find(group, "AWS::Logs::LogGroup") is not None
-        yield from place.logs(group, creates=not made, reason="to write the build's log")
+        yield from place.logs(group, reason="to write the build's log")
     commands = str(project.at("Source.BuildSpec"))
     variables = {
         str(item.get("Name")): item.get("Value")

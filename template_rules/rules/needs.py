@@ -166,11 +166,11 @@ class Place:
             for arn in arns if action == "ec2:CreateNetworkInterface" else arns[:1]:
                 yield Need(action=action, arn=arn, reason=reason)
 
-    def logs(self, group: str, *, creates: bool, reason: str) -> Iterator[Need]:
-        """Yield what writing into a log group needs."""
+    def logs(self, group: str, *, reason: str) -> Iterator[Need]:
+        """Yield what writing into a log group needs: to make it too, where no template does."""
         own = self.arn("logs", f"log-group:{group}")
         stream = f"{own}:log-stream:\0stream\0"
-        if creates:
+        if self.assembly.find(group, "AWS::Logs::LogGroup") is None:
             yield Need(action="logs:CreateLogGroup", arn=own, reason=reason)
         for action in ("logs:CreateLogStream", "logs:PutLogEvents"):
             yield Need(action=action, arn=stream, reason=reason)

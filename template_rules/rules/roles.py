@@ -92,7 +92,7 @@ def _model_needs(assembly: Assembly, model: Resource) -> Iterator[Need]:
 def _endpoint_needs(assembly: Assembly, model: Resource, endpoint: Resource) -> Iterator[Need]:
     place, config = Place(assembly=assembly, resource=model), config_of(assembly, endpoint)
     group = f"/aws/sagemaker/Endpoints/{endpoint.name}"
-    yield from place.logs(group, creates=True, reason="to write the container's log")
+    yield from place.logs(group, reason="to write the container's log")
     namespace = {"cloudwatch:namespace": "/aws/sagemaker/Endpoints"}
     reason = "to publish the hosts' metrics"
     yield Need(action="cloudwatch:PutMetricData", arn="*", reason=reason, context=namespace)

@@ -25,6 +25,7 @@ from aws_cdk import (
 from cdk_nag import AwsSolutionsChecks
 from constructs import IConstruct
 
+from roundhouse_cdk.realtime_endpoint import RealtimeEndpoint
 from stacks.environment_stage import EnvironmentStage
 from tests.synth.assembly import SynthesizedStack, read_stacks
 from tests.synth.full_stage import full_stage
@@ -160,7 +161,9 @@ def test_environment_with_every_setting_gives_a_reason_for_every_finding(tmp_pat
 def test_refuses_a_managed_policy_and_a_wildcard_without_a_reason(tmp_path):
     app = App(outdir=str(tmp_path / "out"), analytics_reporting=False)
     environment = full_stage(app, tmp_path)
-    role = environment.node.find_child("Endpoint-example").node.find_child("Role")
+    endpoint = environment.node.find_child("Endpoint-example").node.default_child
+    assert isinstance(endpoint, RealtimeEndpoint)
+    role = endpoint.role.node.default_child
     assert isinstance(role, aws_iam.CfnRole)
     role.managed_policy_arns = ["arn:aws:iam::aws:policy/AmazonSageMakerFullAccess"]
     role.policies = [

@@ -13,7 +13,7 @@ from aws_cdk.assertions import Match
 
 from onboarding.platform import serving_platforms
 from onboarding.text_generation.platforms import generation_platforms
-from stacks.endpoint.template import endpoint_faults
+from stacks.endpoint.findings import endpoint_faults
 from stacks.endpoint_stack import EndpointStack, GenerationEndpointStack
 from stacks.images import base_image, generation_image, image_tags
 from tests.synth import generation_cases

@@ -203,17 +203,3 @@ def rewrite(stack: str, kind: str, name: str, old: str, new: str, text: str = ""
         properties[name] = json.loads(before.replace(old, new))
 
     return change
-
-
-def unordered(stack: str, kind: str, other: str, text: str = "") -> Change:
-    """Return a change that takes the dependencies on a type from every resource of a type."""
-
-    def change(stacks: Stacks) -> None:
-        template = stacks[stack]
-        gone = {key for key, item in template["Resources"].items() if item["Type"] == other}
-        for resource in resources(template, kind, text):
-            given = resource.get("DependsOn", [])
-            given = [given] if isinstance(given, str) else given
-            resource["DependsOn"] = [name for name in given if name not in gone]
-
-    return change

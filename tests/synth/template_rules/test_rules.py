@@ -46,7 +46,6 @@ from tests.synth.template_rules.stacks import (
     replace,
     resources,
     rewrite,
-    unordered,
 )
 
 pytestmark = pytest.mark.synth
@@ -121,20 +120,6 @@ ALARMS: list[Row] = [
             "arn:aws:sns:eu-west-1:111122223333:roundhouse-dev-alarms"]}),
     )
 ]  # fmt: skip
-
-ORDER: list[Row] = [
-    ("E9173", "dev", f"{kind} {text} before {other}", unordered(EMBEDDER, kind, other, text))
-    for kind, other, text in (
-        (MODEL, "AWS::IAM::Policy", ""),
-        (CONFIG, MODEL, ""),
-        (ENDPOINT, CONFIG, ""),
-        (ENDPOINT, ALARM, ""),
-        (TARGET, ENDPOINT, ""),
-        (POLICY, TARGET, ""),
-        (ALARM, ENDPOINT, "no-instances"),
-        (ALARM, ENDPOINT, "-drift"),
-    )
-] + [("E9173", "generator", "component before endpoint", unordered(CHAT, COMPONENT, ENDPOINT))]
 
 ROLLOUTS: list[Row] = [
     ("E9152", "dev", "no wait", put(EMBEDDER, ENDPOINT, ROUTING, canary(wait=0))),
@@ -337,7 +322,7 @@ LINTED: list[Row] = [
      rewrite(EMBEDDER, POLICY, "TargetTrackingScalingPolicyConfiguration",
              "SageMakerVariantInvocationsPerInstance", "A")),
 ]  # fmt: skip
-FAULTS = [*ORDER, *ALARMS, *ROLLOUTS, *SCALING, *GENERATION, *LACKING, *MISPLACED,
+FAULTS = [*ALARMS, *ROLLOUTS, *SCALING, *GENERATION, *LACKING, *MISPLACED,
           *IDENTITIES, *BUILD_FAULTS, *STORES]  # fmt: skip
 
 

@@ -1,37 +1,44 @@
-"""An endpoint's template as pure data: names, pools, policies, rollouts, refusals."""
+"""An endpoint's template: names, pools, policies, rollouts, refusals."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import re
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
+from aws_cdk import App, Environment, Stack
+from aws_cdk.assertions import Template
 
-from onboarding.deployment import Deployment
 from onboarding.environment_spec import NetworkSpec
-from onboarding.hosting_spec import AsynchronousSpec, DataCaptureSpec
+from onboarding.hosting_spec import AsynchronousSpec
 from onboarding.manifest import RuntimeIdentity, TensorRecord
 from onboarding.plugin_spec import PluginSpec
-from stacks.access.policies import Statement
-from stacks.endpoint.findings import endpoint_notes, endpoint_warnings, unwatched_alarms
-from stacks.endpoint.statements import (
+from roundhouse_cdk.realtime_endpoint import (
     MOST_NAMED_ENGINES,
     MOST_NAMED_OF_A_VERSION,
-    endpoint_statements,
-    version_policy,
-    version_statements,
+    MultiModelEndpoint,
+    RealtimeEndpoint,
+    RealtimeEndpointProps,
 )
-from stacks.endpoint.template import endpoint_faults, target_model_ids
-from stacks.endpoint_stack import endpoint_template
-from stacks.rollout import deployment_config, download_timeout_seconds, start_up_timeout_seconds
+from stacks.endpoint.findings import (
+    endpoint_faults,
+    endpoint_notes,
+    endpoint_warnings,
+    unwatched_alarms,
+)
+from stacks.endpoint.outputs import target_model_ids
+from stacks.endpoint.props import endpoint_props
+from stacks.endpoint_stack import LITERALS, endpoint_template
+from stacks.rollout import download_timeout_seconds, start_up_timeout_seconds
 from tests.fixtures.many_models import lock_entry
 from tests.synth.deployments import (
     of_targets,
     one,
     with_endpoint,
     with_engine_key,
-    with_fields,
     with_locks,
     with_scaling,
 )
@@ -53,7 +60,6 @@ from tests.synth.endpoint_cases import (
     template,
     variants,
 )
-from tests.synth.scaled import with_variant
 
 pytestmark = pytest.mark.unit
 
@@ -271,9 +277,16 @@ def test_rollout_has_time_for_every_wait_and_every_start(rollout, load_seconds):
 
 
 def test_rollout_is_taken_back_by_the_first_ten_alarms_and_the_others_are_noted():
+    several = {
+        f"models/m{number}.yaml": beside(
+            "{joins: example, scaling: {min: 2, max: 2}}", f"m{number}"
+        )
+        for number in range(6)
+    }
+    found = properties(template(several), "Endpoint")["DeploymentConfig"]
+    watched = [alarm["AlarmName"] for alarm in found["AutoRollbackConfiguration"]["Alarms"]]
+    assert len(watched) == 10 and all("server-errors" in name for name in watched[:7])
     deployment, alarms = one("dev", "sentence-embedder"), [f"Alarm{number}" for number in range(12)]
-    watched = deployment_config(deployment, alarms)["AutoRollbackConfiguration"]["Alarms"]
-    assert [alarm["AlarmName"] for alarm in watched] == alarms[:10]
     (warning,) = unwatched_alarms(deployment, alarms)
     assert "12 alarms" in warning and warning.endswith("these only notify: Alarm10, Alarm11.")
     assert list(unwatched_alarms(deployment, alarms[:10])) == []
@@ -294,7 +307,7 @@ def test_shadow_beside_a_moving_count_says_that_its_own_stays():
 
 def test_role_reads_every_engine_of_every_variant_and_pool_and_no_other():
     deployment = example({MODEL: endpoint_settings(POOLS), BESIDE: beside("{joins: example}")})
-    read = statements(endpoint_template(deployment, IMAGES))["ReadEngines"]["Resource"]
+    read = resource_list(statements(endpoint_template(deployment, IMAGES))["ReadEngines"])
     assert {entry.split("/")[-2] for entry in read} == {
         target.engine_key for target in deployment.targets
     }
@@ -361,17 +374,46 @@ INLINE_CHARACTERS = 10_240
 """
 OWN, SHARED = one("dev", "sentence-embedder"), one("dev", "text-shared")
 POLICY = "AWS::IAM::Policy"
+Statements = dict[str, dict[str, Any]]
 
 
-def of_engines(count: int, deployment: Deployment = SHARED) -> Deployment:
-    keys = [f"{number:020x}" for number in range(count)]
-    return of_targets(
-        deployment,
-        tuple(dataclasses.replace(deployment.targets[0], engine_key=key) for key in keys),
+def policies(props: RealtimeEndpointProps, engines: int | None) -> tuple[Statements, Statements]:
+    """Statements by id of the role and of its version's policy, of one model or of many engines."""
+    environment = props.environment
+    env = Environment(account=environment.account, region=environment.region)
+    stack = Stack(App(context=LITERALS, analytics_reporting=False), "Stack", env=env)
+    if engines is None:
+        RealtimeEndpoint(stack, "Default", props=props)
+    else:
+        MultiModelEndpoint(stack, "Default", props=props, engines=archives(engines))
+    resources = Template.from_stack(stack).to_json()["Resources"]
+    (role,), (version,) = (
+        [item["Properties"] for item in resources.values() if item["Type"] == kind]
+        for kind in ("AWS::IAM::Role", POLICY)
     )
+    documents = role["Policies"][0]["PolicyDocument"], version["PolicyDocument"]
+    own, beside = ({item["Sid"]: item for item in found["Statement"]} for found in documents)
+    return own, beside
 
 
-def largest(deployment: Deployment) -> Deployment:
+def archives(count: int) -> list[str]:
+    return [f"engines/{number:020x}/model.tar.gz" for number in range(count)]
+
+
+def of_archives(count: int, props: RealtimeEndpointProps) -> RealtimeEndpointProps:
+    """With an instance pool for each of so many engines."""
+    (pool,) = props.variants[0].pools
+    pools = [
+        dataclasses.replace(pool, container=container, model_id=None)
+        for container in (
+            dataclasses.replace(pool.container, path=path) for path in archives(count)
+        )
+    ]
+    first = dataclasses.replace(props.variants[0], pools=pools)
+    return dataclasses.replace(props, variants=[first, *props.variants[1:]])
+
+
+def largest(props: RealtimeEndpointProps, *, is_shared: bool) -> RealtimeEndpointProps:
     """With the largest network, the longest names, a queue, captures, and every alarm that
     SageMaker watches.
     """
@@ -381,53 +423,57 @@ def largest(deployment: Deployment) -> Deployment:
         security_group_ids=tuple(f"sg-{number:017x}" for number in range(5)),
     )
     fields = {"name": "e" * 16, "region": "us-gov-west-1", "network": network}
-    environment = deployment.environment.model_copy(update=fields)
-    several = with_fields(deployment, name="m" * 46, environment=environment)
-    if deployment.multi_model:
-        return with_endpoint(several, data_capture=DataCaptureSpec(percent=5))
-    queue = AsynchronousSpec(notify=True)
-    several = with_endpoint(several, data_capture=DataCaptureSpec(percent=5), asynchronous=queue)
-    for number in range(9):
-        several = with_variant(several, f"{number}" * 46)
-    return several
-
-
-def paths_read(found: tuple[Statement, ...], sid: str = "ReadObjects") -> list[str]:
-    (statement,) = [item for item in found if item["Sid"] == sid]
-    return [resource.partition(":::")[2].partition("/")[2] for resource in statement["Resource"]]
-
-
-def characters(found: tuple[Statement, ...]) -> int:
-    return len(
-        json.dumps({"Version": "2012-10-17", "Statement": list(found)}, separators=(",", ":"))
-    )
-
-
-def test_role_reads_exactly_its_engines():
-    assert paths_read(endpoint_statements(of_engines(3))) == [
-        f"engines/{number:020x}/model.tar.gz" for number in range(3)
+    variant = "" if is_shared else f"--{'v' * 46}"
+    alarm_names = [
+        f"{'e' * 16}-{'m' * 46}-server-error{number}{variant}"
+        for number in range(3 if is_shared else 10)
     ]
-    assert (
-        len(paths_read(endpoint_statements(of_engines(MOST_NAMED_ENGINES)))) == MOST_NAMED_ENGINES
+    return dataclasses.replace(
+        props,
+        name="m" * 46,
+        environment=props.environment.model_copy(update=fields),
+        capture_percent=5,
+        asynchronous=None if is_shared else AsynchronousSpec(notify=True),
+        rollout=dataclasses.replace(props.rollout, alarm_names=alarm_names),
     )
-    own = of_engines(MOST_NAMED_OF_A_VERSION, OWN)
-    assert len(paths_read(version_statements(own), "ReadEngines")) == MOST_NAMED_OF_A_VERSION
 
 
-def test_role_of_more_engines_than_fit_reads_all_engines():
-    assert paths_read(endpoint_statements(of_engines(MOST_NAMED_ENGINES + 1))) == ["engines/*"]
-    own = of_engines(MOST_NAMED_OF_A_VERSION + 1, OWN)
-    assert paths_read(version_statements(own), "ReadEngines") == ["engines/*"]
+def paths_read(statement: Mapping[str, Any]) -> list[str]:
+    return [resource.partition(":::")[2].partition("/")[2] for resource in resource_list(statement)]
+
+
+def resource_list(statement: Mapping[str, Any]) -> list[str]:
+    """Resources of a statement; IAM takes one as text too."""
+    found = statement["Resource"]
+    return [found] if isinstance(found, str) else list(found)
+
+
+def characters(found: Statements) -> int:
+    document = {"Version": "2012-10-17", "Statement": list(found.values())}
+    return len(json.dumps(document, separators=(",", ":")))
+
+
+def test_role_reads_exactly_its_engines_and_all_engines_where_they_are_too_many_to_name():
+    shared, one_model = endpoint_props(SHARED, IMAGES), endpoint_props(OWN, IMAGES)
+    for count in (3, MOST_NAMED_ENGINES):
+        own, _ = policies(shared, count)
+        assert paths_read(own["ReadObjects"]) == archives(count)
+    own, _ = policies(shared, MOST_NAMED_ENGINES + 1)
+    assert paths_read(own["ReadObjects"]) == ["engines/*"]
+    most = MOST_NAMED_OF_A_VERSION
+    for count, read in ((most, archives(most)), (most + 1, ["engines/*"])):
+        _, version = policies(of_archives(count, one_model), None)
+        assert paths_read(version["ReadEngines"]) == read
 
 
 @pytest.mark.parametrize("count", [1, MOST_NAMED_ENGINES, MOST_NAMED_ENGINES + 1, 500])
 @pytest.mark.parametrize("deployment", [SHARED, OWN], ids=["multi-model", "one model"])
 def test_policies_of_a_role_and_of_two_versions_fit(deployment, count):
-    several = largest(of_engines(count, deployment))
-    together = characters(endpoint_statements(several)) + 2 * characters(
-        version_statements(several)
-    )
-    assert together <= INLINE_CHARACTERS
+    is_shared = deployment is SHARED
+    props = largest(endpoint_props(deployment, IMAGES), is_shared=is_shared)
+    several = props if is_shared else of_archives(min(count, MOST_NAMED_ENGINES + 1), props)
+    own, version = policies(several, count if is_shared else None)
+    assert characters(own) + 2 * characters(version) <= INLINE_CHARACTERS
 
 
 # --- versions
@@ -453,10 +499,11 @@ def test_old_version_keeps_its_archives_until_the_new_one_has_taken_over():
 
 def test_same_version_has_the_same_policy_whatever_else_changes():
     other = with_scaling(with_endpoint(OWN, rollout="linear", latency_slo_ms=20.0), max=9)
-    assert version_policy(OWN) == version_policy(other)
-    assert version_policy(of_engines(2)) == version_policy(
-        of_engines(3)
-    )  # several models: no rollout, and no version
+    found = [of_type(endpoint_template(item, IMAGES), POLICY) for item in (OWN, other)]
+    assert found[0] == found[1]
+    shared = endpoint_props(SHARED, IMAGES)
+    # Several models: no rollout, and no version.
+    assert policies(shared, 2)[1] == policies(shared, 3)[1]
 
 
 # --- what SageMaker does in the role's name
@@ -468,8 +515,8 @@ def test_role_sees_exactly_the_alarms_that_take_a_version_back():
         "Alarms"
     ]
     looks = statements(found)["LookAtAlarms"]
-    assert looks["Action"] == ["cloudwatch:DescribeAlarms"] and len(watched) >= 4
-    assert [arn.rpartition(":alarm:")[2] for arn in looks["Resource"]] == [
+    assert looks["Action"] == "cloudwatch:DescribeAlarms" and len(watched) >= 4
+    assert [arn.rpartition(":alarm:")[2] for arn in resource_list(looks)] == [
         alarm["AlarmName"] for alarm in watched
     ]
 

@@ -85,3 +85,19 @@ def test_estimate_is_noted_until_a_load_test_has_measured_the_instance_type():
         for more in ({}, {"entry": {"knee": knee(10, "ml.g6e.2xlarge")}})
     ]
     assert notes == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"Ref": "main"}, "variable Ref, which CloudFormation takes for a reference; give it"),
+        ({f"V{number}": "1" for number in range(101)}, "variables, and SageMaker takes 100; take"),
+        ({"LONG": "x" * 1025}, "1025 bytes in LONG, and SageMaker takes 1024; name a file"),
+        ({f"V{number}": "x" * 1000 for number in range(40)}, "bytes, and SageMaker takes 32768;"),
+    ],
+)
+def test_refuses_variables_that_sagemaker_does_not_take(generation, variables, words):
+    serving = generation.spec.serving.model_copy(update={"environment": variables})
+    spec = generation.spec.model_copy(update={"serving": serving})
+    faults = generation_faults(dataclasses.replace(generation, spec=spec))
+    assert len(faults) == 1 and words in faults[0]

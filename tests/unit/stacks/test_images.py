@@ -11,6 +11,7 @@ from onboarding import resolve
 from onboarding.environment_spec import PLATFORM_IMAGES, ImagesSpec, ServingImage
 from onboarding.platform import instance_types, serving_platforms
 from onboarding.tree import read_tree
+from roundhouse_cdk.hosting import content_name
 from stacks.capacity.engine import engine_capacity
 from stacks.endpoint_stack import endpoint_template
 from stacks.image_contents import IMAGE_CONTENTS
@@ -28,7 +29,6 @@ from stacks.images import (
     serving_images,
 )
 from stacks.rollout import COMPILING_SECONDS, variant_timeouts
-from stacks.template import content_name
 from tests.synth.deployments import environment, with_locks
 from tests.unit.onboarding.test_deployments import with_rival
 from tests.unit.roundhouse.engines import copied_tree, entry_for, with_entry

@@ -1,11 +1,10 @@
-"""Rules of resources that name each other literally: they exist, and are created in order."""
+"""Rules of resources that name each other literally: what they name exists."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from template_rules.hosting import (
-    ALARM,
     COMPONENT,
     ENDPOINT,
     ENDPOINT_CONFIG,
@@ -14,13 +13,10 @@ from template_rules.hosting import (
     TARGET,
     all_variants,
     config_of,
-    rollback_alarms,
     scaled_component,
     scaled_variant,
     variants,
-    watched_endpoints,
 )
-from template_rules.policies import ROLE, attached_policies
 from template_rules.rule import rule
 from template_rules.templates import Assembly, Problem, Resource
 from template_rules.values import is_known
@@ -42,34 +38,6 @@ def names_exist(assembly: Assembly) -> Iterator[Problem]:
         if match is not None and match["variant"] not in named and all(map(is_known, named)):
             what = "no endpoint of this template has such a production variant"
             yield resource.problem("ResourceId", what, value=match.group(), allowed=named)
-
-
-@rule("E9173", "Resource that may be created before what it needs")
-def creation_order(assembly: Assembly) -> Iterator[Problem]:
-    """A resource that names another by its name is created after it."""
-    for resource, other in _needed_before(assembly):
-        template = resource.template
-        if resource is other or other.template is not template:
-            continue
-        if not template.waits_for(resource.logical_id, other.logical_id):
-            noun = other.type.rsplit("::", 1)[-1]
-            what = f"it may be created before the {noun} that it needs"
-            way_out = f"add DependsOn: {other.logical_id}"
-            yield resource.problem("DependsOn", what, way_out, value=other.name)
-
-
-def _needed_before(assembly: Assembly) -> Iterator[tuple[Resource, Resource]]:
-    """Yield (resource, another that must exist before it)."""
-    for resource, _, name, types in (*_names(assembly), *_rollbacks(assembly)):
-        other = assembly.find(name, *types)
-        if other is not None:
-            yield resource, other
-    for model in assembly.of_type(MODEL):
-        role = assembly.find(model.properties.get("ExecutionRoleArn"), ROLE)
-        for policy in () if role is None else attached_policies(assembly, role):
-            yield model, policy
-    yield from _policies(assembly)
-    yield from _alarms(assembly)
 
 
 Named = tuple[Resource, str, object, tuple[str, ...]]
@@ -98,29 +66,3 @@ def _names(assembly: Assembly) -> Iterator[Named]:
             ("Specification.BaseInferenceComponentName", COMPONENT),
         ):
             yield component, path, component.at(path), (kind,)
-
-
-def _rollbacks(assembly: Assembly) -> Iterator[Named]:
-    for updated in assembly.of_type(ENDPOINT, COMPONENT):
-        for path, name in rollback_alarms(updated):
-            yield updated, path, name, (ALARM,)
-
-
-def _policies(assembly: Assembly) -> Iterator[tuple[Resource, Resource]]:
-    """A policy is put onto a registered target."""
-    keys = ("ServiceNamespace", "ScalableDimension", "ResourceId")
-    for policy in assembly.of_type(POLICY):
-        for target in assembly.of_type(TARGET):
-            same = [policy.properties.get(key) == target.properties.get(key) for key in keys]
-            if "ResourceId" in policy.properties and all(same):
-                yield policy, target
-
-
-def _alarms(assembly: Assembly) -> Iterator[tuple[Resource, Resource]]:
-    """An alarm that does not roll a deployment back rings for an endpoint that exists."""
-    rollbacks = {assembly.find(name, ALARM) for _, _, name, _ in _rollbacks(assembly)}
-    for alarm in assembly.of_type(ALARM):
-        for name in () if alarm in rollbacks else watched_endpoints(alarm):
-            endpoint = assembly.find(name, ENDPOINT)
-            if endpoint is not None:
-                yield alarm, endpoint

@@ -1,0 +1,466 @@
+"""What endpoints of every kind have: a role, models, an endpoint config, the endpoint, their log.
+
+What a version needs to start, its images and archives, stands in a policy of its own beside the
+role, under an id of its content. While a rollout is under way instances of both versions may have
+to start, those of the old one when it is taken back: CloudFormation makes the new policy before the
+endpoint's update, and deletes the old one after it.
+
+Models and configs are named by their content: an endpoint's update begins where its config has
+another name, and `roundhouse plan`, `deploy` and `status` tell by it what runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn, cast
+
+from aws_cdk import (
+    Aws,
+    CfnCondition,
+    CfnParameter,
+    CfnResource,
+    Fn,
+    IResolvable,
+    RemovalPolicy,
+    Stack,
+    Token,
+)
+from aws_cdk import aws_cloudwatch as cw
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_logs as logs
+from aws_cdk.aws_sagemaker import (
+    CfnEndpoint,
+    CfnEndpointConfig,
+    CfnEndpointConfigProps,
+    CfnModel,
+    CfnModelProps,
+)
+from constructs import Construct
+
+from onboarding import names
+from onboarding.aws_limits import (
+    ENVIRONMENT_VARIABLE_COUNT,
+    NAME_LENGTH,
+    ROLLBACK_ALARM_COUNT,
+    STEP_PERCENT,
+)
+from onboarding.deployment import VARIANT
+from onboarding.environment_spec import EnvironmentSpec
+from onboarding.metrics import INVOCATIONS
+from onboarding.values import Rollout
+from stacks.access import arns
+from stacks.access.policies import (
+    PULL,
+    Statement,
+    alarm_looks,
+    allow,
+    host_metrics,
+    network_interfaces,
+    policy_document,
+    registry_log_in,
+    volume_key_grant,
+)
+from stacks.suppressions import with_reasons
+
+DIGITS = 8
+LEAST_SUBNETS = 2
+"""In two zones: SageMaker spreads instances over them, and one zone may fail."""
+REGISTRY = re.compile(r"(?P<account>[0-9]{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContainerProps:
+    """What one SageMaker model runs: an image of ECR, and the variables of its container.
+
+    `path` is what it loads, in the environment's artifact bucket: an archive, or a prefix that ends
+    in a slash.
+    """
+
+    image_uri: str
+    path: str
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RolloutProps:
+    """How a new version takes over, and the alarms that take it back, by name, ten at most.
+
+    `step_percent` of a fleet changes at once, in a canary, linear or rolling rollout. Seconds: from
+    one step to the next, how long the old fleet stays, and when the update is given up.
+    """
+
+    kind: Rollout = "all-at-once"
+    step_percent: int = 50
+    wait_seconds: int = 300
+    termination_seconds: int = 300
+    execution_seconds: int = 28800
+    alarm_names: Sequence[str] = ()
+
+
+AT_ONCE = RolloutProps()
+
+
+class HostedEndpoint(Construct):
+    """The base of endpoint constructs: `role`, `models`, `config`, `endpoint`, `log_groups`.
+
+    `models` are by their ids. Raises ValueError, with the construct's path, for what AWS refuses.
+    """
+
+    role: iam.Role
+    version_policy: iam.Policy
+    config: CfnEndpointConfig
+    endpoint: CfnEndpoint
+
+    def __init__(
+        self, scope: Construct, construct_id: str, environment: EnvironmentSpec, name: str
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._spec, self._name = environment, name
+        self.endpoint_name = names.endpoint_name(environment, name)
+        self.models: dict[str, CfnModel] = {}
+        self.log_groups: list[logs.LogGroup] = []
+        network = environment.network
+        if network is not None and len(set(network.subnet_ids)) < LEAST_SUBNETS:
+            self._refuse(
+                "its network has one subnet, so one zone",
+                network.subnet_ids[0],
+                f"{LEAST_SUBNETS} subnets or more",
+                "name a subnet of another zone too",
+            )
+
+    def grant_invoke(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Let a principal send requests."""
+        return iam.Grant.add_to_principal(
+            grantee=grantee,
+            actions=[
+                "sagemaker:InvokeEndpoint",
+                "sagemaker:InvokeEndpointAsync",
+                "sagemaker:InvokeEndpointWithResponseStream",
+            ],
+            resource_arns=[self.endpoint.ref],
+        )
+
+    def metric(self, name: str, statistic: str = "Average", *, variant: str = VARIANT) -> cw.Metric:
+        """Return a metric of SageMaker's that is about a variant, such as `ModelLatency`."""
+        dimensions = {"EndpointName": self.endpoint_name, "VariantName": variant}
+        return cw.Metric(
+            namespace=INVOCATIONS, metric_name=name, dimensions_map=dimensions, statistic=statistic
+        )
+
+    def metric_invocations(self, *, variant: str = VARIANT) -> cw.Metric:
+        """Return the requests of each period."""
+        return self.metric("Invocations", "Sum", variant=variant)
+
+    def metric_server_errors(self, *, variant: str = VARIANT) -> cw.Metric:
+        """Return the requests of each period that the container answered with 5xx."""
+        return self.metric("Invocation5XXErrors", "Sum", variant=variant)
+
+    def _refuse(self, what: str, value: object, allowed: str, way_out: str) -> NoReturn:
+        raise ValueError(f"{self.node.path}: {what}: {value}; allowed: {allowed}; {way_out}")
+
+    def _check_rollout(self, rollout: RolloutProps) -> None:
+        bounds = STEP_PERCENT.get(rollout.kind)
+        if bounds is not None and not bounds.least <= rollout.step_percent <= bounds.most:
+            self._refuse(
+                f"step of a {rollout.kind} rollout",
+                f"{rollout.step_percent} %",
+                f"{bounds.least} to {bounds.most} %",
+                "change step_percent",
+            )
+        found = list(rollout.alarm_names)
+        if len(found) > ROLLBACK_ALARM_COUNT or len(set(found)) < len(found):
+            self._refuse(
+                "alarms that take an update back",
+                ", ".join(found),
+                f"{ROLLBACK_ALARM_COUNT} different ones at most",
+                "keep the gravest",
+            )
+
+    def _add_log_group(self, kind: str, name: str) -> str:
+        """Add the group that SageMaker writes, before there is what writes it; return its name."""
+        group = logs.LogGroup(
+            self,
+            "Logs" if not self.log_groups else f"{kind}Logs",
+            log_group_name=f"/aws/sagemaker/{kind}/{name}",
+            retention=logs.RetentionDays.THREE_MONTHS,
+            removal_policy=RemovalPolicy.DESTROY,
+        )
+        self.log_groups.append(group)
+        return f"/aws/sagemaker/{kind}/{name}"
+
+    def _add_role(
+        self,
+        statements: Sequence[Statement],
+        version: Sequence[Statement],
+        alarm_names: Sequence[str],
+        log_groups: Sequence[str],
+    ) -> None:
+        """Add the role with its own statements, and the policy of what a version needs to start."""
+        environment = self._spec
+        own = [
+            *registry_log_in(),
+            *statements,
+            *volume_key_grant(environment),
+            _log_writes(environment, log_groups),
+            *host_metrics(),
+            *alarm_looks(environment, alarm_names),
+            *network_interfaces(environment),
+        ]
+        boundary = environment.permissions_boundary_arn
+        self.role = iam.Role(
+            self,
+            "Role",
+            assumed_by=iam.ServicePrincipal(
+                "sagemaker.amazonaws.com",
+                conditions={"StringEquals": {"aws:SourceAccount": environment.account}},
+            ),
+            inline_policies={"exact": iam.PolicyDocument.from_json(policy_document(own))},
+            permissions_boundary=(
+                None
+                if boundary is None
+                else iam.ManagedPolicy.from_managed_policy_arn(self, "Boundary", boundary)
+            ),
+        )
+        document = policy_document(version)
+        digest = hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:DIGITS]
+        self.version_policy = iam.Policy(
+            self,
+            f"VersionPolicy{digest}",
+            policy_name=f"version-{digest}",
+            roles=[self.role],
+            document=iam.PolicyDocument.from_json(document),
+        )
+        _add_reasons(self.role, own)
+        _add_reasons(self.version_policy, version)
+
+    def _add_model(
+        self,
+        construct_id: str,
+        variables: Mapping[str, str],
+        container: CfnModel.ContainerDefinitionProperty,
+        identity: Mapping[str, Any],
+        *,
+        network_isolation: bool = True,
+    ) -> CfnModel:
+        """Add a model whose name its content gives, and `identity`.
+
+        The role is no part of it: its logical id stays, and its statements change in place.
+        """
+        if "Ref" in variables:
+            self._refuse(
+                "variable of a container",
+                "Ref",
+                "any other name",
+                "rename it: CloudFormation takes Ref for a reference",
+            )
+        if len(variables) > ENVIRONMENT_VARIABLE_COUNT:
+            self._refuse(
+                "variables of a container",
+                len(variables),
+                f"{ENVIRONMENT_VARIABLE_COUNT} at most",
+                "take some out",
+            )
+        network = self._spec.network
+        content: dict[str, Any] = {
+            "primary_container": container,
+            "enable_network_isolation": network_isolation,
+            "vpc_config": None
+            if network is None
+            else CfnModel.VpcConfigProperty(
+                subnets=list(network.subnet_ids),
+                security_group_ids=list(network.security_group_ids),
+            ),
+        }
+        model = CfnModel(
+            self,
+            construct_id,
+            model_name=self._content_name(CfnModelProps(**content), identity),
+            execution_role_arn=self.role.role_arn,
+            **content,
+        )
+        # Waiting is no property: another policy alone makes no other model.
+        model.node.add_dependency(self.version_policy)
+        self.models[construct_id] = model
+        return model
+
+    def _add_config(
+        self,
+        content: Mapping[str, Any],
+        rollout: CfnEndpoint.DeploymentConfigProperty | None,
+        execution_role_arn: str | None = None,
+    ) -> None:
+        """Add the config of these typed properties.
+
+        Its name covers the rollout: SageMaker takes another one with another endpoint config only.
+        """
+        covered = None if rollout is None else spelled(Stack.of(self).resolve(rollout))
+        self.config = CfnEndpointConfig(
+            self,
+            "EndpointConfig",
+            endpoint_config_name=self._content_name(
+                CfnEndpointConfigProps(**content), {"DeploymentConfig": covered}
+            ),
+            execution_role_arn=execution_role_arn,
+            **content,
+        )
+
+    def _add_endpoint(
+        self, rollout: CfnEndpoint.DeploymentConfigProperty | None, *, is_scaled: bool
+    ) -> None:
+        """Add the endpoint; `is_scaled`: its instance counts move, and an update keeps them.
+
+        It takes the template's weights all the same, and what is captured: SageMaker retains no
+        capture config (API_VariantProperty).
+        """
+        retained: dict[str, Any] = {}
+        if is_scaled:
+            weight = CfnEndpoint.VariantPropertyProperty(variant_property_type="DesiredWeight")
+            condition = self._add_retention(
+                names.RETAINED_PROPERTIES, "VariantPropertiesAreRetained", "true", "instance counts"
+            )
+            retained = {
+                "retain_all_variant_properties": conditional(condition, True),
+                "exclude_retained_variant_properties": conditional(
+                    condition, [spelled(Stack.of(self).resolve(weight))]
+                ),
+            }
+        self.endpoint = CfnEndpoint(
+            self,
+            "Endpoint",
+            endpoint_name=self.endpoint_name,
+            endpoint_config_name=str(self.config.endpoint_config_name),
+            deployment_config=rollout,
+            **retained,
+        )
+        # With what users grant to the role, too.
+        self.endpoint.node.add_dependency(self.config, self.role, *self.log_groups)
+
+    def _add_retention(
+        self, parameter: str, condition: str, default: str, noun: str
+    ) -> CfnCondition:
+        """Add a parameter by which an update keeps the counts that it finds, and its condition.
+
+        The condition is true while the parameter has its default.
+        """
+        given = CfnParameter(
+            self,
+            parameter,
+            type="String",
+            default=default,
+            allowed_values=["false", "true"],
+            description=f"Updates keep {noun}",
+        )
+        holds = Fn.condition_equals(given.value_as_string, default)
+        return CfnCondition(self, condition, expression=holds)
+
+    def _content_name(self, content: Any, identity: Mapping[str, Any]) -> str:
+        properties = spelled(Stack.of(self).resolve(content))
+        return content_name(self.endpoint_name, {**properties, **identity})
+
+
+def deployment_config(rollout: RolloutProps) -> CfnEndpoint.DeploymentConfigProperty:
+    """Return an endpoint's rollout as the CDK's typed properties."""
+    size = CfnEndpoint.CapacitySizeProperty(type="CAPACITY_PERCENT", value=rollout.step_percent)
+    alarms = [CfnEndpoint.AlarmProperty(alarm_name=name) for name in rollout.alarm_names]
+    rolled_back = CfnEndpoint.AutoRollbackConfigProperty(alarms=alarms) if alarms else None
+    if rollout.kind == "rolling":
+        return CfnEndpoint.DeploymentConfigProperty(
+            auto_rollback_configuration=rolled_back,
+            # By default a rollback replaces all at once.
+            rolling_update_policy=CfnEndpoint.RollingUpdatePolicyProperty(
+                maximum_batch_size=size,
+                rollback_maximum_batch_size=size,
+                wait_interval_in_seconds=rollout.wait_seconds,
+                maximum_execution_timeout_in_seconds=rollout.execution_seconds,
+            ),
+        )
+    return CfnEndpoint.DeploymentConfigProperty(
+        auto_rollback_configuration=rolled_back,
+        blue_green_update_policy=CfnEndpoint.BlueGreenUpdatePolicyProperty(
+            traffic_routing_configuration=CfnEndpoint.TrafficRoutingConfigProperty(
+                type=rollout.kind.replace("-", "_").upper(),
+                wait_interval_in_seconds=rollout.wait_seconds,
+                canary_size=size if rollout.kind == "canary" else None,
+                linear_step_size=size if rollout.kind == "linear" else None,
+            ),
+            termination_wait_in_seconds=rollout.termination_seconds,
+            maximum_execution_timeout_in_seconds=rollout.execution_seconds,
+        ),
+    )
+
+
+def conditional(condition: CfnCondition, value: Any) -> IResolvable:
+    """Return a property that is left out where a condition is false."""
+    return cast("IResolvable", Fn.condition_if(condition.logical_id, value, Aws.NO_VALUE))
+
+
+def content_name(prefix: str, properties: Mapping[str, Any]) -> str:
+    """A SageMaker name.
+
+    The prefix, trimmed to fit, and 12 hex digits of the sha256 of the properties as canonical JSON.
+    A prefix that had to be trimmed counts as content, so that two that begin alike never share a
+    name.
+    """
+    available = NAME_LENGTH - names.CONTENT_DIGITS - 1
+    text = json.dumps(properties, sort_keys=True, separators=(",", ":"))
+    digest = hashlib.sha256(
+        (text if len(prefix) <= available else prefix + text).encode()
+    ).hexdigest()[: names.CONTENT_DIGITS]
+    return f"{prefix[:available].rstrip('-')}-{digest}"
+
+
+def image_pull(environment: EnvironmentSpec, uris: Sequence[str]) -> Statement:
+    """Return the statement to pull these images, each from the registry that its URI names."""
+    repositories = dict.fromkeys(_repository(environment, uri) for uri in uris)
+    return allow("PullImage", PULL, list(repositories))
+
+
+def _repository(environment: EnvironmentSpec, uri: str) -> str:
+    if Token.is_unresolved(uri):
+        return arns.arn(environment, "ecr", "repository/*")
+    host, _, reference = uri.partition("/")
+    name = re.split("[@:]", reference)[0]
+    arn = arns.arn(environment, "ecr", f"repository/{name}")
+    match = REGISTRY.match(host)
+    if match is None:
+        return arn
+    return arn.replace(
+        f":{environment.region}:{environment.account}:", f":{match['region']}:{match['account']}:"
+    )
+
+
+def _log_writes(environment: EnvironmentSpec, groups: Sequence[str]) -> Statement:
+    """Write these log groups, which the stack itself makes.
+
+    IAM knows a group by the ARN that ends in `:*` too. Source: CloudWatch Logs user guide,
+    "Overview of managing access permissions".
+    """
+    named = [arns.log_group(environment, group) for group in groups]
+    return allow(
+        "WriteLogs",
+        "logs:CreateLogStream DescribeLogStreams PutLogEvents",
+        [resource for arn in named for resource in (arn, f"{arn}:*")],
+    )
+
+
+def _add_reasons(construct: Construct, statements: Sequence[Statement]) -> None:
+    """Write beside a role or policy why its wildcards may stand, as cdk-nag reads it."""
+    resource = with_reasons({"Properties": {"PolicyDocument": policy_document(statements)}})
+    if "Metadata" in resource:
+        cast("CfnResource", construct.node.default_child).add_metadata(
+            "cdk_nag", resource["Metadata"]["cdk_nag"]
+        )
+
+
+def spelled(value: Any, key: str = "") -> Any:
+    """Return resolved properties as CloudFormation spells them; names of variables stay."""
+    if isinstance(value, list):
+        return [spelled(item) for item in value]
+    if not isinstance(value, dict) or key == "Environment":
+        return value
+    named = ((name[:1].upper() + name[1:], item) for name, item in value.items())
+    return {name: spelled(item, name) for name, item in named}

@@ -1,0 +1,366 @@
+"""Endpoints of TensorRT engines: of one model with its variants, or of many models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aws_cdk.aws_sagemaker import CfnEndpointConfig, CfnModel
+from constructs import Construct
+
+from onboarding import names
+from onboarding.deployment import VARIANT
+from onboarding.environment_spec import EnvironmentSpec
+from onboarding.hosting_spec import AsynchronousSpec, MetricsSpec
+from roundhouse_cdk.hosting import (
+    AT_ONCE,
+    ContainerProps,
+    HostedEndpoint,
+    RolloutProps,
+    deployment_config,
+    image_pull,
+)
+from stacks.access import arns
+from stacks.access.policies import (
+    Statement,
+    bucket_listing,
+    key_use,
+    object_reads,
+    object_writes,
+    topic_publish,
+)
+
+MOST_NAMED_ENGINES = 37
+"""IAM takes 10,240 characters of a role's own policies; an archive's name takes 96 of them."""
+MOST_NAMED_OF_A_VERSION = 20
+"""During a rollout the policies of two versions stand beside the role."""
+OWN_MODEL = "Model"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolProps:
+    """One instance type of a variant, and what its instances run.
+
+    `priority`: 1 is tried first. `model_id`: of its model; default: by variant and position.
+    """
+
+    instance_type: str
+    container: ContainerProps
+    priority: int = 1
+    model_id: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class VariantProps:
+    """Instances that answer alike: `count` of them in a new endpoint, at least one.
+
+    Seconds that SageMaker waits for the download, for the start, and, of several pools, for
+    instances of a type. `ami_version`: of GPU hosts; default: SageMaker's. A shadow gets copies of
+    requests, and its answers go nowhere.
+    """
+
+    pools: Sequence[PoolProps]
+    name: str = VARIANT
+    count: int = 1
+    weight: float = 1.0
+    is_shadow: bool = False
+    download_seconds: int = 300
+    start_up_seconds: int = 480
+    provision_seconds: int = 1800
+    ami_version: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RealtimeEndpointProps:
+    """An endpoint `name` of an environment, whose bucket, key and registry it uses.
+
+    `is_scaled`: something moves its instance counts, and updates keep them. `capture_percent` of
+    the requests are kept. With `asynchronous`, requests wait in a queue. What `metrics` leaves out
+    is left to SageMaker.
+    """
+
+    environment: EnvironmentSpec
+    name: str
+    variants: Sequence[VariantProps]
+    rollout: RolloutProps = AT_ONCE
+    is_scaled: bool = False
+    network_isolation: bool = True
+    capture_percent: int | None = None
+    metrics: MetricsSpec | None = None
+    asynchronous: AsynchronousSpec | None = None
+
+
+class EngineEndpoint(HostedEndpoint):
+    """The base of both constructs; `engines`: archives of a multi-model endpoint, else none."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        props: RealtimeEndpointProps,
+        engines: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(scope, construct_id, props.environment, props.name)
+        self._check(props)
+        self._props, self._engines = props, engines
+        group = self._add_log_group("Endpoints", self.endpoint_name)
+        alarm_names = props.rollout.alarm_names
+        self._add_role(
+            role_statements(props, engines),
+            version_statements(props, is_multi_model=engines is not None),
+            alarm_names,
+            [group],
+        )
+        rollout = deployment_config(props.rollout)
+        self._add_config(self._config_content(), rollout)
+        self.config.node.add_dependency(*self.models.values())
+        self._add_endpoint(rollout, is_scaled=props.is_scaled)
+
+    def _check(self, props: RealtimeEndpointProps) -> None:
+        """Raise ValueError for variants that SageMaker refuses together."""
+        production = [variant.name for variant in props.variants if not variant.is_shadow]
+        given = ", ".join(variant.name for variant in props.variants) or "none"
+        if not production or any(not variant.pools for variant in props.variants):
+            self._refuse(
+                "variants with instances",
+                given,
+                "one production variant or more, each with a pool",
+                "add one",
+            )
+        if props.asynchronous is not None and len(props.variants) > 1:
+            self._refuse(
+                "variants of an asynchronous endpoint",
+                given,
+                "one production variant",
+                "take the others out, or `asynchronous`",
+            )
+        if len({variant.name for variant in props.variants}) < len(props.variants):
+            self._refuse("names of variants", given, "different ones", "rename one")
+        self._check_rollout(props.rollout)
+
+    def _config_content(self) -> dict[str, Any]:
+        """Return the config's typed properties, but for its name."""
+        props, environment = self._props, self._spec
+        key = arns.key_id(environment)
+        shadows = [self._variant(variant) for variant in props.variants if variant.is_shadow]
+        return {
+            "production_variants": [
+                self._variant(variant) for variant in props.variants if not variant.is_shadow
+            ],
+            "shadow_production_variants": shadows or None,
+            "data_capture_config": None
+            if props.capture_percent is None
+            else _data_capture(environment, props.capture_percent),
+            "async_inference_config": None
+            if props.asynchronous is None
+            else _async_inference(environment, props.name, props.asynchronous),
+            "metrics_config": None
+            if props.metrics is None
+            else CfnEndpointConfig.MetricsConfigProperty(
+                enable_enhanced_metrics=False,
+                enable_detailed_observability=props.metrics.detailed,
+            ),
+            "kms_key_id": key,
+        }
+
+    def _variant(self, variant: VariantProps) -> CfnEndpointConfig.ProductionVariantProperty:
+        """Return one production or shadow variant, and add its models."""
+        models = self._variant_models(variant)
+        several = len(variant.pools) > 1
+        pools = [
+            CfnEndpointConfig.InstancePoolProperty(
+                instance_type=pool.instance_type,
+                priority=pool.priority,
+                model_name_override=None if model is models[0] else model.model_name,
+            )
+            for pool, model in zip(variant.pools, models, strict=True)
+        ]
+        # Instance pools demand it. A multi-model endpoint routes a target to the instance that has
+        # it loaded, a queue to any.
+        is_routed = several or (self._engines is None and self._props.asynchronous is None)
+        strategy = CfnEndpointConfig.RoutingConfigProperty(
+            routing_strategy="LEAST_OUTSTANDING_REQUESTS"
+        )
+        weight = variant.weight
+        return CfnEndpointConfig.ProductionVariantProperty(
+            variant_name=variant.name,
+            model_name=models[0].model_name,
+            instance_type=None if several else variant.pools[0].instance_type,
+            instance_pools=pools if several else None,
+            variant_instance_provision_timeout_in_seconds=variant.provision_seconds
+            if several
+            else None,
+            initial_instance_count=variant.count,
+            initial_variant_weight=int(weight) if float(weight).is_integer() else weight,
+            model_data_download_timeout_in_seconds=variant.download_seconds,
+            container_startup_health_check_timeout_in_seconds=variant.start_up_seconds,
+            inference_ami_version=variant.ami_version,
+            routing_config=strategy if is_routed else None,
+        )
+
+    def _variant_models(self, variant: VariantProps) -> list[CfnModel]:
+        """Add the models of a variant's pools, in their order; equal containers share one."""
+        models: list[CfnModel] = []
+        for number, pool in enumerate(variant.pools):
+            same = [i for i in range(number) if variant.pools[i].container == pool.container]
+            models.append(models[same[0]] if same else self._engine_model(variant, number))
+        return models
+
+    def _engine_model(self, variant: VariantProps, number: int) -> CfnModel:
+        """Add the model of a pool.
+
+        Its id is content, but for the first model: a model that moves to another id, as when two
+        pools change places, is made before the old one of that content is deleted, and must not be
+        called the same.
+        """
+        pool, bucket = variant.pools[number], names.artifact_bucket(self._spec)
+        plain = f"{variant.name}{OWN_MODEL}{number}" if self.models else OWN_MODEL
+        construct_id = plain if pool.model_id is None else pool.model_id
+        container = CfnModel.ContainerDefinitionProperty(
+            image=pool.container.image_uri,
+            mode="SingleModel" if self._engines is None else "MultiModel",
+            model_data_url=f"s3://{bucket}/{pool.container.path}",
+            environment=dict(pool.container.variables),
+        )
+        return self._add_model(
+            construct_id,
+            pool.container.variables,
+            container,
+            {} if construct_id == OWN_MODEL else {"LogicalId": construct_id},
+            network_isolation=self._props.network_isolation,
+        )
+
+
+class RealtimeEndpoint(EngineEndpoint):
+    """Deploys an endpoint of one model: variants, shadows, instance pools, a queue if asked for."""
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, props: RealtimeEndpointProps
+    ) -> None:
+        super().__init__(scope, construct_id, props)
+
+
+class MultiModelEndpoint(EngineEndpoint):
+    """Deploys an endpoint of many models, each loaded when a request names it.
+
+    `engines`: paths of their archives in the artifact bucket; containers' paths are the prefix that
+    these lie under. Engines come and go without a rollout.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        props: RealtimeEndpointProps,
+        engines: Sequence[str],
+    ) -> None:
+        super().__init__(scope, construct_id, props, engines)
+
+    def _check(self, props: RealtimeEndpointProps) -> None:
+        super()._check(props)
+        if props.asynchronous is not None:
+            self._refuse(
+                "a multi-model endpoint cannot be asynchronous",
+                props.name,
+                "requests that are answered at once",
+                "take `asynchronous` out",
+            )
+
+
+def role_statements(
+    props: RealtimeEndpointProps, engines: Sequence[str] | None
+) -> tuple[Statement, ...]:
+    """Return what the role may do with data, of whatever version.
+
+    Read the archives of a multi-model endpoint's engines and the requests of a queue; write what
+    SageMaker writes in the name of the role, under this endpoint's own prefixes.
+    """
+    environment, name, queue = props.environment, props.name, props.asynchronous
+    read = list(_named(engines or (), MOST_NAMED_ENGINES))
+    written = []
+    if queue is not None:
+        read.append(f"{names.requests_prefix(environment, name)}/*")
+    if props.capture_percent is not None:
+        written.append(f"{names.captures_prefix(environment, name)}/*")
+    if queue is not None:
+        written.append(f"{names.answers_prefix(environment, name)}/*")
+    notified = queue is not None and queue.notify
+    return (
+        *(object_reads(environment, read) if read else ()),
+        *bucket_listing(environment),
+        *(object_writes(environment, written) if written else ()),
+        *key_use(environment, ["kms:Decrypt", *(("kms:GenerateDataKey",) if written else ())]),
+        *(topic_publish(environment, arns.answer_topic(environment)) if notified else ()),
+    )
+
+
+def version_statements(
+    props: RealtimeEndpointProps, *, is_multi_model: bool = False
+) -> tuple[Statement, ...]:
+    """Return what an instance of this version must have to start: images, and its archives."""
+    environment, containers = props.environment, list(_containers(props))
+    images = image_pull(environment, [container.image_uri for container in containers])
+    if is_multi_model:
+        return (images,)
+    archives = _named([container.path for container in containers], MOST_NAMED_OF_A_VERSION)
+    return (images, *object_reads(environment, archives, "ReadEngines"))
+
+
+def _containers(props: RealtimeEndpointProps) -> Iterator[ContainerProps]:
+    for variant in props.variants:
+        for pool in variant.pools:
+            yield pool.container
+
+
+def _named(paths: Sequence[str], most: int) -> tuple[str, ...]:
+    """Return every path once, or all archives where they are too many to name."""
+    archives = tuple(dict.fromkeys(paths))
+    return archives if len(archives) <= most else (f"{names.ENGINES_PREFIX}/*",)
+
+
+def _data_capture(
+    environment: EnvironmentSpec, percent: int
+) -> CfnEndpointConfig.DataCaptureConfigProperty:
+    return CfnEndpointConfig.DataCaptureConfigProperty(
+        enable_capture=True,
+        initial_sampling_percentage=percent,
+        destination_s3_uri=f"s3://{names.artifact_bucket(environment)}/{names.CAPTURES_PREFIX}",
+        kms_key_id=arns.key_id(environment),
+        capture_options=[
+            CfnEndpointConfig.CaptureOptionProperty(capture_mode=mode)
+            for mode in ("Input", "Output")
+        ],
+        capture_content_type_header=CfnEndpointConfig.CaptureContentTypeHeaderProperty(
+            json_content_types=["application/json"]
+        ),
+    )
+
+
+def _async_inference(
+    environment: EnvironmentSpec, name: str, asynchronous: AsynchronousSpec
+) -> CfnEndpointConfig.AsyncInferenceConfigProperty:
+    prefix = names.answers_prefix(environment, name)
+    answers, topic = (
+        f"s3://{names.artifact_bucket(environment)}/{prefix}",
+        arns.answer_topic(environment),
+    )
+    most = asynchronous.max_concurrent_invocations
+    return CfnEndpointConfig.AsyncInferenceConfigProperty(
+        output_config=CfnEndpointConfig.AsyncInferenceOutputConfigProperty(
+            s3_output_path=f"{answers}/answered",
+            s3_failure_path=f"{answers}/failed",
+            kms_key_id=arns.key_id(environment),
+            notification_config=CfnEndpointConfig.AsyncInferenceNotificationConfigProperty(
+                success_topic=topic, error_topic=topic
+            )
+            if asynchronous.notify
+            else None,
+        ),
+        client_config=None
+        if most is None
+        else CfnEndpointConfig.AsyncInferenceClientConfigProperty(
+            max_concurrent_invocations_per_instance=most
+        ),
+    )

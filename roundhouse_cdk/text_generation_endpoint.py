@@ -1,0 +1,282 @@
+"""Endpoints of text generators: a checkpoint on copies of an inference component or on instances.
+
+A component's own rollout replaces its copies, so that another checkpoint changes nothing of the
+endpoint. SageMaker reads a container's /metrics on port 8080 by itself where detailed observability
+is on (API reference, ContainerMetricsConfig), which is where ours are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from aws_cdk import Stack
+from aws_cdk.aws_sagemaker import CfnEndpointConfig, CfnInferenceComponent, CfnModel
+from constructs import Construct
+
+from onboarding import names
+from onboarding.deployment import VARIANT
+from onboarding.environment_spec import EnvironmentSpec
+from roundhouse_cdk.hosting import (
+    AT_ONCE,
+    ContainerProps,
+    HostedEndpoint,
+    RolloutProps,
+    conditional,
+    deployment_config,
+    image_pull,
+    spelled,
+)
+from stacks.access import arns
+from stacks.access.policies import Statement, allow, key_use, object_reads
+
+Routing = Literal["least-outstanding", "random", "prefix-aware"]
+STRATEGIES: Mapping[Routing, str] = {
+    "least-outstanding": "LEAST_OUTSTANDING_REQUESTS",
+    "random": "RANDOM",
+    "prefix-aware": "PREFIX_AWARE",
+}
+Component = CfnInferenceComponent
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComponentProps:
+    """The copies of a checkpoint that share an endpoint's instances.
+
+    `copies` that a new component begins with, each with `gpus` whole GPUs and `memory_mib` of the
+    host; instances come and go between `least_instances` and `most_instances`.
+    """
+
+    gpus: int
+    memory_mib: int
+    copies: int = 1
+    least_instances: int = 1
+    most_instances: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextGenerationEndpointProps:
+    """An endpoint `name` of an environment, whose bucket, key and registry it uses.
+
+    The container's path is the checkpoint's prefix in the bucket. `plan` counts as the model's
+    content. `instances` of a new endpoint; without `component` they are the copies. `adapters`:
+    paths of LoRA archives by name, which need a component. `is_scaled`: something moves the number
+    of copies, and updates keep it. Seconds that SageMaker waits for the download and for the start.
+    """
+
+    environment: EnvironmentSpec
+    name: str
+    container: ContainerProps
+    instance_type: str
+    instances: int = 1
+    component: ComponentProps | None = None
+    adapters: Mapping[str, str] = field(default_factory=dict)
+    plan: str | None = None
+    routing: Routing = "least-outstanding"
+    rollout: RolloutProps = AT_ONCE
+    is_scaled: bool = False
+    download_seconds: int = 3600
+    start_up_seconds: int = 3600
+    ami_version: str | None = None
+
+
+class TextGenerationEndpoint(HostedEndpoint):
+    """Deploys a text generator.
+
+    `server` is what answers: `component`, or the endpoint where there is none. `adapters` are the
+    components of LoRA adapters by name. Raises ValueError for what AWS refuses.
+    """
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, props: TextGenerationEndpointProps
+    ) -> None:
+        super().__init__(scope, construct_id, props.environment, props.name)
+        self._props = props
+        self._check_rollout(props.rollout)
+        if props.adapters and props.component is None:
+            self._refuse(
+                "adapters without a component",
+                ", ".join(props.adapters),
+                "adapters of an inference component",
+                "give `component`",
+            )
+        groups = [self._add_log_group("Endpoints", self.endpoint_name)]
+        if props.component is not None:
+            groups.append(self._add_log_group("InferenceComponents", self.endpoint_name))
+        self._add_role(
+            role_statements(props), version_statements(props), props.rollout.alarm_names, groups
+        )
+        self.model = self._checkpoint_model()
+        rollout = None if props.component is not None else deployment_config(props.rollout)
+        self._add_config(
+            self._config_content(),
+            rollout,
+            None if props.component is None else self.role.role_arn,
+        )
+        if props.component is None:
+            self.config.node.add_dependency(self.model)
+        self._add_endpoint(rollout, is_scaled=props.is_scaled and props.component is None)
+        self.component = None if props.component is None else self._component(props.component)
+        self.server: Construct = self.endpoint if self.component is None else self.component
+        self.adapters = {name: self._adapter(name, path) for name, path in props.adapters.items()}
+
+    def _checkpoint_model(self) -> CfnModel:
+        """The files of the checkpoint come as they are, from a prefix that their content names."""
+        props, bucket = self._props, names.artifact_bucket(self._spec)
+        source = CfnModel.S3DataSourceProperty(
+            s3_uri=f"s3://{bucket}/{props.container.path}",
+            s3_data_type="S3Prefix",
+            compression_type="None",
+        )
+        container = CfnModel.ContainerDefinitionProperty(
+            image=props.container.image_uri,
+            model_data_source=CfnModel.ModelDataSourceProperty(s3_data_source=source),
+            environment=dict(props.container.variables),
+        )
+        identity = {} if props.plan is None else {"Plan": props.plan}
+        return self._add_model("Model", props.container.variables, container, identity)
+
+    def _config_content(self) -> dict[str, Any]:
+        """Return the config's typed properties; of a component it names no model."""
+        network, is_component = self._spec.network, self._props.component is not None
+        return {
+            "production_variants": [self._variant()],
+            "metrics_config": CfnEndpointConfig.MetricsConfigProperty(
+                enable_detailed_observability=True
+            ),
+            "kms_key_id": arns.key_id(self._spec),
+            "enable_network_isolation": True if is_component else None,
+            "vpc_config": CfnEndpointConfig.VpcConfigProperty(
+                subnets=list(network.subnet_ids),
+                security_group_ids=list(network.security_group_ids),
+            )
+            if network is not None and is_component
+            else None,
+        }
+
+    def _variant(self) -> CfnEndpointConfig.ProductionVariantProperty:
+        props, component = self._props, self._props.component
+        own: dict[str, Any]
+        if component is None:
+            own = {
+                "model_name": self.model.model_name,
+                "initial_variant_weight": 1,
+                "model_data_download_timeout_in_seconds": props.download_seconds,
+                "container_startup_health_check_timeout_in_seconds": props.start_up_seconds,
+            }
+        else:
+            own = {
+                "managed_instance_scaling": CfnEndpointConfig.ManagedInstanceScalingProperty(
+                    status="ENABLED",
+                    min_instance_count=component.least_instances,
+                    max_instance_count=component.most_instances,
+                )
+            }
+        return CfnEndpointConfig.ProductionVariantProperty(
+            variant_name=VARIANT,
+            instance_type=props.instance_type,
+            initial_instance_count=props.instances,
+            inference_ami_version=props.ami_version,
+            routing_config=CfnEndpointConfig.RoutingConfigProperty(
+                routing_strategy=STRATEGIES[props.routing]
+            ),
+            **own,
+        )
+
+    def _component(self, component: ComponentProps) -> Component:
+        """Add the base component, whose number of copies later updates leave to scaling."""
+        props = self._props
+        runtime: Any = Component.InferenceComponentRuntimeConfigProperty(
+            copy_count=component.copies
+        )
+        if props.is_scaled:
+            condition = self._add_retention(
+                names.RETAINED_COPIES, "CopyCountIsSet", "false", "the number of copies"
+            )
+            runtime = conditional(condition, spelled(Stack.of(self).resolve(runtime)))
+        base = Component(
+            self,
+            "InferenceComponent",
+            inference_component_name=self.endpoint_name,
+            endpoint_name=self.endpoint_name,
+            variant_name=VARIANT,
+            specification=Component.InferenceComponentSpecificationProperty(
+                model_name=self.model.model_name,
+                compute_resource_requirements=(
+                    Component.InferenceComponentComputeResourceRequirementsProperty(
+                        number_of_accelerator_devices_required=component.gpus,
+                        min_memory_required_in_mb=component.memory_mib,
+                    )
+                ),
+                startup_parameters=Component.InferenceComponentStartupParametersProperty(
+                    model_data_download_timeout_in_seconds=props.download_seconds,
+                    container_startup_health_check_timeout_in_seconds=props.start_up_seconds,
+                ),
+            ),
+            runtime_config=runtime,
+            deployment_config=_component_rollout(props.rollout),
+        )
+        base.node.add_dependency(self.endpoint, self.model, *self.log_groups)
+        return base
+
+    def _adapter(self, name: str, path: str) -> Component:
+        """Add the component of a LoRA adapter, which runs in the copies of the base."""
+        assert self.component is not None
+        bucket = names.artifact_bucket(self._spec)
+        adapter = Component(
+            self,
+            f"Adapter{hashlib.sha256(name.encode()).hexdigest()[:8]}",
+            inference_component_name=names.adapter_component(self._spec, self._name, name),
+            endpoint_name=self.endpoint_name,
+            specification=Component.InferenceComponentSpecificationProperty(
+                base_inference_component_name=self.endpoint_name,
+                container=Component.InferenceComponentContainerSpecificationProperty(
+                    artifact_url=f"s3://{bucket}/{path}"
+                ),
+            ),
+        )
+        adapter.node.add_dependency(self.component)
+        return adapter
+
+
+def _component_rollout(
+    rollout: RolloutProps,
+) -> Component.InferenceComponentDeploymentConfigProperty:
+    """Return a component's rollout in batches of one size both ways."""
+    batch = Component.InferenceComponentCapacitySizeProperty(
+        type="CAPACITY_PERCENT", value=rollout.step_percent
+    )
+    alarms = [Component.AlarmProperty(alarm_name=name) for name in rollout.alarm_names]
+    return Component.InferenceComponentDeploymentConfigProperty(
+        rolling_update_policy=Component.InferenceComponentRollingUpdatePolicyProperty(
+            maximum_batch_size=batch,
+            rollback_maximum_batch_size=batch,
+            wait_interval_in_seconds=rollout.wait_seconds,
+            maximum_execution_timeout_in_seconds=rollout.execution_seconds,
+        ),
+        auto_rollback_configuration=Component.AutoRollbackConfigurationProperty(alarms=alarms)
+        if alarms
+        else None,
+    )
+
+
+def role_statements(props: TextGenerationEndpointProps) -> tuple[Statement, ...]:
+    """Return what the role may do with data, of whatever checkpoint."""
+    environment = props.environment
+    return (
+        allow("LocateBucket", ["s3:GetBucketLocation"], [arns.bucket(environment)]),
+        *key_use(environment, ["kms:Decrypt"]),
+    )
+
+
+def version_statements(props: TextGenerationEndpointProps) -> tuple[Statement, ...]:
+    """Return what a copy of this version must have to start: its image and its checkpoint."""
+    environment, files = props.environment, f"{props.container.path}*"
+    listed = {"StringLike": {"s3:prefix": [files]}}
+    return (
+        image_pull(environment, [props.container.image_uri]),
+        *object_reads(environment, [files, *props.adapters.values()], "ReadCheckpoint"),
+        allow("ListCheckpoint", ["s3:ListBucket"], [arns.bucket(environment)], listed),
+    )

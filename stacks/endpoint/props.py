@@ -1,0 +1,159 @@
+"""From a deployment to the props of its endpoint's construct."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from onboarding import names
+from onboarding.deployment import VARIANT, Deployment, Pool, Variant
+from onboarding.repository_spec import RepositorySpec, repository_models
+from onboarding.serve_environment import (
+    python_server_environment,
+    serve_environment,
+    signers_environment,
+)
+from onboarding.values import Server
+from roundhouse_cdk.hosting import ContainerProps, RolloutProps
+from roundhouse_cdk.realtime_endpoint import PoolProps, RealtimeEndpointProps, VariantProps
+from stacks.alarms.alarm import watched_in_rollouts
+from stacks.alarms.endpoint import endpoint_alarms
+from stacks.images import endpoint_image_uri, serving_image
+from stacks.rollout import (
+    PROVISION_SECONDS,
+    TERMINATION_SECONDS,
+    WAIT_SECONDS,
+    effective_rollout,
+    execution_seconds,
+    initial_count,
+    step_percent,
+    variant_timeouts,
+)
+from stacks.scaling.targets import scaled_variants, variant_id
+
+
+def endpoint_props(deployment: Deployment, image_uris: Mapping[str, str]) -> RealtimeEndpointProps:
+    """Return the props of a deployment without `endpoint_faults`.
+
+    `image_uris` names every image that it may run.
+    """
+    endpoint = deployment.endpoint
+    return RealtimeEndpointProps(
+        environment=deployment.environment,
+        name=deployment.name,
+        variants=[_variant(deployment, variant, image_uris) for variant in deployment.variants],
+        rollout=rollout_props(deployment),
+        is_scaled=bool(scaled_variants(deployment)),
+        network_isolation=endpoint.network_isolation,
+        capture_percent=None if endpoint.data_capture is None else endpoint.data_capture.percent,
+        metrics=endpoint.metrics,
+        asynchronous=endpoint.asynchronous,
+    )
+
+
+def archives(deployment: Deployment) -> tuple[str, ...]:
+    """Return the archive of every engine, once."""
+    paths = (names.engine_archive_path(target.engine_key) for target in deployment.targets)
+    return tuple(dict.fromkeys(paths))
+
+
+def rollout_props(deployment: Deployment) -> RolloutProps:
+    """Return how a deployment is updated, and by which alarms an update is taken back."""
+    return RolloutProps(
+        kind=effective_rollout(deployment),
+        step_percent=step_percent(deployment),
+        wait_seconds=WAIT_SECONDS,
+        termination_seconds=TERMINATION_SECONDS,
+        execution_seconds=execution_seconds(deployment),
+        alarm_names=watched_in_rollouts(endpoint_alarms(deployment)),
+    )
+
+
+def _variant(
+    deployment: Deployment, variant: Variant, image_uris: Mapping[str, str]
+) -> VariantProps:
+    download, start_up = variant_timeouts(deployment, variant)
+    return VariantProps(
+        name=variant.name,
+        is_shadow=variant.role == "shadow",
+        count=initial_count(variant),
+        weight=variant.weight,
+        download_seconds=download,
+        start_up_seconds=start_up,
+        provision_seconds=PROVISION_SECONDS,
+        ami_version=deployment.inference_ami_version if variant.instance_type.is_gpu else None,
+        pools=[
+            PoolProps(
+                instance_type=pool.instance_type.name,
+                priority=pool.priority,
+                container=container_props(deployment, variant.server, pool, image_uris),
+                model_id=_model_id(variant, pool),
+            )
+            for pool in variant.pools
+        ],
+    )
+
+
+def container_props(
+    deployment: Deployment, server: Server, pool: Pool, image_uris: Mapping[str, str]
+) -> ContainerProps:
+    """Return what the instances of a pool run: one engine, or whichever a request names."""
+    uri = endpoint_image_uri(deployment, serving_image(server, pool), image_uris)
+    if deployment.multi_model:
+        variables = _variables(deployment, server, pool, None)
+        return ContainerProps(image_uri=uri, path=f"{names.ENGINES_PREFIX}/", variables=variables)
+    (target,) = pool.targets
+    assert target.lock_entry is not None
+    pinned = {"ROUNDHOUSE_MANIFEST_SHA256": target.lock_entry.archive.manifest_sha256}
+    return ContainerProps(
+        image_uri=uri,
+        path=names.engine_archive_path(target.engine_key),
+        variables={**pinned, **_variables(deployment, server, pool, target.model.name)},
+    )
+
+
+def _model_id(variant: Variant, pool: Pool) -> str:
+    """The first pool's never changes; that of a further pool holds its instance type."""
+    if pool is variant.pools[0]:
+        return variant_id(variant, "Model")
+    family, size = pool.instance_type.name.removeprefix("ml.").split(".")
+    suffix = "" if variant.name == VARIANT else variant_id(variant, "Of")
+    return f"PoolModel{family[:1].upper()}{family[1:]}{size[:1].upper()}{size[1:]}{suffix}"
+
+
+def _variables(
+    deployment: Deployment, server: Server, pool: Pool, model: str | None
+) -> dict[str, str]:
+    """Return the variables of the server; no model is a multi-model endpoint."""
+    signers = signers_environment(deployment.environment.trusted_signers)
+    asynchronous = deployment.endpoint.asynchronous is not None
+    if server != "triton":
+        slots = None if model is None else pool.targets[0].model.serving.slots
+        return python_server_environment(asynchronous=asynchronous, slots=slots) | signers
+    targets = [target for owner in pool.targets for target in (*owner.steps, owner)]
+    models, metrics = [target.model for target in targets], deployment.endpoint.metrics
+    variables = serve_environment(
+        model,
+        version_compatible=pool.instance_type.is_gpu
+        and any(model.engine.version_compatible for model in models),
+        plugins=list(
+            dict.fromkeys(plugin.name for model in models for plugin in model.engine.plugins)
+        )
+        if pool.instance_type.is_gpu
+        else (),
+        other_models=_other_models(pool),
+        response_cache=any(model.serving.response_cache for model in models),
+        asynchronous=asynchronous,
+        metrics=metrics is not None and metrics.detailed is True,
+    )
+    return variables | signers
+
+
+def _other_models(pool: Pool) -> list[str]:
+    """Return the models of repositories of the user's own beside the one that clients ask."""
+    return [
+        name
+        for target in pool.targets
+        if isinstance(target.model, RepositorySpec) and target.lock_entry is not None
+        for name in repository_models(target.lock_entry.manifest)
+        if name != target.model.name
+    ]
