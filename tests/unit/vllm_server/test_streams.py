@@ -76,8 +76,8 @@ def test_requests_that_the_engine_begins_late_do_not_hold_the_others():
 
 def test_draining_waits_for_streams_and_refuses_the_rest():
     async def play(front):
-        order = {"events": 4, "pause": 0.1}
-        streams = [asyncio.create_task(front.stream(order)) for _ in range(8)]
+        orders = [{"events": 4, "pause": 0.05 * number} for number in range(1, 9)]
+        streams = [asyncio.create_task(front.stream(order)) for order in orders]
         await until(lambda: front.program.running == 8)
         drain = asyncio.create_task(front.routes.admission.drain(10, 1))
         await asyncio.sleep(0)
