@@ -5,8 +5,7 @@ Its builds make indexes of texts, one for each model of an environment.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -65,9 +64,7 @@ class IndexDeployment(DeployedEndpoint):
         return (self.index,)
 
 
-def index_deployments(
-    tree: Tree, environment: str, only: Sequence[str] = ()
-) -> tuple[IndexDeployment, ...]:
+def index_deployments(tree: Tree, environment: str, only: Collection[str] = ()):
     spec = tree.environments[environment]
     entries, faults = held_entries(tree, spec, "faq", IndexLock)
     assert not faults
@@ -96,8 +93,6 @@ INDEXES = Workload(lock=IndexLock, resolve=index_deployments)
 
 
 class IndexCloud(Cloud):
-    """A build machine that publishes `entry`."""
-
     entry: Value = IndexEntry(index_key=KEY, model="faq", sha256=DIGEST)
 
     def _record(self, engine):
@@ -148,10 +143,8 @@ def test_its_signature_is_verified():
     assert "holds no signature" in IndexCloud.entry.signature_fault([signer.key])
 
 
-@pytest.mark.parametrize(("change", "words"), [({"model": "other"}, "is that of 1{20} of other")])
-def test_refuses_a_record_of_another_model(session, change, words):
-    session.clients.entry = IndexCloud.entry.model_copy(update=change)
-    with pytest.raises(EnginesNotBuiltError, match=words):
+def test_refuses_a_record_of_another_model(session):
+    session.clients.entry = IndexCloud.entry.model_copy(update={"model": "other"})
+    with pytest.raises(EnginesNotBuiltError, match=f"is that of {KEY} of other"):
         build(session)
     assert read_lock(session.paths.tree / "models", "faq", IndexLock).indexes == {}
-    assert json.loads(session.clients.objects[f"indexes/{KEY}.json"])["model"] == "other"
