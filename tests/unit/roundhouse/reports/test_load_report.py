@@ -116,6 +116,12 @@ def test_headline_names_what_is_not_known_or_doubtful(result, part):
     assert part in result.headline
 
 
+@pytest.mark.parametrize(("slo_ms", "is_missed"), [(20.0, False), (1.0, True)])
+def test_headline_of_a_load_names_the_phases_that_missed(slo_ms, is_missed):
+    result = load_of(measurement(second()), slo_ms=slo_ms)
+    assert ("missed the SLO" in result.headline) == result.slo_missed == is_missed
+
+
 def test_offered_rate_is_shown_where_little_was_answered():
     assert "at 20,000 requests a second offered" in text_of(load(second(offered=20_000)))
     assert "offered" not in load(second()).headline
