@@ -9,9 +9,9 @@ from constructs import Construct
 
 from onboarding.aws_limits import GITHUB_ISSUER
 from onboarding.environment_spec import EnvironmentSpec, GithubSpec
-from stacks.github.roles import AUDIENCE, workflow_roles
+from roundhouse_cdk.forge.roles import AUDIENCE, workflow_roles
+from roundhouse_cdk.wildcards import with_reasons
 from stacks.resources import EnvironmentStack, add_resources
-from stacks.suppressions import with_reasons
 from stacks.template import Resource
 
 PROVIDER = "GithubProvider"

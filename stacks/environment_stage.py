@@ -14,15 +14,15 @@ from onboarding.deployment import Deployment
 from onboarding.environment_spec import EnvironmentSpec, promotion_neighbours
 from onboarding.platform import serving_platforms
 from onboarding.text_generation.generation_deployment import GenerationDeployment
+from roundhouse_cdk.builds.signing import function_program
+from roundhouse_cdk.engine_pipeline import BuildPrograms
 from stacks.access_stack import AccessStack
-from stacks.builds.signing import function_program
-from stacks.builds_stack import BuildPrograms, BuildsStack
 from stacks.dashboards.environment import environment_dashboard
 from stacks.endpoint_stack import EndpointStack, GenerationEndpointStack
 from stacks.foundation_stack import FoundationStack
 from stacks.generation.dashboard import generation_widgets
 from stacks.images import base_image, image_tags, image_uris, read_image_files
-from stacks.images_stack import ImagesStack
+from stacks.pipeline_stacks import BuildsStack, ImagesStack
 from stacks.resources import EnvironmentStack, add_resources
 
 

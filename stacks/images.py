@@ -27,8 +27,6 @@ DOCKERFILES: Mapping[str, str] = {
 }
 """Of every image; the build context is the repository's root."""
 
-ROUTE = "images"
-"""Names the CodeBuild project that builds the images."""
 
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 """PyTorch's own index of CPU builds."""

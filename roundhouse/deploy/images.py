@@ -16,7 +16,7 @@ import yaml
 from onboarding import names
 from onboarding.environment_spec import ImagePinSpec, ServingImage
 from onboarding.fault import Fault, FaultsError
-from onboarding.names import builder_project
+from onboarding.names import IMAGES_ROUTE, builder_project
 from onboarding.platform import serving_platforms
 from roundhouse.aws.clients import calling
 from roundhouse.deploy.builds import codebuild
@@ -30,7 +30,6 @@ from roundhouse.errors import (
 from roundhouse.session import Session
 from stacks.images import (
     FROM_PLATFORM,
-    ROUTE,
     ImageOrder,
     base_image,
     image_orders,
@@ -213,7 +212,9 @@ def build_images(session: Session, orders: Sequence[ImageOrder]) -> None:
     with session.report.step(title) as step:
         client = session.clients("codebuild")
         zip_path = publish_source(session, source(session, orders), "the images' sources")
-        build_id = codebuild.start(client, builder_project(session.environment, ROUTE), zip_path)
+        build_id = codebuild.start(
+            client, builder_project(session.environment, IMAGES_ROUTE), zip_path
+        )
         try:
             codebuild.follow(
                 session.clients, build_id, every_seconds=EVERY_SECONDS, on_line=step.update

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from stacks.builds.machine import build_machine
+from roundhouse_cdk.builds.machine import build_machine
 from tests.local_cloud.conftest import PYTHON
 from tests.synth.deployments import environment
 

@@ -10,7 +10,7 @@ import yaml
 
 from onboarding.environment_spec import EnvironmentSpec, NetworkSpec
 from onboarding.text_generation.quantizer_route import QUANTIZER, QUANTIZER_IMAGE
-from stacks.builds.machine import build_machine
+from roundhouse_cdk.builds.machine import build_machine
 from tests.synth.deployments import environment
 
 GOLDEN = Path(__file__).parent / "golden" / "build-machine.yaml"

@@ -14,9 +14,9 @@ from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import build_route, serving_platforms
 from onboarding.source_access import SourceBucketSpec
-from stacks.access.policies import source_reads
-from stacks.builds.projects import build_routes, training_image
-from stacks.builds.roles import machine_statements
+from roundhouse_cdk.builds.roles import machine_statements
+from roundhouse_cdk.builds.routes import build_routes, training_image
+from roundhouse_cdk.statements import source_reads
 from stacks.foundation_stack import FoundationStack
 from tests.synth.assembly import SOURCES, Stacks, context, synthesized
 from tests.synth.deployments import ROOT, environment, locked

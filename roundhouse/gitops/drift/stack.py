@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from onboarding.environment_spec import EnvironmentSpec
-from onboarding.platform import aws_partition
+from onboarding.platform import aws_partition, url_suffix
 from roundhouse.aws.clients import Client, calling
 from roundhouse.gitops.template_changes import Template
 
@@ -62,6 +62,7 @@ class DeployedStack:
             "AWS::AccountId": spec.account,
             "AWS::Region": spec.region,
             "AWS::Partition": aws_partition(spec.region),
+            "AWS::URLSuffix": url_suffix(spec.region),
         }
 
     def _arn(self, value: Mapping[str, Any]) -> Any:

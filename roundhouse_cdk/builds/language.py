@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from onboarding import arns
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import aws_partition
-from stacks.access import arns
 
 State = dict[str, Any]
 

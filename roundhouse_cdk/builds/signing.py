@@ -6,26 +6,22 @@ import ast
 from pathlib import Path
 from typing import Any
 
-from onboarding import names
+from onboarding import arns, names
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import aws_partition
 from onboarding.text_generation.checkpoint_key import CHECKPOINTS
-from stacks.access import arns
-from stacks.access.policies import (
+from roundhouse_cdk.builds.job import CANDIDATE, IS_CHECKPOINT, refusal
+from roundhouse_cdk.builds.language import BRIEFLY, State, choice, jsonata, literal, with_fields
+from roundhouse_cdk.statements import (
     Statement,
     action_names,
     allow,
     bucket_listing,
-    exact_role,
     key_use,
     log_stream_writes,
     object_reads,
     write_once,
 )
-from stacks.builds.job import CANDIDATE, IS_CHECKPOINT, refusal
-from stacks.builds.language import BRIEFLY, State, choice, jsonata, literal, with_fields
-from stacks.suppressions import with_reasons
-from stacks.template import Properties, Resources, log_group
 
 RUNTIME = "python3.14"
 TIMEOUT_SECONDS = 900
@@ -106,65 +102,6 @@ def function_program(base: Path, own: Path) -> str:
             for number in range(node.lineno - 1, node.end_lineno or node.lineno):
                 lines[number] = ""
     return f"{first}\n\n{''.join(lines)}"
-
-
-def signer_resources(
-    environment: EnvironmentSpec, program: str, checkpoint_program: str | None = None
-) -> Resources:
-    """Return the functions, their logs and their role; each program is a function's whole code.
-
-    They stand in no VPC: they reach S3 and KMS alone, and run nothing of what a build brings.
-    `checkpoint_program` None: the environment has no text generators.
-    """
-    statements = signer_statements(environment, has_checkpoints=checkpoint_program is not None)
-    role = exact_role(environment, service="lambda.amazonaws.com", statements=statements)
-    engines = _function(environment, names.signer(environment), "engines", program)
-    resources: Resources = {
-        "SignerLogs": _logs(names.signer(environment)),
-        "SignerRole": with_reasons(
-            {
-                "Type": "AWS::IAM::Role",
-                # The key's policy knows the role by its name, before there is one.
-                "Properties": {"RoleName": names.signer(environment), **role},
-            }
-        ),
-        "Signer": {"Type": "AWS::Lambda::Function", "Properties": engines},
-    }
-    if checkpoint_program is None:
-        return resources
-    name = names.checkpoint_signer(environment)
-    properties = _function(environment, name, "checkpoints", checkpoint_program)
-    return {
-        **resources,
-        "CheckpointSignerLogs": _logs(name),
-        "CheckpointSigner": {"Type": "AWS::Lambda::Function", "Properties": properties},
-    }
-
-
-def _logs(function: str) -> dict[str, Any]:
-    return {"Type": "AWS::Logs::LogGroup", "Properties": log_group(f"/aws/lambda/{function}")}
-
-
-def _function(environment: EnvironmentSpec, name: str, what: str, program: str) -> Properties:
-    return {
-        "FunctionName": name,
-        "Description": f"Signs and publishes {what} of {environment.name}",
-        "Runtime": RUNTIME,
-        "Handler": "index.handler",
-        "Code": {"ZipFile": program},
-        "Role": {"Fn::GetAtt": ["SignerRole", "Arn"]},
-        "Timeout": TIMEOUT_SECONDS,
-        "MemorySize": MEMORY_MIB,
-        "EphemeralStorage": {"Size": DISK_MIB},
-        "LoggingConfig": {"LogGroup": f"/aws/lambda/{name}"},
-        "Environment": {
-            "Variables": {
-                "BUCKET": names.artifact_bucket(environment),
-                "SIGNING_KEY": arns.signing_key_alias(environment),
-                "BUILDER": arns.build_machine(environment),
-            }
-        },
-    }
 
 
 def signer_statements(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onboarding.environment_spec import EnvironmentSpec
-from stacks.builds.language import State, choice, literal, with_fields
+from roundhouse_cdk.builds.language import State, choice, literal, with_fields
 
 NO_QUOTA = r"is 0 Instances|more than 0 builds"
 """A quota of nothing: no wait helps."""

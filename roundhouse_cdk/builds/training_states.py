@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from onboarding import names
+from onboarding import arns, names
 from onboarding.environment_spec import EnvironmentSpec
-from stacks.access import arns
-from stacks.builds.job import (
+from roundhouse_cdk.builds.job import (
     CANDIDATE,
     ended_state,
     explained,
@@ -23,8 +22,7 @@ from stacks.builds.job import (
     refusal,
     wait,
 )
-from stacks.builds.language import PATIENTLY, State, call, jsonata, literal, with_fields
-from stacks.template import vpc_config
+from roundhouse_cdk.builds.language import PATIENTLY, State, call, jsonata, literal, with_fields
 
 JOB_ROLE = "${JobRole}"
 """Replaced by the role's ARN where the state machine is deployed."""
@@ -128,8 +126,16 @@ def training_job(environment: EnvironmentSpec, image_uri: str) -> dict[str, Any]
         "StoppingCondition": {"MaxRuntimeInSeconds": 60 * builds.timeout_minutes},
         "EnableNetworkIsolation": False,
         "Tags": [{"Key": "roundhouse-environment", "Value": environment.name}],
-        **vpc_config(environment.network),
+        **_vpc_config(environment),
     }
+
+
+def _vpc_config(environment: EnvironmentSpec) -> State:
+    network = environment.network
+    if network is None:
+        return {}
+    subnets, groups = list(network.subnet_ids), list(network.security_group_ids)
+    return {"VpcConfig": {"Subnets": subnets, "SecurityGroupIds": groups}}
 
 
 def quantizer_job(environment: EnvironmentSpec, image_uri: str) -> dict[str, Any]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from onboarding import names
+from onboarding import arns, names
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import aws_partition
-from stacks.access import arns
-from stacks.access.policies import Statement, allow, key_use
-from stacks.builds.signing import function_arn
+from roundhouse_cdk.builds.signing import function_arn
+from roundhouse_cdk.statements import Statement, allow, key_use
 
 ENGINES = f"{names.ENGINES_PREFIX}/*"
 

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onboarding import names
+from onboarding import arns, names
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.text_generation.checkpoint_key import CHECKPOINTS
-from stacks.access import arns
-from stacks.access.policies import Condition, Statement, allow, key_use, write_once
-from stacks.builds.training_states import LOG_GROUP
-from stacks.github.reads import (
+from roundhouse_cdk.builds.training_states import LOG_GROUP
+from roundhouse_cdk.forge.reads import (
     ENGINES,
     alarm_reads,
     bucket_reads,
@@ -22,7 +20,7 @@ from stacks.github.reads import (
     stack_list,
     stack_reads,
 )
-from stacks.images import ROUTE as IMAGES_ROUTE
+from roundhouse_cdk.statements import Condition, Statement, allow, key_use, write_once
 
 PARTS: Condition = {"Bool": {"s3:ObjectCreationOperation": "false"}}
 """The request starts a multipart upload or adds a part; its completion is that of `write_once`."""
@@ -61,7 +59,7 @@ def deploy_statements(environment: EnvironmentSpec, qualifier: str) -> tuple[Sta
         # An image that is built again under its tag has another digest, which its bill names.
         allow("WriteBills", "s3:PutObject", [arns.bucket_object(environment, IMAGES)]),
         allow("LookAtImages", "ecr:DescribeImages", [arns.repository(environment, "*")]),
-        allow("BuildImages", "codebuild:StartBuild", [project(environment, IMAGES_ROUTE)]),
+        allow("BuildImages", "codebuild:StartBuild", [project(environment, names.IMAGES_ROUTE)]),
         *_machine_use(environment),
         *_interruption(environment),
         stack_list(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
-from stacks.builds.job import (
+from roundhouse_cdk.builds.job import (
     CANDIDATE,
     EXECUTION_TAG,
     IS_CHECKPOINT,
@@ -17,7 +17,7 @@ from stacks.builds.job import (
     refusal,
     wait,
 )
-from stacks.builds.language import PATIENTLY, State, call, jsonata, literal, with_fields
+from roundhouse_cdk.builds.language import PATIENTLY, State, call, jsonata, literal, with_fields
 
 BUILDSPEC = "engine_build/buildspec.yml"
 """In the source that a build brings."""

@@ -13,14 +13,14 @@ from typing import Any
 from onboarding import names
 from onboarding.aws_limits import GITHUB_ISSUER, SESSION_SECONDS
 from onboarding.environment_spec import EnvironmentSpec, GithubSpec
-from stacks.access.policies import Statement, role_properties
-from stacks.github.reads import drift_statements, plan_statements
-from stacks.github.statements import (
+from roundhouse_cdk.forge.reads import drift_statements, plan_statements
+from roundhouse_cdk.forge.statements import (
     build_statements,
     deploy_statements,
     gate_statements,
     promote_statements,
 )
+from roundhouse_cdk.statements import Statement, role_properties
 
 AUDIENCE = "sts.amazonaws.com"
 MAIN = "refs/heads/main"

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from onboarding.environment_spec import EnvironmentSpec
-from stacks.builds.engine_states import engine_states
-from stacks.builds.language import State, choice, jsonata, publication, title
+from roundhouse_cdk.builds.engine_states import engine_states
+from roundhouse_cdk.builds.language import State, choice, jsonata, publication, title
 
 CAUSE_CHARACTERS = 30_000
 """The cause of a Fail state may have 32,768."""
@@ -151,3 +151,17 @@ def _summarize() -> State:
         "Output": jsonata(output),
         "Next": "TellSummary",
     }
+
+
+def missing_states(machine: dict[str, Any], name: str = "the state machine") -> list[str]:
+    """Return a sentence for each step to a state that a machine, or a Map in it, does not have."""
+    states: dict[str, State] = machine["States"]
+    faults = [] if machine["StartAt"] in states else [f"{name} starts at {machine['StartAt']}"]
+    for state, fields in states.items():
+        branches = (*fields.get("Choices", ()), *fields.get("Catch", ()))
+        named = [fields.get("Next"), fields.get("Default"), *(item["Next"] for item in branches)]
+        faults += [f"{state} goes to {then}" for then in named if then and then not in states]
+        faults += (
+            missing_states(fields["ItemProcessor"], state) if "ItemProcessor" in fields else []
+        )
+    return faults

@@ -17,11 +17,19 @@ from typing import Any
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.plan_source import NO_PLAN, NOT_REUSED
 from onboarding.text_generation.quantizer_route import QUANTIZER_JOB
-from stacks.builds.codebuild_states import codebuild_states
-from stacks.builds.job import wait
-from stacks.builds.language import State, choice, jsonata, literal, publication, title, with_fields
-from stacks.builds.signing import signing_states
-from stacks.builds.training_states import training_states
+from roundhouse_cdk.builds.codebuild_states import codebuild_states
+from roundhouse_cdk.builds.job import wait
+from roundhouse_cdk.builds.language import (
+    State,
+    choice,
+    jsonata,
+    literal,
+    publication,
+    title,
+    with_fields,
+)
+from roundhouse_cdk.builds.signing import signing_states
+from roundhouse_cdk.builds.training_states import training_states
 
 FIRST_CAPACITY_WAIT = 4
 """Looks' lengths before a job that found no capacity is started again: a minute, two, four, …."""
