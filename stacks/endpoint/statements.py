@@ -37,7 +37,7 @@ from roundhouse_cdk.wildcards import with_reasons
 from stacks.alarms.properties import watched_alarm_names
 from stacks.images import serving_images
 
-MOST_NAMED_ENGINES = 38
+MOST_NAMED_ENGINES = 37
 """IAM takes 10,240 characters of a role's own policies; an archive's name takes 96 of them."""
 MOST_NAMED_OF_A_VERSION = 20
 """During a rollout the policies of two versions stand beside the role."""
