@@ -16,13 +16,12 @@ from onboarding.platform import serving_platforms
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from roundhouse_cdk.builds.signing import function_program
 from roundhouse_cdk.engine_pipeline import BuildPrograms
-from stacks.access_stack import AccessStack
 from stacks.dashboards.environment import environment_dashboard
 from stacks.endpoint_stack import EndpointStack, GenerationEndpointStack
 from stacks.foundation_stack import FoundationStack
 from stacks.generation.dashboard import generation_widgets
 from stacks.images import base_image, image_tags, image_uris, read_image_files
-from stacks.pipeline_stacks import BuildsStack, ImagesStack
+from stacks.pipeline_stacks import AccessStack, BuildsStack, ImagesStack
 from stacks.resources import EnvironmentStack, add_resources
 
 
@@ -124,12 +123,12 @@ class EnvironmentStage(Stage):
                 checkpoints=sources.checkpoints if generators else None,
             )
             dependents += [images, builds]
-            if environment.github is not None:
+            if environment.forge is not None:
                 AccessStack(
                     self,
                     "Access",
                     environment=environment,
-                    github=environment.github,
+                    forge=environment.forge,
                     source=source,
                     receivers=receivers,
                 )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from constructs import Construct
 
-from onboarding.environment_spec import EnvironmentSpec
+from onboarding.environment_spec import EnvironmentSpec, GithubSpec, GitlabSpec
 from onboarding.platform import ServingPlatform
 from roundhouse_cdk.engine_images import ImageBuilds, ImageBuildsProps
 from roundhouse_cdk.engine_pipeline import BuildPrograms, EnginePipeline, EnginePipelineProps
+from roundhouse_cdk.pipeline_roles import PipelineRoles, PipelineRolesProps
 from stacks.images import AWS_TRITON_REPOSITORY, AWS_VLLM_REPOSITORY, DOCKERFILES
 from stacks.logical_ids import keep_logical_ids
 from stacks.resources import EnvironmentStack
@@ -67,4 +68,35 @@ class BuildsStack(EnvironmentStack):
             checkpoints=checkpoints,
         )
         self.pipeline = EnginePipeline(self, "Default", props=props)
+        keep_logical_ids(self.pipeline)
+
+
+class AccessStack(EnvironmentStack):
+    """Deploys the roles of the pull-request pipeline, where an environment names its forge.
+
+    `source` is the environment that this one promotes from, `receivers` are those that promote from
+    it.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        environment: EnvironmentSpec,
+        forge: GithubSpec | GitlabSpec,
+        source: EnvironmentSpec | None = None,
+        receivers: Sequence[EnvironmentSpec] = (),
+    ) -> None:
+        super().__init__(
+            scope, construct_id, environment, part="access", description="roles of the workflows"
+        )
+        props = PipelineRolesProps(
+            environment=environment,
+            forge=forge,
+            qualifier=self.synthesizer.bootstrap_qualifier or "hnb659fds",
+            source=source,
+            receivers=receivers,
+        )
+        self.pipeline = PipelineRoles(self, "Default", props=props)
         keep_logical_ids(self.pipeline)
