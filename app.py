@@ -23,15 +23,13 @@ if TYPE_CHECKING:
 
     from onboarding.fault import Fault
     from onboarding.tree import Tree
+    from stacks.environment_stage import EnvironmentStage
 
 REPOSITORY = Path(__file__).resolve().parent
 NEEDED_PACKAGES = ("aws_cdk", "pydantic", "yaml")
 CONTEXT_KEYS = ("env", "endpoint", "root")
-CDK_WORDS = frozenset({"acknowledged-issue-numbers", "cli-telemetry", "cdk-migrate"})
-"""Context keys that the cdk command line writes down as plain words.
-
-All its others hold a colon, a slash or an @.
-"""
+NEAR = {"environment": "env", "environments": "env", "endpoints": "endpoint"}
+"""Words that are written for a key of ours."""
 
 
 def main() -> int:
@@ -58,12 +56,16 @@ def synthesize(**given: Any) -> int:
     from onboarding.lock import LockError
     from roundhouse.errors import RoundhouseError
 
-    app = App(analytics_reporting=False, stack_traces=False, tree_metadata=False, **given)
+    # Stack traces of a Python app show jsii's own program.
+    app = App(analytics_reporting=False, stack_traces=False, **given)
     try:
-        _hang_stages(app, _selection(app))
+        stages = _hang_stages(app, _selection(app))
     except (FaultsError, LockError, RoundhouseError) as error:
         return _refuse(str(error))
     app.synth()
+    for stage in stages:
+        for refusal in stage.refusals():
+            print(refusal, file=sys.stderr)
     return 0
 
 
@@ -79,7 +81,7 @@ class Selection:
 def _selection(app: App) -> Selection:
     from onboarding.fault import FaultsError
 
-    faults = [*_unknown_keys(app), *_root_faults(app)]
+    faults = [*_mistyped_keys(app), *_root_faults(app)]
     if faults:
         raise FaultsError(faults)
     root, environment, endpoints = (
@@ -96,25 +98,22 @@ def _selection(app: App) -> Selection:
     )
 
 
-def _unknown_keys(app: App) -> Iterator[Fault]:
-    """A key that nobody reads would leave out what it was meant to choose.
+def _mistyped_keys(app: App) -> Iterator[Fault]:
+    """A key that was meant for ours would leave out what it was meant to choose.
 
-    Every environment would be synthesised.
+    Every environment would be synthesised. All others are the user's own, or the CDK's.
     """
     from onboarding.fault import Fault
-    from onboarding.nearest import did_you_mean
+    from onboarding.nearest import nearest
 
     for key in app.node.get_all_context():
-        if key not in CONTEXT_KEYS and key not in CDK_WORDS and not set(key) & set(":/@"):
-            begun = next((known for known in CONTEXT_KEYS if key.lower().startswith(known)), None)
-            way_out = did_you_mean(
-                key, CONTEXT_KEYS, "take it out of the command line, cdk.json or ~/.cdk.json"
-            )
+        meant = nearest(key, (*CONTEXT_KEYS, *NEAR), cutoff=0.65)
+        if meant is not None and key not in CONTEXT_KEYS:
             yield Fault(
                 file=f"context key {key}",
                 what="is not read here",
-                allowed=", ".join(CONTEXT_KEYS),
-                way_out=way_out if begun is None else f"did you mean '{begun}'?",
+                allowed=f"{', '.join(CONTEXT_KEYS)}, and keys of your own that resemble none",
+                way_out=f"did you mean '{NEAR.get(meant, meant)}'?",
             )
 
 
@@ -135,19 +134,20 @@ def _root_faults(app: App) -> Iterator[Fault]:
         )
 
 
-def _hang_stages(app: App, selection: Selection) -> None:
+def _hang_stages(app: App, selection: Selection) -> list[EnvironmentStage]:
     from onboarding.generation_resolve import generation_deployments
     from onboarding.resolve import deployments
     from stacks.environment_stage import EnvironmentStage, read_sources
 
     tree = _sound_tree(selection.root)
-    sources = read_sources(REPOSITORY)
+    sources, stages = read_sources(REPOSITORY), []
     for name in (
         sorted(tree.environments) if selection.environment is None else [selection.environment]
     ):
         own = _environment_tree(tree, selection.root, name)
-        EnvironmentStage(
+        stage = EnvironmentStage(
             app,
+            name,
             deployments=deployments(own, name, selection.endpoints),
             generators=generation_deployments(own, name, selection.endpoints),
             environment=own.environments[name],
@@ -155,6 +155,8 @@ def _hang_stages(app: App, selection: Selection) -> None:
             is_whole=not selection.endpoints,
             environments=own.environments,
         )
+        stages.append(stage)
+    return stages
 
 
 def _environment_tree(tree: Tree, root: Path, environment: str) -> Tree:

@@ -82,12 +82,13 @@ class EnvironmentStage(Stage):
     `<environment>/Foundation`, `/Images`, `/Builds`, `/Access`, `/Endpoint-<name>`,
     `/Observability`. Of only some endpoints, where `is_whole` is false: their stacks and the
     foundation that they depend on. `environments` are those of the tree, by name: what they promote
-    to each other, they may read.
+    to each other, they may read. `construct_id` None: the environment's name.
     """
 
     def __init__(
         self,
         scope: Construct,
+        construct_id: str | None = None,
         *,
         environment: EnvironmentSpec,
         deployments: Sequence[Deployment],
@@ -97,7 +98,9 @@ class EnvironmentStage(Stage):
         environments: Mapping[str, EnvironmentSpec] = MappingProxyType({}),
     ) -> None:
         env = Environment(account=environment.account, region=environment.region)
-        super().__init__(scope, environment.name, env=env)
+        super().__init__(scope, construct_id or environment.name, env=env)
+        # The command line warns of this key in cdk.json, which is CloudFormation's paths alone.
+        self.node.set_context("aws:cdk:disable-logicalId-metadata", True)
         platform = serving_platforms()[environment.platform]
         tags = image_tags(sources.image_files, base_image(platform))
         dependents: list[Stack] = []
@@ -155,3 +158,15 @@ class EnvironmentStage(Stage):
                 deployments=deployments,
                 generators=generators,
             )
+
+    def refusals(self) -> list[str]:
+        """Return why a stack of the stage cannot be deployed, such as an engine not yet built.
+
+        `cdk synth` says it of stacks beside a stage alone.
+        """
+        return [
+            f"{stack.node.path} cannot be deployed: {entry.data}"
+            for stack in self.node.children
+            for entry in stack.node.metadata
+            if entry.type == "aws:cdk:error"
+        ]
