@@ -28,6 +28,8 @@ from roundhouse_cdk.pipeline_statements import (
 )
 from roundhouse_cdk.statements import Statement
 
+BOOTSTRAP_QUALIFIER = "hnb659fds"
+"""Of `cdk bootstrap`, unless it is given another."""
 AUDIENCE = "sts.amazonaws.com"
 MAIN = "refs/heads/main"
 
@@ -42,7 +44,7 @@ class PipelineRolesProps:
 
     environment: EnvironmentSpec
     forge: GithubSpec | GitlabSpec
-    qualifier: str = "hnb659fds"
+    qualifier: str = BOOTSTRAP_QUALIFIER
     source: EnvironmentSpec | None = None
     receivers: Sequence[EnvironmentSpec] = ()
 

@@ -15,13 +15,27 @@ from onboarding.environment_spec import EnvironmentSpec, promotion_neighbours
 from onboarding.platform import serving_platforms
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from roundhouse_cdk.builds.signing import function_program
-from roundhouse_cdk.engine_pipeline import BuildPrograms
+from roundhouse_cdk.engine_images import ImageBuilds, ImageBuildsProps
+from roundhouse_cdk.engine_pipeline import BuildPrograms, EnginePipeline, EnginePipelineProps
+from roundhouse_cdk.pipeline_roles import (
+    BOOTSTRAP_QUALIFIER,
+    PipelineRoles,
+    PipelineRolesProps,
+)
 from stacks.dashboards.environment import environment_dashboard
 from stacks.endpoint_stack import EndpointStack, GenerationEndpointStack
 from stacks.foundation_stack import FoundationStack
 from stacks.generation.dashboard import generation_widgets
-from stacks.images import base_image, image_tags, image_uris, read_image_files
-from stacks.pipeline_stacks import AccessStack, BuildsStack, ImagesStack
+from stacks.images import (
+    AWS_TRITON_REPOSITORY,
+    AWS_VLLM_REPOSITORY,
+    DOCKERFILES,
+    base_image,
+    image_tags,
+    image_uris,
+    read_image_files,
+)
+from stacks.logical_ids import OWN, keep_logical_ids
 from stacks.resources import EnvironmentStack, add_resources
 
 
@@ -103,38 +117,41 @@ class EnvironmentStage(Stage):
         self.node.set_context("aws:cdk:disable-logicalId-metadata", True)
         platform = serving_platforms()[environment.platform]
         tags = image_tags(sources.image_files, base_image(platform))
-        dependents: list[Stack] = []
         source, receivers = promotion_neighbours(environment, environments)
         foundation = FoundationStack(
             self, "Foundation", environment=environment, receivers=receivers
         )
+        dependents: list[Stack] = []
         if is_whole:
-            images = ImagesStack(
-                self,
-                "Images",
+            images = self._stack("Images", environment, "image builds")
+            triton = () if platform.base_image is None else (AWS_TRITON_REPOSITORY,)
+            image_props = ImageBuildsProps(
                 environment=environment,
-                platform=platform,
+                images=tuple(DOCKERFILES),
+                base_repositories=(*triton, AWS_VLLM_REPOSITORY),
                 buildspec=sources.images_buildspec,
             )
-            builds = BuildsStack(
-                self,
-                "Builds",
+            keep_logical_ids(ImageBuilds(images, OWN, props=image_props))
+            builds = self._stack("Builds", environment, "engine builds")
+            pipeline_props = EnginePipelineProps(
                 environment=environment,
                 platform=platform,
                 image_tags=tags,
                 engines=sources.engines,
                 checkpoints=sources.checkpoints if generators else None,
             )
+            keep_logical_ids(EnginePipeline(builds, OWN, props=pipeline_props))
             dependents += [images, builds]
             if environment.forge is not None:
-                AccessStack(
-                    self,
-                    "Access",
+                access = self._stack("Access", environment, "roles of the workflows")
+                roles_props = PipelineRolesProps(
                     environment=environment,
                     forge=environment.forge,
+                    qualifier=access.synthesizer.bootstrap_qualifier or BOOTSTRAP_QUALIFIER,
                     source=source,
                     receivers=receivers,
                 )
+                keep_logical_ids(PipelineRoles(access, OWN, props=roles_props))
         uris = image_uris(environment, tags)
         dependents += [
             EndpointStack(
@@ -158,6 +175,11 @@ class EnvironmentStage(Stage):
                 deployments=deployments,
                 generators=generators,
             )
+
+    def _stack(self, name: str, environment: EnvironmentSpec, description: str) -> EnvironmentStack:
+        """Return an empty stack of the environment, which a construct of ours fills."""
+        part = name.lower()
+        return EnvironmentStack(self, name, environment, part=part, description=description)
 
     def refusals(self) -> list[str]:
         """Return why a stack of the stage cannot be deployed, such as an engine not yet built.

@@ -12,7 +12,7 @@ from roundhouse_cdk.engine_images import EngineImages, EngineImagesProps
 from roundhouse_cdk.slack_alarms import SlackAlarms, SlackAlarmsProps
 from roundhouse_cdk.vpc_endpoints import VpcEndpoints, VpcEndpointsProps
 from stacks.images import DOCKERFILES
-from stacks.logical_ids import keep_logical_ids
+from stacks.logical_ids import OWN, keep_logical_ids
 from stacks.resources import EnvironmentStack
 
 
@@ -39,11 +39,10 @@ class FoundationStack(EnvironmentStack):
             description="foundation",
             is_protected=True,
         )
-        # `Default` leaves no trace in a logical id: those are of before there were constructs.
         props = ArtifactStoreProps(environment=environment, receivers=receivers)
-        store = self.store = ArtifactStore(self, "Default", props=props)
+        store = self.store = ArtifactStore(self, OWN, props=props)
         images = EngineImagesProps(environment=environment, images=tuple(DOCKERFILES))
-        self.images = EngineImages(store, "Default", props=images)
+        self.images = EngineImages(store, OWN, props=images)
         l1 = ("Alarms", "AlarmsPolicy", "AlarmEmail", "AlarmHttps", "Answers", "AnswersPolicy")
         topics = [item for item in store.node.children if item.node.id.startswith(l1)]
         keep_logical_ids(store, *topics)

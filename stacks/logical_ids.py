@@ -7,6 +7,9 @@ from typing import cast
 from aws_cdk import CfnResource
 from constructs import IConstruct
 
+OWN = "Default"
+"""Id of a construct that leaves no trace in logical ids: they are older than the constructs."""
+
 
 def keep_logical_ids(scope: IConstruct, *chosen: IConstruct) -> None:
     """Name the resources of L2 constructs by their path below `scope`, without the CDK's digest.
