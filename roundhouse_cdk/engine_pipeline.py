@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -19,7 +18,7 @@ from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import ServingPlatform
 from onboarding.text_generation.quantizer_route import QUANTIZER_IMAGE
 from roundhouse_cdk.build_project import BuildProject, BuildProjectProps, add_log_group
-from roundhouse_cdk.builds.machine import build_machine, missing_states
+from roundhouse_cdk.build_states import BuildStates, BuildStatesProps
 from roundhouse_cdk.builds.roles import (
     job_statements,
     machine_statements,
@@ -226,26 +225,30 @@ class EnginePipeline(Construct):
                 signers=list(self.signers),
             ),
         )
-        definition = build_machine(
-            environment,
+        props = BuildStatesProps(
+            environment=environment,
             projects=list(self.builds),
+            signers=self.signers,
             training_image=images[0],
             quantizer_image=images[1] if images[1:] else None,
         )
-        missing = missing_states(definition)
-        if missing:
-            raise ValueError(f"{self.node.path}: {'; '.join(missing)}")
         machine = sfn.StateMachine(
             self,
             "Machine",
             state_machine_name=names.build_machine(environment),
             state_machine_type=sfn.StateMachineType.STANDARD,
-            definition_body=sfn.DefinitionBody.from_string(
-                json.dumps(definition, separators=(",", ":"))
+            comment=(
+                f"Builds engines of {environment.name}: each that can be built, whatever becomes of"
+                " the others"
+            ),
+            definition_body=sfn.DefinitionBody.from_chainable(
+                BuildStates(self, "States", props=props).start
             ),
             definition_substitutions={"JobRole": self.job_role.role_arn},
             role=self.state_machine_role.exact,
         )
+        # What a distributed map may do: the given role has it, and Aspects would still find this.
+        machine.node.try_remove_child("DistributedMapPolicy")
         Tags.of(machine).add("roundhouse-environment", environment.name)
         add_reasons(machine, SF1=HISTORY, SF2=TIMES)
         return machine

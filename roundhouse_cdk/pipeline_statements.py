@@ -13,7 +13,7 @@ from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import aws_partition
 from onboarding.text_generation.checkpoint_key import CHECKPOINTS
 from roundhouse_cdk.builds.signing import function_arn
-from roundhouse_cdk.builds.training_states import LOG_GROUP
+from roundhouse_cdk.builds.training_job import LOG_GROUP
 from roundhouse_cdk.statements import Condition, Statement, allow, key_use, write_once
 
 ENGINES = f"{names.ENGINES_PREFIX}/*"

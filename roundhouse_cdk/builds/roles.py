@@ -15,7 +15,7 @@ from onboarding.text_generation.quantizer_route import QUANTIZER, QUANTIZER_IMAG
 from roundhouse_cdk.build_project import log_group_name
 from roundhouse_cdk.builds.routes import BuildRoute
 from roundhouse_cdk.builds.signing import function_arn
-from roundhouse_cdk.builds.training_states import LOG_GROUP
+from roundhouse_cdk.builds.training_job import LOG_GROUP
 from roundhouse_cdk.statements import (
     LOG_ACTIONS,
     Statement,

@@ -1,4 +1,4 @@
-"""The function that signs engines, its key's policy, its role, and the states that call it."""
+"""The function that signs engines, its key's policy, and what its role may do."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from onboarding import arns, names
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import aws_partition
 from onboarding.text_generation.checkpoint_key import CHECKPOINTS
-from roundhouse_cdk.builds.job import CANDIDATE, IS_CHECKPOINT, refusal
-from roundhouse_cdk.builds.language import BRIEFLY, State, choice, jsonata, literal, with_fields
 from roundhouse_cdk.statements import (
     Statement,
     action_names,
@@ -31,62 +29,6 @@ DISK_MIB = 10_240
 MEMORY_MIB = 1_769
 """What comes with one whole CPU; compression knows no second (Lambda developer guide, "Memory")."""
 SIGNING_ALGORITHM = "ECDSA_SHA_256"
-AGAIN: State = {
-    "ErrorEquals": ["States.ALL"],
-    "IntervalSeconds": 30,
-    "BackoffRate": 2,
-    "MaxAttempts": 3,
-    "JitterStrategy": "FULL",
-}
-"""Of a checkpoint, whose build took hours: also what the function raised, such as S3's SlowDown,
-or its own timeout. It goes on from what is published; what it refuses is no error and final."""
-
-
-def signing_states(environment: EnvironmentSpec, *, has_checkpoints: bool) -> dict[str, State]:
-    """From Sign on: the signer publishes what a build left, or says why it does not."""
-    states = {"Sign": _sign(environment, names.signer(environment))}
-    results = {f"$states.input.signed = {literal('signed')}": "Built"}
-    if has_checkpoints:
-        # Files of hundreds of gigabytes may take longer than a function runs: it is called again.
-        results[f"$states.input.signed = {literal('unfinished')}"] = "SignCheckpoint"
-        states = {
-            "Sign": choice({IS_CHECKPOINT: "SignCheckpoint"}, default="SignEngine"),
-            "SignEngine": states["Sign"],
-            "SignCheckpoint": {
-                **_sign(environment, names.checkpoint_signer(environment)),
-                "Retry": [*BRIEFLY, AGAIN],
-            },
-        }
-    return {
-        **states,
-        "Signed": choice(results, default="TellFailure"),
-    }
-
-
-def _sign(environment: EnvironmentSpec, function: str) -> State:
-    log = f'"of function {function}, log group /aws/lambda/{function}"'
-    payload = "$states.result.Payload"
-    output = {"signed": f"{payload}.status", "reason": f"{payload}.reason", "log": log}
-    return {
-        "Type": "Task",
-        "QueryLanguage": "JSONata",
-        "Resource": f"arn:{aws_partition(environment.region)}:states:::lambda:invoke",
-        "Arguments": {
-            "FunctionName": function_arn(environment, function),
-            "Payload": {
-                "engineKey": jsonata("$states.input.engine.engineKey"),
-                "model": jsonata("$states.input.engine.model"),
-                "candidate": jsonata(CANDIDATE),
-                "source": jsonata("$states.input.source"),
-                "commit": jsonata("$states.input.commit"),
-                "execution": jsonata("$states.input.execution"),
-            },
-        },
-        "Output": with_fields(output),
-        "Retry": BRIEFLY,
-        "Catch": [refusal(environment, lasts=True, log=log)],
-        "Next": "Signed",
-    }
 
 
 def function_program(base: Path, own: Path) -> str:

@@ -14,7 +14,7 @@ from onboarding.environment_spec import EnvironmentSpec
 from roundhouse.deploy.builds.execution import Execution
 from roundhouse_cdk.engine_pipeline import BuildPrograms
 from tests.local_cloud.account import ACCOUNT, BUILD_IMAGE, CREATED, ROLE, until
-from tests.local_cloud.pipeline import TAG, pipeline_resources
+from tests.synth.pipeline import TAG, pipeline_resources
 
 TRAINER_IMAGE = f"{ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/roundhouse-local/test-trainer:1"
 BUILDSPEC = """
@@ -83,10 +83,10 @@ class Machine:
         resources = pipeline_resources(self.environment, programs)
         builder = names.image_uri(self.environment, "builder-cpu", TAG)
         machine = resources["Machine"]["Properties"]
-        definition = machine["DefinitionString"].replace(builder, TRAINER_IMAGE)
+        text = json.dumps(machine["DefinitionString"]).replace(builder, TRAINER_IMAGE)
         machine |= {
             "RoleArn": ROLE,
-            "DefinitionString": definition,
+            "DefinitionString": json.loads(text),
             "DefinitionSubstitutions": {"JobRole": f"arn:aws:iam::{ACCOUNT}:role/job"},
         }
         resources["CpuProject"]["Properties"] |= {"ServiceRole": ROLE}

@@ -17,8 +17,8 @@ from roundhouse_cdk.engine_pipeline import BuildPrograms
 from tests.local_cloud.account import ROOT
 from tests.local_cloud.authorized_cloud import authorized_cloud, refusal_code
 from tests.local_cloud.builder_roles import JOB, PROJECT, add_builders, builder_credentials
-from tests.local_cloud.pipeline import pipeline_resources
 from tests.synth.deployments import environment
+from tests.synth.pipeline import pipeline_resources
 from tests.unit.onboarding.manifests import lock_entry
 
 pytestmark = pytest.mark.local_cloud
