@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import yaml
 from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_codebuild as codebuild
 from aws_cdk import aws_logs as logs
@@ -32,7 +31,7 @@ class BuildProjectProps:
     environment: EnvironmentSpec
     route: str
     description: str
-    buildspec: str
+    buildspec: codebuild.BuildSpec
     machine: codebuild.BuildEnvironment
     statements: Sequence[Statement]
     minutes: int
@@ -61,7 +60,7 @@ class BuildProject(Construct):
             "Project",
             project_name=name,
             description=props.description,
-            build_spec=codebuild.BuildSpec.from_object_to_yaml(yaml.safe_load(props.buildspec)),
+            build_spec=props.buildspec,
             environment=props.machine,
             role=self.role.exact,
             logging=codebuild.LoggingOptions(

@@ -87,7 +87,7 @@ class ImageBuildsProps:
     environment: EnvironmentSpec
     images: Sequence[str]
     base_repositories: Sequence[str]
-    buildspec: str
+    buildspec: codebuild.BuildSpec
 
 
 class ImageBuilds(BuildProject):

@@ -49,7 +49,7 @@ TIMES = "the machine waits for builds of minutes; its history has all times"
 class BuildPrograms:
     """What builds one kind of thing: the commands of its builds, and its signer's whole code."""
 
-    buildspec: str
+    buildspec: codebuild.BuildSpec
     signer: str
 
 
@@ -139,7 +139,7 @@ class EnginePipeline(Construct):
             )
         return tag
 
-    def _build_project(self, route: BuildRoute, buildspec: str) -> BuildProject:
+    def _build_project(self, route: BuildRoute, buildspec: codebuild.BuildSpec) -> BuildProject:
         environment = self._environment
         variables = {
             "ROUNDHOUSE_ENVIRONMENT": environment.name,

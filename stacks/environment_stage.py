@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+import yaml
 from aws_cdk import Environment, Stack, Stage
+from aws_cdk import aws_codebuild as codebuild
 from constructs import Construct
 
 from onboarding.deployment import Deployment
@@ -47,7 +49,7 @@ class Sources:
     """
 
     image_files: Mapping[str, Mapping[str, bytes]]
-    images_buildspec: str
+    images_buildspec: codebuild.BuildSpec
     engines: BuildPrograms
     checkpoints: BuildPrograms
 
@@ -57,15 +59,20 @@ def read_sources(repository: Path) -> Sources:
     builds = repository / "engine_build"
     return Sources(
         image_files=read_image_files(repository),
-        images_buildspec=(builds / "image" / "buildspec.yml").read_text(encoding="utf-8"),
+        images_buildspec=_buildspec(builds / "image" / "buildspec.yml"),
         engines=_programs(builds, "buildspec.yml", "signer.py"),
         checkpoints=_programs(builds, "checkpoint_buildspec.yml", "checkpoint_signer.py"),
     )
 
 
+def _buildspec(path: Path) -> codebuild.BuildSpec:
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return codebuild.BuildSpec.from_object_to_yaml(content)
+
+
 def _programs(builds: Path, buildspec: str, signer: str) -> BuildPrograms:
     return BuildPrograms(
-        buildspec=(builds / buildspec).read_text(encoding="utf-8"),
+        buildspec=_buildspec(builds / buildspec),
         signer=function_program(builds / "signing.py", builds / signer),
     )
 

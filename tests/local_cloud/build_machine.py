@@ -9,6 +9,9 @@ import json
 import textwrap
 import zipfile
 
+import yaml
+from aws_cdk import aws_codebuild as codebuild
+
 from onboarding import arns, names
 from onboarding.environment_spec import EnvironmentSpec
 from roundhouse.deploy.builds.execution import Execution
@@ -79,7 +82,8 @@ class Machine:
                 **builds,
             },
         )
-        programs = BuildPrograms(buildspec=BUILDSPEC, signer=SIGNER)
+        buildspec = codebuild.BuildSpec.from_object_to_yaml(yaml.safe_load(BUILDSPEC))
+        programs = BuildPrograms(buildspec=buildspec, signer=SIGNER)
         resources = pipeline_resources(self.environment, programs)
         builder = names.image_uri(self.environment, "builder-cpu", TAG)
         machine = resources["Machine"]["Properties"]

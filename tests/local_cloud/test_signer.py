@@ -7,18 +7,18 @@ import io
 import json
 import tarfile
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
 from onboarding import arns, names, signature
 from onboarding.lock import LockEntry
 from roundhouse_cdk.builds.signing import function_program, signing_key_statements
-from roundhouse_cdk.engine_pipeline import BuildPrograms
 from tests.local_cloud.account import ROOT
 from tests.local_cloud.authorized_cloud import authorized_cloud, refusal_code
 from tests.local_cloud.builder_roles import JOB, PROJECT, add_builders, builder_credentials
 from tests.synth.deployments import environment
-from tests.synth.pipeline import pipeline_resources
+from tests.synth.pipeline import PROGRAMS, pipeline_resources
 from tests.unit.onboarding.manifests import lock_entry
 
 pytestmark = pytest.mark.local_cloud
@@ -34,7 +34,7 @@ SIGNER_IDS = ("Signer", "CheckpointSigner", "SignerRole", "SignerLogs", "Checkpo
 def resources(checkpoint_program=None):
     """What signing needs of foundation and builds."""
     engines, checkpoints = (
-        None if program is None else BuildPrograms(buildspec="version: 0.2", signer=program)
+        None if program is None else replace(PROGRAMS, signer=program)
         for program in (PROGRAM, checkpoint_program)
     )
     builds = pipeline_resources(DEV, engines, checkpoints)

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from aws_cdk import App, Environment, Stack
+from aws_cdk import aws_codebuild as codebuild
 from aws_cdk.assertions import Template
 
 from onboarding.environment_spec import EnvironmentSpec
@@ -14,7 +15,10 @@ from roundhouse_cdk.engine_pipeline import BuildPrograms, EnginePipeline, Engine
 from stacks.logical_ids import OWN, keep_logical_ids
 
 TAG = "0123456789abcdef0123"
-PROGRAMS = BuildPrograms(buildspec="version: 0.2", signer="def handler(event, context): ...")
+PROGRAMS = BuildPrograms(
+    buildspec=codebuild.BuildSpec.from_object({"version": "0.2"}),
+    signer="def handler(event, context): ...",
+)
 
 
 def pipeline_resources(

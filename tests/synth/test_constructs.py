@@ -16,7 +16,6 @@ from onboarding.platform import serving_platforms
 from roundhouse_cdk import (
     ArtifactStore,
     ArtifactStoreProps,
-    BuildPrograms,
     EngineImages,
     EngineImagesProps,
     EnginePipeline,
@@ -31,6 +30,7 @@ from roundhouse_cdk import (
 from stacks.environment_stage import EnvironmentStage
 from tests.synth.assembly import SOURCES, read_stacks
 from tests.synth.deployments import locked
+from tests.synth.pipeline import PROGRAMS
 
 pytestmark = pytest.mark.synth
 
@@ -44,7 +44,6 @@ NETWORK = NetworkSpec(
     security_group_ids=("sg-0000000a",),
     route_table_ids=("rtb-0000000a", "rtb-0000000b", "rtb-0000000c"),
 )
-PROGRAMS = BuildPrograms(buildspec="version: 0.2", signer="def handler(event, context): ...")
 TAGS = {"builder-cpu": "1", "builder-gpu": "2"}
 
 
