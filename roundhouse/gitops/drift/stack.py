@@ -16,6 +16,7 @@ ARNS = {
     "AWS::IAM::Role": "arn:{partition}:iam::{account}:role/{id}",
     "AWS::S3::Bucket": "arn:{partition}:s3:::{id}",
     "AWS::KMS::Key": "arn:{partition}:kms:{region}:{account}:key/{id}",
+    "AWS::Lambda::Function": "arn:{partition}:lambda:{region}:{account}:function:{id}",
 }
 """Of the types whose physical id is no ARN, and whose ARN our templates ask for."""
 
