@@ -60,7 +60,7 @@ def job_request(
 
     `wanted`: instance types; none: every one that runs the engine.
     """
-    from stacks.access import arns
+    from onboarding import arns
     from stacks.endpoint.properties import model_properties
 
     environment = session.environment

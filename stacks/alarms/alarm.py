@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onboarding import names
+from onboarding import arns, names
 from onboarding.deployment import VARIANT, DeployedEndpoint, Variant
 from onboarding.metrics import INVOCATIONS
-from stacks.access import arns
 from stacks.scaling.resources import dimensions
 from stacks.scaling.targets import variant_id
 from stacks.template import Properties, Resources

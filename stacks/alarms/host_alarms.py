@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from onboarding import names
+from onboarding import arns, names
 from onboarding.deployment import VARIANT, DeployedEndpoint, Deployment, Variant
 from onboarding.memory import fewest_resident, pool_memories
 from onboarding.metrics import HOST
-from stacks.access import arns
 from stacks.alarms.alarm import (
     MICROSECONDS_A_SECOND,
     UNDER,

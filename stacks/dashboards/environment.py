@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from onboarding import names
+from onboarding import arns, names
 from onboarding.deployment import VARIANT, Deployment
 from onboarding.environment_spec import EnvironmentSpec
-from stacks.access import arns
 from stacks.alarms.properties import endpoint_alarms
 from stacks.dashboards import graphs
 from stacks.dashboards.lines import (

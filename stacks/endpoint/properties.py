@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onboarding import names
+from onboarding import arns, names
 from onboarding.deployment import VARIANT, Deployment, Pool, Variant
 from onboarding.hosting_spec import AsynchronousSpec, MetricsSpec
 from onboarding.repository_spec import RepositorySpec, repository_models
@@ -16,7 +16,6 @@ from onboarding.serve_environment import (
     signers_environment,
 )
 from onboarding.values import Server
-from stacks.access import arns
 from stacks.images import endpoint_image_uri, serving_image
 from stacks.rollout import PROVISION_SECONDS, variant_timeouts
 from stacks.scaling.targets import variant_id

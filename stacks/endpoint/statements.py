@@ -15,10 +15,9 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from onboarding import names
+from onboarding import arns, names
 from onboarding.deployment import Deployment
-from stacks.access import arns
-from stacks.access.policies import (
+from roundhouse_cdk.statements import (
     Statement,
     alarm_looks,
     bucket_listing,
@@ -34,11 +33,11 @@ from stacks.access.policies import (
     topic_publish,
     volume_key_grant,
 )
+from roundhouse_cdk.wildcards import with_reasons
 from stacks.alarms.properties import watched_alarm_names
 from stacks.images import serving_images
-from stacks.suppressions import with_reasons
 
-MOST_NAMED_ENGINES = 40
+MOST_NAMED_ENGINES = 37
 """IAM takes 10,240 characters of a role's own policies; an archive's name takes 96 of them."""
 MOST_NAMED_OF_A_VERSION = 20
 """During a rollout the policies of two versions stand beside the role."""

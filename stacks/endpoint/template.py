@@ -10,7 +10,8 @@ from typing import Any
 from onboarding import names
 from onboarding.deployment import Deployment
 from onboarding.memory_findings import memory_faults
-from stacks.access.policies import exact_role
+from roundhouse_cdk.statements import exact_role
+from roundhouse_cdk.wildcards import with_reasons
 from stacks.alarms.alarm import alarm_resources
 from stacks.alarms.properties import alarms, rollback_alarm_ids
 from stacks.dashboards.endpoint import endpoint_dashboard
@@ -26,7 +27,6 @@ from stacks.endpoint.properties import (
 from stacks.endpoint.statements import endpoint_statements, version_policy
 from stacks.rollout import deployment_config
 from stacks.scaling.resources import held_counts, scaling_resources
-from stacks.suppressions import with_reasons
 from stacks.template import Resources, Template, content_name, retention
 
 

@@ -10,12 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from onboarding import names
+from onboarding import arns, names
 from onboarding.deployment import VARIANT
 from onboarding.metrics import COMPONENTS, INVOCATIONS
 from onboarding.prices import price
 from onboarding.text_generation.generation_deployment import GenerationDeployment
-from stacks.access import arns
 from stacks.dashboards import graphs
 from stacks.dashboards.lines import COLORS, MEASURED, PROMISED, WANTED, Line
 from stacks.dashboards.widget import (

@@ -6,14 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from onboarding import names
+from onboarding import arns, names
 from onboarding.aws_limits import DOWNLOAD_SECONDS, ROLLBACK_ALARM_COUNT
 from onboarding.deployment import VARIANT
 from onboarding.text_generation.arguments import VLLM_PREFIX
 from onboarding.text_generation.checkpoint_key import checkpoint_prefix
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.text_generation.spec import AdapterSpec
-from stacks.access import arns
 from stacks.endpoint.properties import RETAINED_PROPERTIES
 from stacks.generation import sizes
 from stacks.images import generation_image

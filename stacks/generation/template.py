@@ -10,12 +10,11 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from onboarding import names
+from onboarding import arns, names
 from onboarding.text_generation.checkpoint_key import checkpoint_prefix
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.text_generation.spec import AdapterSpec
-from stacks.access import arns
-from stacks.access.policies import (
+from roundhouse_cdk.statements import (
     Statement,
     alarm_looks,
     allow,
@@ -29,6 +28,7 @@ from stacks.access.policies import (
     registry_log_in,
     volume_key_grant,
 )
+from roundhouse_cdk.wildcards import with_reasons
 from stacks.alarms.alarm import alarm_resources
 from stacks.endpoint.properties import RETAINED, RETAINS
 from stacks.endpoint.statements import named_policy
@@ -49,7 +49,6 @@ from stacks.generation.properties import (
 )
 from stacks.generation.scaling import scaling_resources
 from stacks.images import GENERATION_IMAGE
-from stacks.suppressions import with_reasons
 from stacks.template import Resources, Template, content_name, retention
 
 COMPONENT = "AWS::SageMaker::InferenceComponent"

@@ -13,7 +13,7 @@ from onboarding.environment_spec import NetworkSpec
 from onboarding.hosting_spec import AsynchronousSpec, DataCaptureSpec
 from onboarding.manifest import RuntimeIdentity, TensorRecord
 from onboarding.plugin_spec import PluginSpec
-from stacks.access.policies import Statement
+from roundhouse_cdk.statements import Statement
 from stacks.endpoint.findings import endpoint_notes, endpoint_warnings, unwatched_alarms
 from stacks.endpoint.statements import (
     MOST_NAMED_ENGINES,

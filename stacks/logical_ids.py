@@ -1,0 +1,26 @@
+"""Logical ids of resources that have been deployed under them."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from aws_cdk import CfnResource
+from constructs import IConstruct
+
+OWN = "Default"
+"""Id of a construct that leaves no trace in logical ids: they are older than the constructs."""
+
+
+def keep_logical_ids(scope: IConstruct, *chosen: IConstruct) -> None:
+    """Name the resources of L2 constructs by their path below `scope`, without the CDK's digest.
+
+    They were deployed so before they were L2: under another id CloudFormation would make a second
+    resource of the same name, and fail. `chosen` are constructs in the scope; default: all.
+    """
+    above = len(scope.node.path.split("/"))
+    for construct in chosen or (scope,):
+        for item in construct.node.find_all():
+            if item.node.id == "Resource" and CfnResource.is_cfn_resource(item):
+                parts = item.node.path.split("/")[above:-1]
+                name = "".join(part for part in parts if part != "Default")
+                cast("CfnResource", item).override_logical_id(name)
