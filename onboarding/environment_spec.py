@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field
 
 from onboarding.aws_limits import (
     BUILD_MINUTES,
+    GITHUB_ISSUER,
     SECURITY_GROUP_COUNT,
     SESSION_SECONDS,
     SUBNET_COUNT,
@@ -87,6 +88,32 @@ class GithubSpec(Value):
         description="GitHub's OIDC provider, where the account has it already; default: the access "
         "stack makes it",
     )
+
+    @property
+    def issuer(self) -> str:
+        """Who signs the workflows' tokens."""
+        return GITHUB_ISSUER
+
+
+class GitlabSpec(Value):
+    """The GitLab project whose pipelines build, deploy and promote."""
+
+    project: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)+$")] = Field(
+        description="Path of groups and project, such as acme/models"
+    )
+    host: Annotated[str, Field(pattern=r"^[a-z0-9-]+(\.[a-z0-9-]+)+$")] = Field(
+        "gitlab.com", description="GitLab's host, which AWS must reach to verify its tokens"
+    )
+    oidc_provider_arn: str | None = Field(
+        None,
+        description="GitLab's OIDC provider, where the account has it already; default: the access "
+        "stack makes it",
+    )
+
+    @property
+    def issuer(self) -> str:
+        """Who signs the pipelines' tokens."""
+        return self.host
 
 
 class BuildsSpec(Value):
@@ -300,6 +327,10 @@ class EnvironmentSpec(Value):
         description="The repository whose workflows may work here, each by a role of its own; "
         "default: none",
     )
+    gitlab: GitlabSpec | None = Field(
+        None,
+        description="The same for a GitLab project, instead of a GitHub repository; default: none",
+    )
     models: ModelsSpec = Field(
         ModelsSpec(),
         description="`only` or `except`: which models are deployed; every other key is a model's "
@@ -312,6 +343,11 @@ class EnvironmentSpec(Value):
     def overrides(self, section: Literal["models", "endpoints"]) -> Mapping[str, Mapping[str, Any]]:
         """The overrides of the files in models/ or endpoints/, by name."""
         return self.models.overrides if section == "models" else self.endpoints
+
+    @property
+    def forge(self) -> GithubSpec | GitlabSpec | None:
+        """Where the pull-request pipeline runs, whose jobs take roles here."""
+        return self.github or self.gitlab
 
     @property
     def session_seconds(self) -> int:
@@ -334,6 +370,6 @@ def promotion_neighbours(
     receivers = (
         other
         for other in environments.values()
-        if other.promotes_from == environment.name and other.github is not None
+        if other.promotes_from == environment.name and other.forge is not None
     )
     return environments.get(environment.promotes_from or ""), tuple(receivers)

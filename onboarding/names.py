@@ -60,6 +60,8 @@ PIPELINE_ROLES: tuple[Purpose, ...] = ("plan", "build", "deploy", "promote", "dr
 """Those that the forge's workflows assume."""
 RUN_WORKFLOW = ".github/workflows/roundhouse-run.yml"
 """The workflow that builds, deploys and promotes; its roles trust main's version of it alone."""
+IMAGES_ROUTE = "images"
+"""The route of the CodeBuild project that builds the images, not engines."""
 ARCHIVE_NAME = "model.tar.gz"
 RECORD_NAME = "lock-entry.json"
 RECOMMENDATION_DIGITS = 14

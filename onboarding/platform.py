@@ -148,10 +148,14 @@ def aws_partition(region: str) -> str:
     return "aws-us-gov" if region.startswith("us-gov-") else "aws"
 
 
+def url_suffix(region: str) -> str:
+    """The domain of a region's services; China's regions have one of their own."""
+    return "amazonaws.com.cn" if aws_partition(region) == "aws-cn" else "amazonaws.com"
+
+
 def registry_host(account: str, region: str) -> str:
-    """Host name of an account's ECR registry; China's regions have a domain of their own."""
-    domain = "amazonaws.com.cn" if aws_partition(region) == "aws-cn" else "amazonaws.com"
-    return f"{account}.dkr.ecr.{region}.{domain}"
+    """Host name of an account's ECR registry."""
+    return f"{account}.dkr.ecr.{region}.{url_suffix(region)}"
 
 
 CODEBUILD_GPU_REGIONS = (

@@ -32,8 +32,8 @@ PACKAGES = ("onboarding", "stacks")
 """Ours that a folder beside app.py may hide."""
 NEEDED_PACKAGES = ("aws_cdk", "pydantic", "yaml")
 CONTEXT_KEYS = ("env", "endpoint", "root")
-CDK_WORDS = frozenset({"acknowledged-issue-numbers", "cli-telemetry", "cdk-migrate"})
-"""Plain words of the cdk command line; its other context keys hold a colon, a slash or an @."""
+NEAR = {"environment": "env", "environments": "env", "endpoints": "endpoint"}
+"""Words that are written for a key of ours."""
 
 
 def create_app(arguments: Sequence[str] | None = None, **options: Any) -> App:
@@ -58,7 +58,8 @@ def create_app(arguments: Sequence[str] | None = None, **options: Any) -> App:
     os.environ.setdefault("NODE_OPTIONS", "--max-semi-space-size=2")
     from aws_cdk import App
 
-    return App(analytics_reporting=False, stack_traces=False, tree_metadata=False, **options)
+    # Stack traces of a Python app show jsii's own program.
+    return App(analytics_reporting=False, stack_traces=False, **options)
 
 
 def add_environments(app: App) -> dict[str, EnvironmentStage]:
@@ -66,7 +67,8 @@ def add_environments(app: App) -> dict[str, EnvironmentStage]:
 
     The files are those of the repository around the current folder, or below the context's `root`;
     where endpoints are named, only their stacks and the foundation are synthesised. A stack of
-    one's own in a stage is deployed with it: `Stack(stages["dev"], "Data")`.
+    one's own in a stage is deployed with it: `Stack(stages["dev"], "Data")`. What cannot be
+    deployed, such as an engine not yet built, is printed on standard error.
 
     Raises SystemExit with every fault of every file.
     """
@@ -74,16 +76,20 @@ def add_environments(app: App) -> dict[str, EnvironmentStage]:
     from onboarding.lock import LockError
 
     try:
-        return _add_stages(app, *_selection(app))
+        stages = _add_stages(app, *_selection(app))
     except (FaultsError, LockError, RoundhouseError) as error:
         sys.exit(str(error))
+    for stage in stages.values():
+        for refusal in stage.refusals():
+            print(refusal, file=sys.stderr)
+    return stages
 
 
 def _selection(app: App) -> tuple[Paths, str | None, tuple[str, ...]]:
     """Return the files, environment and endpoints of the context; None, or no endpoint: all."""
     from onboarding.fault import FaultsError
 
-    faults = [*_unknown_keys(app), *_root_faults(app)]
+    faults = [*_mistyped_keys(app), *_root_faults(app)]
     if faults:
         raise FaultsError(faults)
     environment, endpoints, root = (app.node.try_get_context(key) for key in CONTEXT_KEYS)
@@ -95,25 +101,22 @@ def _selection(app: App) -> tuple[Paths, str | None, tuple[str, ...]]:
     return paths, name, tuple(dict.fromkeys(names))
 
 
-def _unknown_keys(app: App) -> Iterator[Fault]:
-    """A key that nobody reads would leave out what it was meant to choose.
+def _mistyped_keys(app: App) -> Iterator[Fault]:
+    """A key that was meant for ours would leave out what it was meant to choose.
 
-    Every environment would be synthesised.
+    Every environment would be synthesised. All others are the user's own, or the CDK's.
     """
     from onboarding.fault import Fault
-    from onboarding.nearest import did_you_mean
+    from onboarding.nearest import nearest
 
     for key in app.node.get_all_context():
-        if key not in CONTEXT_KEYS and key not in CDK_WORDS and not set(key) & set(":/@"):
-            begun = next((known for known in CONTEXT_KEYS if key.lower().startswith(known)), None)
-            way_out = did_you_mean(
-                key, CONTEXT_KEYS, "take it out of the command line, cdk.json or ~/.cdk.json"
-            )
+        meant = nearest(key, (*CONTEXT_KEYS, *NEAR), cutoff=0.65)
+        if meant is not None and key not in CONTEXT_KEYS:
             yield Fault(
                 file=f"context key {key}",
                 what="is not read here",
-                allowed=", ".join(CONTEXT_KEYS),
-                way_out=way_out if begun is None else f"did you mean '{begun}'?",
+                allowed=f"{', '.join(CONTEXT_KEYS)}, and keys of your own that resemble none",
+                way_out=f"did you mean '{NEAR.get(meant, meant)}'?",
             )
 
 
@@ -142,6 +145,7 @@ def _add_stages(
         own = _environment_tree(tree, paths, name)
         stages[name] = EnvironmentStage(
             app,
+            name,
             deployments=deployments(own, name, endpoints),
             generators=generation_deployments(own, name, endpoints),
             environment=own.environments[name],

@@ -41,7 +41,7 @@ from aws_cdk.aws_sagemaker import (
 )
 from constructs import Construct
 
-from onboarding import names
+from onboarding import arns, names
 from onboarding.aws_limits import (
     ENVIRONMENT_VARIABLE_COUNT,
     NAME_LENGTH,
@@ -52,8 +52,7 @@ from onboarding.deployment import VARIANT
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.metrics import INVOCATIONS
 from onboarding.values import Rollout
-from stacks.access import arns
-from stacks.access.policies import (
+from roundhouse_cdk.statements import (
     PULL,
     Statement,
     alarm_looks,
@@ -64,7 +63,7 @@ from stacks.access.policies import (
     registry_log_in,
     volume_key_grant,
 )
-from stacks.suppressions import with_reasons
+from roundhouse_cdk.wildcards import with_reasons
 
 DIGITS = 8
 LEAST_SUBNETS = 2

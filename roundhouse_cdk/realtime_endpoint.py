@@ -9,7 +9,7 @@ from typing import Any
 from aws_cdk.aws_sagemaker import CfnEndpointConfig, CfnModel
 from constructs import Construct
 
-from onboarding import names
+from onboarding import arns, names
 from onboarding.deployment import VARIANT
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.hosting_spec import AsynchronousSpec, MetricsSpec
@@ -21,8 +21,7 @@ from roundhouse_cdk.hosting import (
     deployment_config,
     image_pull,
 )
-from stacks.access import arns
-from stacks.access.policies import (
+from roundhouse_cdk.statements import (
     Statement,
     bucket_listing,
     key_use,

@@ -16,7 +16,7 @@ from aws_cdk import Stack
 from aws_cdk.aws_sagemaker import CfnEndpointConfig, CfnInferenceComponent, CfnModel
 from constructs import Construct
 
-from onboarding import names
+from onboarding import arns, names
 from onboarding.deployment import VARIANT
 from onboarding.environment_spec import EnvironmentSpec
 from roundhouse_cdk.hosting import (
@@ -29,8 +29,7 @@ from roundhouse_cdk.hosting import (
     image_pull,
     spelled,
 )
-from stacks.access import arns
-from stacks.access.policies import Statement, allow, key_use, object_reads
+from roundhouse_cdk.statements import Statement, allow, key_use, object_reads
 
 Routing = Literal["least-outstanding", "random", "prefix-aware"]
 STRATEGIES: Mapping[Routing, str] = {

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import cast
+from typing import Any
 
 from aws_cdk import (
     Annotations,
     App,
     BootstraplessSynthesizer,
     CfnOutput,
-    CfnResource,
     CfnRule,
     CfnRuleAssertion,
     CfnWaitConditionHandle,
@@ -21,6 +20,7 @@ from aws_cdk import (
 from aws_cdk import aws_sns as sns
 from constructs import Construct, IConstruct
 
+from onboarding import arns
 from onboarding.deployment import DeployedEndpoint, Deployment
 from onboarding.metrics import Alarm, PromQL, ScaledCount, Section
 from onboarding.text_generation.generation_deployment import GenerationDeployment
@@ -30,20 +30,19 @@ from roundhouse_cdk.endpoint_scaling import EndpointScaling, EndpointScalingProp
 from roundhouse_cdk.hosting import HostedEndpoint
 from roundhouse_cdk.realtime_endpoint import MultiModelEndpoint, RealtimeEndpoint
 from roundhouse_cdk.text_generation_endpoint import TextGenerationEndpoint
-from stacks.access import arns
 from stacks.alarms.endpoint import endpoint_alarms
 from stacks.dashboards.endpoint import dashboard_name, endpoint_sections
 from stacks.endpoint.findings import endpoint_faults, endpoint_notes, endpoint_warnings
 from stacks.endpoint.outputs import endpoint_outputs
 from stacks.endpoint.props import archives, endpoint_props
+from stacks.environment_stack import EnvironmentStack
 from stacks.generation import alarms as generation_alarms
 from stacks.generation import dashboard as generation_dashboard
 from stacks.generation import scaling as generation_scaling
 from stacks.generation.faults import generation_faults, generation_notes
 from stacks.generation.props import generation_props
-from stacks.resources import EnvironmentStack
+from stacks.logical_ids import keep_ids
 from stacks.scaling.counts import scaled_counts
-from stacks.template import Template
 
 OWN = "Default"
 """Id of a stack's endpoint: CDK leaves it out of logical ids, which stay as they are deployed."""
@@ -57,6 +56,9 @@ SILENT = (
     " turned it on"
 )
 """What a person should know of an environment that says nothing of it."""
+
+Template = dict[str, Any]
+"""`Resources`, `Outputs` and the like, as CloudFormation spells them."""
 
 
 def endpoint_template(
@@ -95,16 +97,6 @@ def synthesize(make_stack: Callable[[App], Stack]) -> Template:
         stack = make_stack(app)
         template: Template = app.synth().get_stack_by_name(stack.stack_name).template
         return template
-
-
-def keep_ids(constructs: Mapping[str, IConstruct]) -> None:
-    """Give constructs these logical ids, by which CloudFormation knows what is deployed.
-
-    Under another id each would be a second resource of the same name, which AWS refuses.
-    """
-    for logical_id, construct in constructs.items():
-        own = construct if isinstance(construct, CfnResource) else construct.node.default_child
-        cast("CfnResource", own).override_logical_id(logical_id)
 
 
 class EndpointStackBase(EnvironmentStack):

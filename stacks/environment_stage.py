@@ -7,24 +7,39 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+import yaml
 from aws_cdk import Environment, Stack, Stage
+from aws_cdk import aws_codebuild as codebuild
 from constructs import Construct
 
 from onboarding.deployment import Deployment
 from onboarding.environment_spec import EnvironmentSpec, promotion_neighbours
 from onboarding.platform import serving_platforms
 from onboarding.text_generation.generation_deployment import GenerationDeployment
+from roundhouse_cdk.builds.signing import function_program
 from roundhouse_cdk.endpoint_dashboard import EndpointDashboard, EndpointDashboardProps
-from stacks.access_stack import AccessStack
-from stacks.builds.signing import function_program
-from stacks.builds_stack import BuildPrograms, BuildsStack
+from roundhouse_cdk.engine_images import ImageBuilds, ImageBuildsProps
+from roundhouse_cdk.engine_pipeline import BuildPrograms, EnginePipeline, EnginePipelineProps
+from roundhouse_cdk.pipeline_roles import (
+    BOOTSTRAP_QUALIFIER,
+    PipelineRoles,
+    PipelineRolesProps,
+)
 from stacks.dashboards.environment import environment_sections, selector
-from stacks.endpoint_stack import EndpointStack, GenerationEndpointStack, keep_ids
+from stacks.endpoint_stack import EndpointStack, GenerationEndpointStack
+from stacks.environment_stack import EnvironmentStack
 from stacks.foundation_stack import FoundationStack
 from stacks.generation import dashboard as generation_dashboard
-from stacks.images import base_image, image_tags, image_uris, read_image_files
-from stacks.images_stack import ImagesStack
-from stacks.resources import EnvironmentStack
+from stacks.images import (
+    AWS_TRITON_REPOSITORY,
+    AWS_VLLM_REPOSITORY,
+    DOCKERFILES,
+    base_image,
+    image_tags,
+    image_uris,
+    read_image_files,
+)
+from stacks.logical_ids import OWN, keep_ids, keep_logical_ids
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +50,7 @@ class Sources:
     """
 
     image_files: Mapping[str, Mapping[str, bytes]]
-    images_buildspec: str
+    images_buildspec: codebuild.BuildSpec
     engines: BuildPrograms
     checkpoints: BuildPrograms
 
@@ -45,15 +60,20 @@ def read_sources(repository: Path) -> Sources:
     builds = repository / "engine_build"
     return Sources(
         image_files=read_image_files(repository),
-        images_buildspec=(builds / "image" / "buildspec.yml").read_text(encoding="utf-8"),
+        images_buildspec=_buildspec(builds / "image" / "buildspec.yml"),
         engines=_programs(builds, "buildspec.yml", "signer.py"),
         checkpoints=_programs(builds, "checkpoint_buildspec.yml", "checkpoint_signer.py"),
     )
 
 
+def _buildspec(path: Path) -> codebuild.BuildSpec:
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return codebuild.BuildSpec.from_object_to_yaml(content)
+
+
 def _programs(builds: Path, buildspec: str, signer: str) -> BuildPrograms:
     return BuildPrograms(
-        buildspec=(builds / buildspec).read_text(encoding="utf-8"),
+        buildspec=_buildspec(builds / buildspec),
         signer=function_program(builds / "signing.py", builds / signer),
     )
 
@@ -90,12 +110,13 @@ class EnvironmentStage(Stage):
     `<environment>/Foundation`, `/Images`, `/Builds`, `/Access`, `/Endpoint-<name>`,
     `/Observability`. Of only some endpoints, where `is_whole` is false: their stacks and the
     foundation that they depend on. `environments` are those of the tree, by name: what they promote
-    to each other, they may read.
+    to each other, they may read. `construct_id` None: the environment's name.
     """
 
     def __init__(
         self,
         scope: Construct,
+        construct_id: str | None = None,
         *,
         environment: EnvironmentSpec,
         deployments: Sequence[Deployment],
@@ -105,41 +126,46 @@ class EnvironmentStage(Stage):
         environments: Mapping[str, EnvironmentSpec] = MappingProxyType({}),
     ) -> None:
         env = Environment(account=environment.account, region=environment.region)
-        super().__init__(scope, environment.name, env=env)
+        super().__init__(scope, construct_id or environment.name, env=env)
+        # The command line warns of this key in cdk.json, which is CloudFormation's paths alone.
+        self.node.set_context("aws:cdk:disable-logicalId-metadata", True)
         platform = serving_platforms()[environment.platform]
         tags = image_tags(sources.image_files, base_image(platform))
-        dependents: list[Stack] = []
         source, receivers = promotion_neighbours(environment, environments)
         foundation = FoundationStack(
             self, "Foundation", environment=environment, receivers=receivers
         )
+        dependents: list[Stack] = []
         if is_whole:
-            images = ImagesStack(
-                self,
-                "Images",
+            images = self._stack("Images", environment, "image builds")
+            triton = () if platform.base_image is None else (AWS_TRITON_REPOSITORY,)
+            image_props = ImageBuildsProps(
                 environment=environment,
-                platform=platform,
+                images=tuple(DOCKERFILES),
+                base_repositories=(*triton, AWS_VLLM_REPOSITORY),
                 buildspec=sources.images_buildspec,
             )
-            builds = BuildsStack(
-                self,
-                "Builds",
+            keep_logical_ids(ImageBuilds(images, OWN, props=image_props))
+            builds = self._stack("Builds", environment, "engine builds")
+            pipeline_props = EnginePipelineProps(
                 environment=environment,
                 platform=platform,
                 image_tags=tags,
                 engines=sources.engines,
                 checkpoints=sources.checkpoints if generators else None,
             )
+            keep_logical_ids(EnginePipeline(builds, OWN, props=pipeline_props))
             dependents += [images, builds]
-            if environment.github is not None:
-                AccessStack(
-                    self,
-                    "Access",
+            if environment.forge is not None:
+                access = self._stack("Access", environment, "roles of the workflows")
+                roles_props = PipelineRolesProps(
                     environment=environment,
-                    github=environment.github,
+                    forge=environment.forge,
+                    qualifier=access.synthesizer.bootstrap_qualifier or BOOTSTRAP_QUALIFIER,
                     source=source,
                     receivers=receivers,
                 )
+                keep_logical_ids(PipelineRoles(access, OWN, props=roles_props))
         uris = image_uris(environment, tags)
         dependents += [
             EndpointStack(
@@ -163,3 +189,20 @@ class EnvironmentStage(Stage):
                 deployments=deployments,
                 generators=generators,
             )
+
+    def _stack(self, name: str, environment: EnvironmentSpec, description: str) -> EnvironmentStack:
+        """Return an empty stack of the environment, which a construct of ours fills."""
+        part = name.lower()
+        return EnvironmentStack(self, name, environment, part=part, description=description)
+
+    def refusals(self) -> list[str]:
+        """Return why a stack of the stage cannot be deployed, such as an engine not yet built.
+
+        `cdk synth` says it of stacks beside a stage alone.
+        """
+        return [
+            f"{stack.node.path} cannot be deployed: {entry.data}"
+            for stack in self.node.children
+            for entry in stack.node.metadata
+            if entry.type == "aws:cdk:error"
+        ]

@@ -27,8 +27,6 @@ DOCKERFILES: Mapping[str, str] = {
 }
 """Of every image; the build context is the repository's root."""
 
-ROUTE = "images"
-"""Names the CodeBuild project that builds the images."""
 
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 """PyTorch's own index of CPU builds."""
@@ -82,12 +80,7 @@ def triton_registry(environment: EnvironmentSpec) -> str:
 
     Raises KeyError where it is unknown.
     """
-    return registry(triton_registries()[environment.region], environment.region)
-
-
-def registry(account: str, region: str) -> str:
-    """Host of an account's private registry."""
-    return registry_host(account, region)
+    return registry_host(triton_registries()[environment.region], environment.region)
 
 
 def generation_image(platform: GenerationPlatform) -> str:

@@ -12,6 +12,8 @@ from template_rules.templates import Assembly, Problem, Severity, Template
 from template_rules.values import at, items
 
 UNREADABLE = "E9000"
+REDUNDANT_ORDER = "W3005"
+"""A DependsOn beside a reference, as the CDK's constructs of functions and state machines write."""
 PROMOTED = {
     "W3037": "an action that IAM does not have allows nothing",
     "W1020": "a substitution that is not there",
@@ -127,6 +129,8 @@ def _lint(template: Template, region: str) -> Iterator[Finding]:
     config = ConfigMixIn(regions=[region])
     document: Any = template.document
     for match in run_template_by_data(document, config, _cfn_lint_rules()):
+        if match.rule.id == REDUNDANT_ORDER:
+            continue
         path = [str(key) for key in getattr(match, "path", None) or ()]
         in_resource = len(path) > 1 and path[0] == "Resources"
         rule = match.rule.id

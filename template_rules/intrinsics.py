@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from onboarding.platform import aws_partition, url_suffix
 from template_rules.values import fields, unknown
 
 NO_VALUE = object()
@@ -116,13 +117,12 @@ class Resolver:
 
     def _pseudo(self, name: str) -> str:
         region = self._stack.region
-        partitions = {"cn": "aws-cn", "us-gov": "aws-us-gov"}
-        starts = (part for start, part in partitions.items() if str(region).startswith(start))
         known = {
             "AWS::Region": region,
             "AWS::AccountId": self._stack.account,
             "AWS::StackName": self._stack.name,
-            "AWS::Partition": None if region is None else next(starts, "aws"),
+            "AWS::Partition": None if region is None else aws_partition(region),
+            "AWS::URLSuffix": None if region is None else url_suffix(region),
         }
         value = known.get(name)
         return unknown(name) if value is None else value

@@ -7,8 +7,12 @@ import re
 from collections.abc import Iterator
 from itertools import permutations
 
-from onboarding.aws_limits import GITHUB_ISSUER
-from onboarding.environment_spec import PLATFORM_IMAGES, EnvironmentSpec
+from onboarding.environment_spec import (
+    PLATFORM_IMAGES,
+    EnvironmentSpec,
+    GithubSpec,
+    GitlabSpec,
+)
 from onboarding.environment_view import SpecFiles, adapter_components, own_endpoint
 from onboarding.fault import Fault
 from onboarding.nearest import comma_list, did_you_mean
@@ -156,19 +160,28 @@ def signers_are_keys(case: EnvironmentCase) -> Iterator[Fault]:
             )
 
 
-@rule("github", "account", "region")
-def oidc_provider_is_githubs(case: EnvironmentCase) -> Iterator[Fault]:
-    """GitHub's provider in this account; its ARN holds no more than that."""
-    given = None if case.spec.github is None else case.spec.github.oidc_provider_arn
-    partition, account = aws_partition(case.spec.region), case.spec.account
-    own = f"arn:{partition}:iam::{account}:oidc-provider/{GITHUB_ISSUER}"
-    if given not in (None, own):
-        yield case.document.at("github", "oidc_provider_arn").fault(
-            "is not GitHub's OIDC provider in this account",
-            value=given,
-            allowed=own,
-            way_out="correct it, or leave it out, and the access stack makes the provider",
+@rule("github", "gitlab", "account", "region")
+def oidc_provider_is_the_forges(case: EnvironmentCase) -> Iterator[Fault]:
+    """The provider of one forge in this account; its ARN holds no more than that."""
+    if case.spec.github is not None and case.spec.gitlab is not None:
+        yield case.document.at("gitlab").fault(
+            "names a second forge beside 'github'",
+            allowed="one of both: each role has one name",
+            way_out="take one of them out",
         )
+    partition, account = aws_partition(case.spec.region), case.spec.account
+    for key, noun in (("github", "GitHub"), ("gitlab", "GitLab")):
+        forge: GithubSpec | GitlabSpec | None = getattr(case.spec, key)
+        if forge is None or forge.oidc_provider_arn is None:
+            continue
+        own = f"arn:{partition}:iam::{account}:oidc-provider/{forge.issuer}"
+        if forge.oidc_provider_arn != own:
+            yield case.document.at(key, "oidc_provider_arn").fault(
+                f"is not {noun}'s OIDC provider in this account",
+                value=forge.oidc_provider_arn,
+                allowed=own,
+                way_out="correct it, or leave it out, and the access stack makes the provider",
+            )
 
 
 @rule("alarm_https")
@@ -308,20 +321,21 @@ def lock_folders_are_distinct(files: SpecFiles) -> Iterator[Fault]:
 
 def accounts_have_one_oidc_provider(files: SpecFiles) -> Iterator[Fault]:
     """IAM has one provider of a URL; of an account's environments, one access stack makes it."""
-    makers: dict[str, str] = {}
+    makers: dict[tuple[str, str], str] = {}
     for environment in files.environments.values():
-        if not {"account", "github"} <= environment.sections:
+        if not {"account", "github", "gitlab"} <= environment.sections:
             continue
-        github, account = environment.spec.github, environment.spec.account
-        if github is None or github.oidc_provider_arn is not None:
+        forge, account = environment.spec.forge, environment.spec.account
+        if forge is None or forge.oidc_provider_arn is not None:
             continue
-        maker = makers.setdefault(account, environment.document.file)
+        maker = makers.setdefault((account, forge.issuer), environment.document.file)
         if maker != environment.document.file:
             arn = f"arn:{aws_partition(environment.spec.region)}:iam::{account}:oidc-provider"
-            yield environment.document.at("github").fault(
-                f"{maker} makes GitHub's OIDC provider in this account, which takes one",
+            key, noun = ("github", "GitHub") if environment.spec.github else ("gitlab", "GitLab")
+            yield environment.document.at(key).fault(
+                f"{maker} makes {noun}'s OIDC provider in this account, which takes one",
                 value=account,
-                way_out=f"write `oidc_provider_arn: {arn}/{GITHUB_ISSUER}`",
+                way_out=f"write `oidc_provider_arn: {arn}/{forge.issuer}`",
             )
 
 

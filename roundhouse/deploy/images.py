@@ -16,8 +16,8 @@ import yaml
 from onboarding import names
 from onboarding.environment_spec import ImagePinSpec, ServingImage
 from onboarding.fault import Fault, FaultsError
-from onboarding.names import builder_project
-from onboarding.platform import serving_platforms
+from onboarding.names import IMAGES_ROUTE, builder_project
+from onboarding.platform import registry_host, serving_platforms
 from roundhouse.aws.clients import calling
 from roundhouse.deploy.builds import codebuild
 from roundhouse.deploy.builds.source import publish_source, zipped
@@ -30,7 +30,6 @@ from roundhouse.errors import (
 from roundhouse.session import Session
 from stacks.images import (
     FROM_PLATFORM,
-    ROUTE,
     ImageOrder,
     base_image,
     image_orders,
@@ -39,7 +38,6 @@ from stacks.images import (
     needed_images,
     pinned_images,
     read_image_files,
-    registry,
 )
 
 PROGRAM = "engine_build/image/images.py"
@@ -213,7 +211,9 @@ def build_images(session: Session, orders: Sequence[ImageOrder]) -> None:
     with session.report.step(title) as step:
         client = session.clients("codebuild")
         zip_path = publish_source(session, source(session, orders), "the images' sources")
-        build_id = codebuild.start(client, builder_project(session.environment, ROUTE), zip_path)
+        build_id = codebuild.start(
+            client, builder_project(session.environment, IMAGES_ROUTE), zip_path
+        )
         try:
             codebuild.follow(
                 session.clients, build_id, every_seconds=EVERY_SECONDS, on_line=step.update
@@ -250,7 +250,7 @@ def orders_document(session: Session, orders: Sequence[ImageOrder]) -> dict[str,
     region = session.environment.region
     bases = [value for order in orders for value in order.arguments.values()]
     registries = {value.split("/")[0] for value in bases if ".dkr.ecr." in value}
-    registries.add(registry(session.environment.account, region))
+    registries.add(registry_host(session.environment.account, region))
     images = [order.as_dict() for order in orders]
     return {"region": region, "registries": sorted(registries), "images": images}
 

@@ -218,6 +218,7 @@ def _resources(scope: str, environment: EnvironmentSpec) -> list[str]:
     place = f"{environment.region}:{account}"
     own = f"roundhouse-{name}"
     kinds = ("endpoint", "endpoint-config", "inference-component", "model")
+    issuer = GITHUB_ISSUER if environment.forge is None else environment.forge.issuer
     found = {
         ANY: [],
         "chatbot": [f"chatbot::{account}:chat-configuration/slack-channel/{own}-*"],
@@ -243,7 +244,7 @@ def _resources(scope: str, environment: EnvironmentSpec) -> list[str]:
                 f"sagemaker/InferenceComponents/{name}",
             )
         ],
-        "oidc": [f"iam::{account}:oidc-provider/{GITHUB_ISSUER}"],
+        "oidc": [f"iam::{account}:oidc-provider/{issuer}"],
         "PassRole": [f"iam::{account}:role/{own}-*"],
         "s3": [f"s3:::{artifact_bucket(environment)}"],
         "sagemaker": [f"sagemaker:{place}:{kind}/{name}-*" for kind in kinds],

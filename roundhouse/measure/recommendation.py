@@ -60,7 +60,7 @@ def job_request(
 
     `wanted`: instance types; none: every one that runs the engine.
     """
-    from stacks.access import arns
+    from onboarding import arns
     from stacks.endpoint.props import container_props
 
     environment = session.environment

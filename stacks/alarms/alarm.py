@@ -6,11 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from onboarding import names
+from onboarding import arns, names
 from onboarding.aws_limits import ROLLBACK_ALARM_COUNT
 from onboarding.deployment import VARIANT, DeployedEndpoint
 from onboarding.metrics import Alarm, Metric, MetricMath, PromQL, VariantMetrics
-from stacks.access import arns
 from stacks.scaling.targets import named_id
 
 MICROSECONDS_A_MILLISECOND, MICROSECONDS_A_SECOND = 1000, 1_000_000

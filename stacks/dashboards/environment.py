@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from onboarding import names
+from onboarding import arns, names
 from onboarding.deployment import VARIANT, Deployment
 from onboarding.metrics import (
     AlarmGraph,
@@ -16,7 +16,6 @@ from onboarding.metrics import (
     Selector,
     VariantMetrics,
 )
-from stacks.access import arns
 from stacks.alarms.endpoint import endpoint_alarms
 from stacks.dashboards import graphs
 from stacks.dashboards.overview import gravity, overview

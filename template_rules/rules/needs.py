@@ -162,9 +162,12 @@ class Place:
         groups = texts(config.get("SecurityGroupIds"))
         arns += [self.arn("ec2", f"security-group/{name}") for name in groups]
         release = ("ec2:DeleteNetworkInterfacePermission",) if hosts else ()
+        builds = {"ec2:Subnet": arns[1:2], "ec2:AuthorizedService": "codebuild.amazonaws.com"}
+        handed: dict[str, object] = {} if hosts else {**builds}
         for action in (*ATTACH_NETWORK, *release):
             for arn in arns if action == "ec2:CreateNetworkInterface" else arns[:1]:
-                yield Need(action=action, arn=arn, reason=reason)
+                context = handed if action == "ec2:CreateNetworkInterfacePermission" else {}
+                yield Need(action=action, arn=arn, reason=reason, context=context)
 
     def logs(self, group: str, *, reason: str) -> Iterator[Need]:
         """Yield what writing into a log group needs: to make it too, where no template does."""

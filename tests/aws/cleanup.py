@@ -15,6 +15,7 @@ from typing import Any
 from rich.console import Console
 
 from onboarding import names
+from onboarding.arns import key_alias, signing_key_alias
 from onboarding.platform import aws_partition
 from roundhouse.aws.clients import bucket_exists
 from roundhouse.deploy.builds import codebuild
@@ -22,7 +23,6 @@ from roundhouse.deploy.destroy import delete_stacks
 from roundhouse.deploy.stacks import StackSummary, stack_summaries
 from roundhouse.report import Report
 from roundhouse.session import Session, open_session
-from stacks.access.arns import key_alias, signing_key_alias
 from stacks.images import DOCKERFILES
 from tests.aws.trial import Trial
 

@@ -9,14 +9,15 @@ import json
 import textwrap
 import zipfile
 
-from onboarding import names
+import yaml
+from aws_cdk import aws_codebuild as codebuild
+
+from onboarding import arns, names
 from onboarding.environment_spec import EnvironmentSpec
 from roundhouse.deploy.builds.execution import Execution
-from stacks.access import arns
-from stacks.builds.machine import build_machine
-from stacks.builds.projects import CPU, machine_properties, project_properties
-from stacks.builds.signing import RUNTIME
+from roundhouse_cdk.engine_pipeline import BuildPrograms
 from tests.local_cloud.account import ACCOUNT, BUILD_IMAGE, CREATED, ROLE, until
+from tests.synth.pipeline import TAG, pipeline_resources
 
 TRAINER_IMAGE = f"{ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/roundhouse-local/test-trainer:1"
 BUILDSPEC = """
@@ -81,32 +82,31 @@ class Machine:
                 **builds,
             },
         )
-        definition = build_machine(self.environment, projects=["cpu"], training_image=TRAINER_IMAGE)
-        project = project_properties(
-            self.environment, CPU, image_uri=BUILD_IMAGE, buildspec=BUILDSPEC
-        )
-        resources = {
+        buildspec = codebuild.BuildSpec.from_object_to_yaml(yaml.safe_load(BUILDSPEC))
+        programs = BuildPrograms(buildspec=buildspec, signer=SIGNER)
+        resources = pipeline_resources(self.environment, programs)
+        builder = names.image_uri(self.environment, "builder-cpu", TAG)
+        machine = resources["Machine"]["Properties"]
+        text = json.dumps(machine["DefinitionString"]).replace(builder, TRAINER_IMAGE)
+        machine |= {
+            "RoleArn": ROLE,
+            "DefinitionString": json.loads(text),
+            "DefinitionSubstitutions": {"JobRole": f"arn:aws:iam::{ACCOUNT}:role/job"},
+        }
+        resources["CpuProject"]["Properties"] |= {"ServiceRole": ROLE}
+        resources["CpuProject"]["Properties"]["Environment"] |= {"Image": BUILD_IMAGE}
+        resources["Signer"]["Properties"] |= {"Role": ROLE}
+        deployed = {
             "Bucket": ("AWS::S3::Bucket", {"BucketName": self.bucket}),
             "Topic": ("AWS::SNS::Topic", {"TopicName": arns.alarm_topic_name(self.environment)}),
-            "Project": ("AWS::CodeBuild::Project", {**project, "ServiceRole": ROLE}),
-            "Signer": (
-                "AWS::Lambda::Function",
-                {
-                    "FunctionName": names.signer(self.environment), "Role": ROLE,
-                    "Runtime": RUNTIME, "Handler": "index.handler", "Code": {"ZipFile": SIGNER},
-                },
-            ),
-            "Machine": (
-                "AWS::StepFunctions::StateMachine",
-                {
-                    **machine_properties(self.environment, definition), "RoleArn": ROLE,
-                    "DefinitionSubstitutions": {"JobRole": f"arn:aws:iam::{ACCOUNT}:role/job"},
-                },
-            ),
-        }  # fmt: skip
+            **{
+                name: (resources[name]["Type"], resources[name]["Properties"])
+                for name in ("CpuLogs", "CpuProject", "SignerLogs", "Signer", "Machine")
+            },
+        }
         status = cloud.deploy(
             f"machine-{name}",
-            {key: {"Type": t, "Properties": p} for key, (t, p) in resources.items()},
+            {key: {"Type": t, "Properties": p} for key, (t, p) in deployed.items()},
         )
         assert status == CREATED, status
         self._subscribe()

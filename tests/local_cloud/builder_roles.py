@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.text_generation.quantizer_route import QUANTIZER_IMAGE
-from stacks.access.policies import Statement
-from stacks.builds.projects import CPU, QUANTIZER_ROUTE
-from stacks.builds.roles import job_statements, project_statements
+from roundhouse_cdk.builds.roles import job_statements, project_statements
+from roundhouse_cdk.builds.routes import CPU, QUANTIZER_ROUTE
+from roundhouse_cdk.statements import Statement
 from tests.local_cloud.authorized_cloud import AuthorizedCloud, Credentials
 
 PROJECT, JOB = "build-project", "training-job"

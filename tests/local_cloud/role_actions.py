@@ -1,7 +1,6 @@
 """A call of every action that a role of GitHub's workflows may, or must not, do."""
 
-from onboarding import names
-from stacks.access import arns
+from onboarding import arns, names
 from tests.local_cloud.access_roles import cdk_role
 
 

@@ -10,7 +10,7 @@ import itertools
 import pytest
 
 from onboarding import names
-from stacks.builds.signing import signer_statements
+from roundhouse_cdk.builds.signing import signer_statements
 from tests.local_cloud.access_roles import GITHUB, PROD, STAGING, deploy, token
 from tests.local_cloud.authorized_cloud import authorized_cloud, refusal_code
 from tests.local_cloud.builder_roles import (

@@ -9,9 +9,8 @@ import subprocess
 
 import pytest
 
-from stacks.builds.machine import build_machine
 from tests.local_cloud.conftest import PYTHON
-from tests.synth.deployments import environment
+from tests.synth.golden_build_machine import definitions
 
 pytestmark = pytest.mark.local_cloud
 EVALUATE = """
@@ -46,10 +45,8 @@ NOTHING = IN_USE.replace("is 2 Instances", "is 0 Instances")
 
 
 def states():
-    definition = build_machine(environment("dev"), projects=["cpu", "gpu"], training_image="image")
-    return definition["States"]["Waves"]["ItemProcessor"]["States"]["Engines"]["ItemProcessor"][
-        "States"
-    ]
+    waves = definitions()["dev"]["States"]["Waves"]["ItemProcessor"]
+    return waves["States"]["Engines"]["ItemProcessor"]["States"]
 
 
 def evaluated(expression, **bound):

@@ -8,10 +8,9 @@ import json
 
 import pytest
 
-from onboarding import names, signature
+from onboarding import arns, names, signature
 from onboarding.text_generation.checkpoint_lock import RECORD_NAME, CheckpointEntry
-from stacks.access import arns
-from stacks.builds.signing import function_program, signer_resources
+from roundhouse_cdk.builds.signing import function_program
 from tests.local_cloud.account import ROOT
 from tests.local_cloud.authorized_cloud import authorized_cloud, refusal_code
 from tests.local_cloud.builder_roles import (
@@ -20,7 +19,7 @@ from tests.local_cloud.builder_roles import (
     builder_credentials,
     builder_statements,
 )
-from tests.local_cloud.test_signer import BUCKET, DEV, PROGRAM, read, resources
+from tests.local_cloud.test_signer import BUCKET, DEV, read, resources
 from tests.unit.onboarding.text_generation.entries import CONTENT, entry_of
 
 pytestmark = pytest.mark.local_cloud
@@ -35,9 +34,7 @@ def cloud(tmp_path_factory):
         formation = cloud.root("cloudformation", DEV.account)
         formation.create_stack(
             StackName="signing",
-            TemplateBody=json.dumps(
-                {"Resources": {**resources(), **signer_resources(DEV, PROGRAM, OWN)}}
-            ),
+            TemplateBody=json.dumps({"Resources": resources(OWN)}),
             Capabilities=["CAPABILITY_NAMED_IAM"],
         )
         waiter = formation.get_waiter("stack_create_complete")

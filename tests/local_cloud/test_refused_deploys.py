@@ -11,6 +11,7 @@ import tarfile
 
 import pytest
 
+from onboarding import arns
 from onboarding.signature import ENVELOPE_NAME
 from roundhouse.deploy import deployment
 from roundhouse.deploy.stacks import environment_templates
@@ -18,7 +19,6 @@ from roundhouse.errors import DeployFailedError
 from roundhouse.gitops.compare import plan_against_deployed
 from roundhouse.gitops.stale import review_of
 from roundhouse.processes import Processes
-from stacks.access import arns
 from tests.fixtures.signer import Signer
 from tests.local_cloud.tiny_session import (
     archive_bytes,

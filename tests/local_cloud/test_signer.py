@@ -7,17 +7,18 @@ import io
 import json
 import tarfile
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
-from onboarding import names, signature
+from onboarding import arns, names, signature
 from onboarding.lock import LockEntry
-from stacks.access import arns
-from stacks.builds.signing import function_program, signer_resources, signing_key_statements
+from roundhouse_cdk.builds.signing import function_program, signing_key_statements
 from tests.local_cloud.account import ROOT
 from tests.local_cloud.authorized_cloud import authorized_cloud, refusal_code
 from tests.local_cloud.builder_roles import JOB, PROJECT, add_builders, builder_credentials
 from tests.synth.deployments import environment
+from tests.synth.pipeline import PROGRAMS, pipeline_resources
 from tests.unit.onboarding.manifests import lock_entry
 
 pytestmark = pytest.mark.local_cloud
@@ -27,8 +28,16 @@ BUCKET = names.artifact_bucket(DEV)
 PROGRAM = function_program(ROOT / "engine_build/signing.py", ROOT / "engine_build/signer.py")
 
 
-def resources():
+SIGNER_IDS = ("Signer", "CheckpointSigner", "SignerRole", "SignerLogs", "CheckpointSignerLogs")
+
+
+def resources(checkpoint_program=None):
     """What signing needs of foundation and builds."""
+    engines, checkpoints = (
+        None if program is None else replace(PROGRAMS, signer=program)
+        for program in (PROGRAM, checkpoint_program)
+    )
+    builds = pipeline_resources(DEV, engines, checkpoints)
     policy = {"Version": "2012-10-17", "Statement": signing_key_statements(DEV)}
     key = {"KeySpec": "ECC_NIST_P256", "KeyUsage": "SIGN_VERIFY", "KeyPolicy": policy}
     alias = {"AliasName": arns.signing_key_alias(DEV), "TargetKeyId": {"Ref": "Key"}}
@@ -36,7 +45,7 @@ def resources():
         "Bucket": {"Type": "AWS::S3::Bucket", "Properties": {"BucketName": BUCKET}},
         "Key": {"Type": "AWS::KMS::Key", "Properties": key},
         "Alias": {"Type": "AWS::KMS::Alias", "Properties": alias},
-        **signer_resources(DEV, PROGRAM),
+        **{name: builds[name] for name in SIGNER_IDS if name in builds},
     }
 
 

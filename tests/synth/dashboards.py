@@ -13,10 +13,10 @@ from aws_cdk import App, Environment, Stack
 from aws_cdk import aws_sns as sns
 from aws_cdk.assertions import Template
 
+from onboarding.arns import alarm_topic
 from onboarding.hosting_spec import AsynchronousSpec
 from roundhouse_cdk.endpoint_alarms import EndpointAlarms, EndpointAlarmsProps
 from roundhouse_cdk.endpoint_dashboard import EndpointDashboard, EndpointDashboardProps
-from stacks.access.arns import alarm_topic
 from stacks.alarms.endpoint import endpoint_alarms
 from stacks.dashboards.endpoint import endpoint_sections
 from stacks.dashboards.environment import environment_sections, selector

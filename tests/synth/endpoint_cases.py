@@ -12,8 +12,7 @@ from typing import Any
 from onboarding.deployment import Deployment
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
-from stacks.endpoint_stack import endpoint_template
-from stacks.template import Template
+from stacks.endpoint_stack import Template, endpoint_template
 from tests.synth.deployments import with_locks
 from tests.unit.onboarding.trees import Change, tree_root
 

@@ -14,9 +14,8 @@ from onboarding.text_generation.checkpoint_lock import GenerationKnee
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.text_generation.platforms import generation_platforms
 from onboarding.tree import read_tree
-from stacks.endpoint_stack import endpoint_template
+from stacks.endpoint_stack import Template, endpoint_template
 from stacks.images import generation_image
-from stacks.template import Template
 from tests.unit.onboarding.text_generation.entries import checkpoint_entry
 from tests.unit.onboarding.text_generation.shapes import FIXTURES, LLAMA_8B, adapter_files
 from tests.unit.onboarding.trees import Change, tree_root

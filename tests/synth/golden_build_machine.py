@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from onboarding.environment_spec import EnvironmentSpec, NetworkSpec
-from onboarding.text_generation.quantizer_route import QUANTIZER, QUANTIZER_IMAGE
-from stacks.builds.machine import build_machine
 from tests.synth.deployments import environment
+from tests.synth.pipeline import PROGRAMS, definition, pipeline_resources
 
 GOLDEN = Path(__file__).parent / "golden" / "build-machine.yaml"
 IMAGE = (
@@ -33,18 +33,13 @@ def whole() -> EnvironmentSpec:
     )
 
 
+@cache
 def definitions() -> dict[str, dict[str, Any]]:
     """The machines of the shipped `dev`, of one that names everything, and with generators."""
-    routes = ["cpu", "gpu"]
     return {
-        "dev": build_machine(environment("dev"), projects=routes, training_image=IMAGE),
-        "whole": build_machine(whole(), projects=[*routes, "fleet"], training_image=IMAGE),
-        "generators": build_machine(
-            environment("dev"),
-            projects=[*routes, QUANTIZER],
-            training_image=IMAGE,
-            quantizer_image=IMAGE.replace("builder-gpu", QUANTIZER_IMAGE),
-        ),
+        "dev": definition(pipeline_resources(environment("dev"))),
+        "whole": definition(pipeline_resources(whole())),
+        "generators": definition(pipeline_resources(environment("dev"), checkpoints=PROGRAMS)),
     }
 
 

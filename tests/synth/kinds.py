@@ -15,8 +15,7 @@ from typing import Any
 
 from onboarding.deployment import Deployment
 from onboarding.text_generation.generation_deployment import GenerationDeployment
-from stacks.endpoint_stack import endpoint_template
-from stacks.template import Template
+from stacks.endpoint_stack import Template, endpoint_template
 from tests.synth import generation_cases
 from tests.synth.deployments import fixed_checkpoint, fixed_engines
 from tests.synth.endpoint_cases import (

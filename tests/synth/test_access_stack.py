@@ -1,4 +1,4 @@
-"""Roles of GitHub's workflows: who may take each, and that it may do what its commands call."""
+"""Roles of the pipeline: who may take each, and that it may do what its commands call."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import re
 import pytest
 
 from onboarding.aws_limits import GITHUB_ISSUER
-from onboarding.environment_spec import EnvironmentSpec, GithubSpec, SlackSpec
+from onboarding.environment_spec import EnvironmentSpec, GithubSpec, GitlabSpec, SlackSpec
 from tests.synth.assembly import Stacks, synthesized
 from tests.synth.deployments import ROOT, environment
+from tests.synth.security import items_of
 
 pytestmark = pytest.mark.synth
 
@@ -74,7 +75,7 @@ def statements(role: dict) -> list[dict]:
 
 
 def actions_of(role: dict) -> set[str]:
-    return {action for statement in statements(role) for action in statement["Action"]}
+    return {action for item in statements(role) for action in items_of(item["Action"])}
 
 
 def actions_in(text: str) -> set[str]:
@@ -122,6 +123,50 @@ def test_role_is_for_one_repository_in_one_context(pair, name):
     }
 
 
+GITLAB = {
+    "drift": ("StringEquals", "main"),
+    "build": ("StringLike", "*"),
+    "deploy": ("StringEquals", "main"),
+    "promote": ("StringEquals", "main"),
+}
+"""How a GitLab role asks for the branch of a pipeline, and for which; merge requests have one."""
+
+
+@pytest.fixture(scope="module")
+def gitlab(tmp_path_factory) -> Stacks:
+    """An environment whose pipeline runs in a GitLab of one's own."""
+    forge = GitlabSpec(project="acme/ml/models", host="gitlab.acme.example")
+    own = {"github": None, "gitlab": forge}
+    dev = spec("dev", "111122223333", promotes_from="staging", **own)
+    return stacks(tmp_path_factory.mktemp("gitlab"), dev, spec("staging", "111122223333", **own))
+
+
+def test_gitlabs_roles_are_for_branches_of_one_project(gitlab, pair):
+    provider = gitlab["Access"].only("AWS::IAM::OIDCProvider")
+    assert provider == {
+        "ClientIdList": ["sts.amazonaws.com"],
+        "Url": "https://gitlab.acme.example",
+    }
+    found = roles(gitlab)
+    assert found.keys() == GITLAB.keys()
+    for name, (operator, branch) in GITLAB.items():
+        (statement,) = found[name]["AssumeRolePolicyDocument"]["Statement"]
+        assert statement["Principal"] == {"Federated": {"Ref": "GitlabProvider"}}
+        claims = {
+            (operator, "sub"): f"project_path:acme/ml/models:ref_type:branch:ref:{branch}",
+            ("StringEquals", "aud"): "sts.amazonaws.com",
+        }
+        assert claims == {
+            (test, key.removeprefix("gitlab.acme.example:")): value
+            for test, keys in statement["Condition"].items()
+            for key, value in keys.items()
+        }
+        if name != "promote":
+            assert actions_of(found[name]) == actions_of(roles(pair[1])[name]) - (
+                {"chatbot:DescribeSlackChannelConfigurations"} if name == "drift" else set()
+            )
+
+
 @pytest.mark.parametrize("name", ROWS)
 def test_role_may_do_what_its_commands_call_and_nothing_else(pair, name):
     rows = documented()
@@ -149,14 +194,14 @@ def test_every_write_but_a_bill_of_materials_and_a_check_s_source_is_conditional
         "promote": {"checkpoints/*", "engines/*", "networks/*"},
     }
     for name, role in roles(pair[1]).items():
-        writes = [item for item in statements(role) if "s3:PutObject" in item["Action"]]
+        writes = [item for item in statements(role) if "s3:PutObject" in items_of(item["Action"])]
         free = [item for item in writes if "Condition" not in item]
         assert {item["Sid"] for item in free} == ({"WriteBills"} if name == "deploy" else set())
         under = {
             path.partition("/")[2]
             for item in writes
             if item not in free
-            for path in item["Resource"]
+            for path in items_of(item["Resource"])
         }
         assert under == wanted.get(name, set())
 

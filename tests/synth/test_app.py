@@ -71,13 +71,19 @@ def outdir(tmp_path):
     return folder
 
 
-def test_app_hangs_one_stage_for_the_named_environment_in_silence(run_app, outdir):
+def test_app_hangs_one_stage_for_the_named_environment_and_says_what_is_not_built(run_app, outdir):
     result = run_app(env="dev")
-    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    assert (result.returncode, result.stdout) == (0, "")
+    endpoints = ["Endpoint-sentence-embedder", "Endpoint-text-shared"]
+    for name in endpoints:
+        assert f"dev/{name} cannot be deployed: " in result.stderr
+    lines = result.stderr.splitlines()
+    assert lines and all("roundhouse build --env dev" in line for line in lines)
     assert [folder.name for folder in outdir.glob("assembly-*")] == ["assembly-dev"]
     names = [stack.name for stack in read_stacks(outdir)]
-    endpoints = ["Endpoint-sentence-embedder", "Endpoint-text-shared"]
     assert sorted(names) == ["Builds", *endpoints, "Foundation", "Images", "Observability"]
+    tree = json.loads((outdir / "tree.json").read_text(encoding="utf-8"))["tree"]
+    assert "dev" in tree["children"]
 
 
 def test_app_hangs_every_environment_of_another_root(tree, outdir):
@@ -169,20 +175,17 @@ def test_refuses_every_fault_at_once_without_a_traceback(run_app, tree, outdir):
     [
         (
             {"evn": "dev"},
-            "context key evn: is not read here; allowed: env, endpoint, root; did you mean 'env'?",
+            "context key evn: is not read here; allowed: env, endpoint, root, and keys of your"
+            " own that resemble none; did you mean 'env'?",
         ),
         (
             {"environment": "dev"},
             (
-                "context key environment: is not read here; allowed: env, endpoint, root; did you"
-                " mean 'env'?"
+                "context key environment: is not read here; allowed: env, endpoint, root, and keys"
+                " of your own that resemble none; did you mean 'env'?"
             ),
         ),
         ({"endpoints": "text-shared"}, "did you mean 'endpoint'?"),
-        (
-            {"model": "text-shared"},
-            "context key model: is not read here; allowed: env, endpoint, root; take it out of",
-        ),
         ({"env": ""}, "an empty environment name; allowed: dev, local; name one of these."),
         (
             {"env": "dev", "endpoint": ""},
@@ -205,8 +208,10 @@ def test_refuses_every_wrong_context_key_at_once(refusal):
     assert len(refusal(evn="dev", endpoints="x", root="/nowhere").splitlines()) == 3
 
 
-def test_context_of_the_cdk_command_line_is_none_of_ours(outdir):
+def test_context_of_the_cdk_command_line_and_of_the_user_is_none_of_ours(outdir):
     own = {
+        "myteam": "1",
+        "rootVolume": "2",
         "aws:cdk:enable-path-metadata": "true",
         "@aws-cdk/core:newStyleStackSynthesis": "true",
         "cdk-migrate": "true",
@@ -218,6 +223,11 @@ def test_context_of_the_cdk_command_line_is_none_of_ours(outdir):
     }
     synthesize(outdir, {"env": " dev", **own, **kept})
     assert [folder.name for folder in outdir.glob("assembly-*")] == ["assembly-dev"]
+
+
+def test_the_context_of_cdk_json_has_no_key_that_the_command_line_warns_of():
+    context = json.loads((ROOT / "cdk.json").read_text(encoding="utf-8"))["context"]
+    assert [key for key in context if key.startswith("aws:")] == []
 
 
 def test_refuses_to_run_without_node(run_app, tmp_path):

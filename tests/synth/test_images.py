@@ -35,9 +35,8 @@ def test_a_platform_on_nvidias_image_pulls_no_triton_from_aws_account(tmp_path):
     newer = environment("dev").model_copy(update={"platform": "triton-26.06"})
     (policy,) = synthesized(tmp_path, newer, ())["Images"].only("AWS::IAM::Role")["Policies"]
     statements = {item["Sid"]: item for item in policy["PolicyDocument"]["Statement"]}
-    assert statements["PullBaseImage"]["Resource"] == [
-        "arn:aws:ecr:us-east-1:763104351884:repository/vllm"
-    ]
+    vllm = "arn:aws:ecr:us-east-1:763104351884:repository/vllm"
+    assert statements["PullBaseImage"]["Resource"] == vllm
     assert (
         base_image_uri(newer, serving_platforms()["triton-26.06"])
         == "nvcr.io/nvidia/tritonserver:26.06-py3"

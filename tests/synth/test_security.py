@@ -8,7 +8,7 @@ import re
 import pytest
 
 from onboarding.environment_spec import EnvironmentSpec
-from stacks.suppressions import WILDCARDS
+from roundhouse_cdk.wildcards import WILDCARDS
 from tests.synth import security
 from tests.synth.assembly import Stacks, lint
 from tests.synth.deployments import ROOT
@@ -62,6 +62,26 @@ def test_every_reasoned_wildcard_is_needed(stages):
         for resource in security.items_of(item["Resource"])
     }
     assert {item.why for item in WILDCARDS} <= found
+
+
+def test_no_role_hands_over_a_network_interface_of_another_network(stages):
+    """CreateNetworkInterfacePermission gives an interface to another account or service."""
+    action = "ec2:CreateNetworkInterfacePermission"
+    found = [item for item in statements(stages["everything"]) if action in item["Action"]]
+    assert {frozenset(item["Condition"]["StringEquals"]) for item in found} == {
+        frozenset({"ec2:AuthorizedService", "ec2:Subnet"}),
+        frozenset({"ec2:Vpc"}),
+    }
+    for item in found:
+        assert list(security.items_of(item["Action"])) == [action]
+        named = {
+            value.partition(":111122223333:")[2]
+            for key, given in item["Condition"]["StringEquals"].items()
+            for value in security.items_of(given)
+            if key != "ec2:AuthorizedService"
+        }
+        subnets = {f"subnet/subnet-0123456789abcdef{number}" for number in (0, 1)}
+        assert named in (subnets, {"vpc/vpc-0123456789abcdef0"})
 
 
 def test_a_log_group_is_named_as_iam_knows_it(stages):

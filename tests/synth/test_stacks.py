@@ -14,13 +14,14 @@ from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import build_route, serving_platforms
 from onboarding.source_access import SourceBucketSpec
-from stacks.access.policies import source_reads
-from stacks.builds.projects import build_routes, training_image
-from stacks.builds.roles import machine_statements
+from roundhouse_cdk.builds.roles import machine_statements
+from roundhouse_cdk.builds.routes import build_routes, training_image
+from roundhouse_cdk.statements import key_use, source_reads
 from stacks.foundation_stack import FoundationStack
 from tests.synth.assembly import SOURCES, Stacks, context, synthesized
 from tests.synth.deployments import ROOT, environment, locked
 from tests.synth.golden_build_machine import FLEET, whole
+from tests.synth.pipeline import definition_text
 
 pytestmark = pytest.mark.synth
 
@@ -177,7 +178,7 @@ def test_machine_may_do_what_its_states_do(stacks):
     """Every API that a state calls is one of the role's actions, and the role has no action beside
     those and its own engines'.
     """
-    text = stacks["Builds"].only("AWS::StepFunctions::StateMachine")["DefinitionString"]
+    text = definition_text(stacks["Builds"].template["Resources"])
     called = {part.split('"')[0] for part in text.split(":states:::aws-sdk:")[1:]}
     assert text.count(":states:::lambda:invoke") == 1
     called = {
@@ -224,3 +225,13 @@ def test_every_bucket_has_statements_of_its_own():
 
 def test_an_environment_without_buckets_has_the_statements_of_before():
     assert source_reads(SPEC) == ()
+
+
+@pytest.mark.parametrize("key", [None, FOREIGN_KEY])
+def test_a_key_is_used_through_one_service_alone_whoever_made_it(key):
+    (statement,) = key_use(SPEC.model_copy(update={"kms_key_arn": key}), ["kms:Decrypt"])
+    through = {"kms:ViaService": "s3.us-east-1.amazonaws.com"}
+    assert statement["Condition"]["StringEquals"] == through
+    aliases = {"kms:ResourceAliases": "alias/roundhouse-dev"}
+    assert statement["Condition"].get("ForAnyValue:StringEquals") == (aliases if not key else None)
+    assert statement["Resource"] == [key or "arn:aws:kms:us-east-1:111122223333:key/*"]

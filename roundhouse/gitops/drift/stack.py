@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from onboarding.environment_spec import EnvironmentSpec
-from onboarding.platform import aws_partition
+from onboarding.platform import aws_partition, url_suffix
 from roundhouse.aws.clients import Client, calling
 from roundhouse.gitops.template_changes import Template
 
@@ -16,6 +16,7 @@ ARNS = {
     "AWS::IAM::Role": "arn:{partition}:iam::{account}:role/{id}",
     "AWS::S3::Bucket": "arn:{partition}:s3:::{id}",
     "AWS::KMS::Key": "arn:{partition}:kms:{region}:{account}:key/{id}",
+    "AWS::Lambda::Function": "arn:{partition}:lambda:{region}:{account}:function:{id}",
 }
 """Of the types whose physical id is no ARN, and whose ARN our templates ask for."""
 
@@ -62,6 +63,7 @@ class DeployedStack:
             "AWS::AccountId": spec.account,
             "AWS::Region": spec.region,
             "AWS::Partition": aws_partition(spec.region),
+            "AWS::URLSuffix": url_suffix(spec.region),
         }
 
     def _arn(self, value: Mapping[str, Any]) -> Any:

@@ -15,7 +15,7 @@ from roundhouse.deploy.builds import engines
 from roundhouse.deploy.builds.requests import CheckpointRequest, missing_checkpoints
 from roundhouse.reports.generation_card import generation_card
 from roundhouse.status.endpoints import generator_state
-from stacks.access import arns
+from onboarding import arns
 from tests.local_cloud.account import ROOT
 from tests.text_generation.build.chat_tree import PYTHON, build
 

@@ -15,10 +15,15 @@ from botocore.validate import ParamValidator
 from onboarding.environment_spec import BuildsSpec
 from onboarding.names import training_job_prefix
 from onboarding.platform import instance_types
-from stacks.builds.engine_states import FIRST_CAPACITY_WAIT, LONGEST_CAPACITY_WAIT_SECONDS
-from stacks.builds.job import LOOKED_AT_AFTER, NO_QUOTA, PASSING
-from stacks.builds.language import REFUSED_FOR_NOW
-from stacks.builds.training_states import quantizer_job, training_job
+from roundhouse_cdk.build_states import REFUSED_FOR_NOW
+from roundhouse_cdk.builds.expressions import (
+    FIRST_CAPACITY_WAIT,
+    LONGEST_CAPACITY_WAIT_SECONDS,
+    LOOKED_AT_AFTER,
+    NO_QUOTA,
+    PASSING,
+)
+from roundhouse_cdk.builds.training_job import quantizer_job, training_job
 from tests.synth.deployments import environment
 from tests.synth.golden_build_machine import (
     GOLDEN,

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
+from functools import cache
 
+import pytest
+from aws_cdk import App
+from aws_cdk.assertions import Template
+
+from onboarding import arns
 from onboarding.environment_spec import EnvironmentSpec
 from roundhouse.gitops.drift.environment import drift_markdown
 from roundhouse.gitops.drift.shared import shared_drift
 from roundhouse.gitops.drift.stack import DeployedStack, Difference, differ_of
 from roundhouse.gitops.markdown import MOST_CHARACTERS
-from stacks.access import arns
-from stacks.foundation_stack import slack_channel
+from stacks.foundation_stack import FoundationStack
 
 pytestmark = pytest.mark.unit
 
@@ -53,12 +57,18 @@ class Chatbot:
         return [{"SlackChannelConfigurations": [item]} for item in self.configurations]
 
 
+@cache
+def foundation():
+    stack = FoundationStack(App(), "Foundation", environment=ENVIRONMENT)
+    found = Template.from_stack(stack).to_json()["Resources"]
+    return {"Resources": {name: found[name] for name in ("Slack", "SlackRole")}}
+
+
 def differences(*configurations):
-    template = {"Resources": slack_channel(ENVIRONMENT, {"Ref": "Alarms"})}
     stack = DeployedStack(
         name="roundhouse-dev-foundation",
         part="foundation",
-        template=template,
+        template=foundation(),
         environment=ENVIRONMENT,
         ids={"Slack": ARN, "SlackRole": "slack", "Alarms": arns.alarm_topic(ENVIRONMENT)},
         tags={},

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from onboarding import arns
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import aws_partition
 from onboarding.source_access import SourceBucketSpec
-from stacks.access import arns
-from stacks.template import Properties
 
 Statement = dict[str, Any]
 Condition = Mapping[str, Mapping[str, str | list[str]]]
@@ -17,9 +16,9 @@ Condition = Mapping[str, Mapping[str, str | list[str]]]
 
 LOG_ACTIONS = "logs:CreateLogGroup CreateLogStream DescribeLogStreams PutLogEvents"
 ATTACH_NETWORK = (
-    "ec2:CreateNetworkInterface CreateNetworkInterfacePermission DeleteNetworkInterface"
-    " DeleteNetworkInterfacePermission"
+    "ec2:CreateNetworkInterface DeleteNetworkInterface DeleteNetworkInterfacePermission"
 )
+HAND_INTERFACE = "ec2:CreateNetworkInterfacePermission"
 DESCRIBE_NETWORK = (
     "ec2:DescribeDhcpOptions DescribeNetworkInterfaces DescribeSecurityGroups DescribeSubnets"
     " DescribeVpcs"
@@ -191,24 +190,38 @@ def alarm_looks(environment: EnvironmentSpec, alarms: Sequence[str]) -> tuple[St
     return (allow("LookAtAlarms", ["cloudwatch:DescribeAlarms"], resources),) if resources else ()
 
 
-def network_interfaces(environment: EnvironmentSpec) -> tuple[Statement, ...]:
-    """Attach to the environment's VPC, if it names one; EC2's describe actions know no resource."""
+def network_interfaces(
+    environment: EnvironmentSpec, authorized_service: str | None = None
+) -> tuple[Statement, ...]:
+    """Attach to the environment's VPC, if it names one; EC2's describe actions know no resource.
+
+    Interfaces of that VPC alone are handed over; where the service documents its principal, as
+    CodeBuild does and SageMaker does not, those of the named subnets to `authorized_service`.
+    """
     network = environment.network
     if network is None:
         return ()
-    resources = [
-        "network-interface/*",
-        *(f"subnet/{subnet}" for subnet in network.subnet_ids),
-        *(f"security-group/{group}" for group in network.security_group_ids),
+    interfaces = arns.arn(environment, "ec2", "network-interface/*")
+    subnets = [arns.arn(environment, "ec2", f"subnet/{name}") for name in network.subnet_ids]
+    groups = [
+        arns.arn(environment, "ec2", f"security-group/{name}")
+        for name in network.security_group_ids
     ]
-    targets = [arns.arn(environment, "ec2", resource) for resource in resources]
+    attach = ["ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface"]
+    condition: dict[str, str | list[str]] = {"ec2:Subnet": subnets}
+    if authorized_service is None:
+        attach.append("ec2:DeleteNetworkInterfacePermission")
+        condition = {"ec2:Vpc": arns.arn(environment, "ec2", f"vpc/{network.vpc_id}")}
+    else:
+        condition["ec2:AuthorizedService"] = authorized_service
     return (
         allow("DescribeNetwork", DESCRIBE_NETWORK, ["*"]),
-        allow("AttachToNetwork", ATTACH_NETWORK, targets),
+        allow("AttachToNetwork", attach, [interfaces, *subnets, *groups]),
+        allow("HandInterfaces", HAND_INTERFACE, [interfaces], {"StringEquals": condition}),
     )
 
 
-def policy_document(statements: Sequence[Statement]) -> Properties:
+def policy_document(statements: Sequence[Statement]) -> dict[str, Any]:
     """Return a policy of these statements."""
     return {"Version": "2012-10-17", "Statement": list(statements)}
 
@@ -237,34 +250,6 @@ def role_properties(
     if environment.permissions_boundary_arn is not None:
         properties["PermissionsBoundary"] = environment.permissions_boundary_arn
     return properties
-
-
-CLOUDWATCH = "cloudwatch.amazonaws.com"
-
-
-def topic_policy(topic_arn: str, alarms: Properties | None = None) -> Properties:
-    """Return a topic's policy: nobody in the clear, and CloudWatch on the condition `alarms`.
-
-    Step Functions and SageMaker publish in the name of a role of this account, whose own statement
-    `topic_publish` allows it.
-    """
-    plain = {"Sid": "OnlyEncrypted", "Effect": "Deny", "Principal": "*", "Action": "sns:Publish"}
-    statements: list[Properties] = [
-        {**plain, "Resource": topic_arn, "Condition": {"Bool": {"aws:SecureTransport": "false"}}}
-    ]
-    if alarms is not None:
-        cloudwatch = {"Principal": {"Service": CLOUDWATCH}, "Action": "sns:Publish"}
-        allowed = {"Sid": "AlarmsOfThisAccount", "Effect": "Allow", **cloudwatch}
-        statements.insert(0, {**allowed, "Resource": topic_arn, "Condition": alarms})
-    return policy_document(statements)
-
-
-def of_alarms(environment: EnvironmentSpec) -> Properties:
-    """The condition that CloudWatch acts for an alarm of this environment's account and region."""
-    return {
-        "StringEquals": {"aws:SourceAccount": environment.account},
-        "ArnLike": {"aws:SourceArn": arns.arn(environment, "cloudwatch", "alarm:*")},
-    }
 
 
 def source_reads(environment: EnvironmentSpec) -> tuple[Statement, ...]:

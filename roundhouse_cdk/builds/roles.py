@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, get_args
 
-from onboarding import names
+from onboarding import arns, names
 from onboarding.environment_spec import EnvironmentSpec, ServingImage
 from onboarding.text_generation import checkpoint_key
 from onboarding.text_generation.quantizer_route import QUANTIZER, QUANTIZER_IMAGE
-from stacks.access import arns
-from stacks.access.policies import (
+from roundhouse_cdk.build_project import log_group_name
+from roundhouse_cdk.builds.routes import BuildRoute
+from roundhouse_cdk.builds.signing import function_arn
+from roundhouse_cdk.builds.training_job import LOG_GROUP
+from roundhouse_cdk.statements import (
     LOG_ACTIONS,
     Statement,
     allow,
@@ -33,9 +36,6 @@ from stacks.access.policies import (
     volume_key_grant,
     write_once,
 )
-from stacks.builds.projects import BuildRouteProps, log_group_name
-from stacks.builds.signing import function_arn
-from stacks.builds.training_states import LOG_GROUP
 
 ENGINES = f"{names.ENGINES_PREFIX}/*"
 """What builds look up; the signer alone writes there."""
@@ -63,9 +63,7 @@ Source: SageMaker developer guide, "Troubleshoot Inference Recommender errors".
 """
 
 
-def project_statements(
-    environment: EnvironmentSpec, route: BuildRouteProps
-) -> tuple[Statement, ...]:
+def project_statements(environment: EnvironmentSpec, route: BuildRoute) -> tuple[Statement, ...]:
     """A CodeBuild project's: its image, sources, what is built, and its own log."""
     reads: tuple[str, ...] = (ENGINES, *PUBLISHED, TIMING_CACHES)
     published: tuple[str, ...] = PUBLISHED
@@ -82,7 +80,7 @@ def project_statements(
         *key_use(environment, ["kms:Decrypt", "kms:GenerateDataKey"]),
         *source_reads(environment),
         *log_stream_writes(environment, log_group_name(environment, route.name)),
-        *network_interfaces(environment),
+        *network_interfaces(environment, "codebuild.amazonaws.com"),
     )
 
 

@@ -7,11 +7,20 @@ here. A wildcard that no entry covers stays a finding of whoever adds cdk-nag to
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
-from stacks.access.policies import ATTACH_NETWORK, DESCRIBE_NETWORK, action_names
+from roundhouse_cdk.statements import (
+    ATTACH_NETWORK,
+    DESCRIBE_NETWORK,
+    HAND_INTERFACE,
+    action_names,
+)
+
+if TYPE_CHECKING:
+    from aws_cdk import CfnResource
+    from constructs import IConstruct
 
 
 @dataclass(frozen=True)
@@ -37,8 +46,6 @@ class Wildcard:
 ARN = r"arn:aws[a-z-]*:{}:[a-z0-9-]+:[0-9]{{12}}:{}"
 KEY = ARN.format("kms", r"key/\*")
 BUCKET = r"arn:aws[a-z-]*:s3:::roundhouse-[a-z0-9-]+"
-OUTPUT = "every build names its own output in S3, which the bucket encrypts by key"
-"""Why a project needs no key (CB4)."""
 
 WILDCARDS = (
     Wildcard(
@@ -62,6 +69,18 @@ WILDCARDS = (
         " same statement are named",
         ARN.format("ec2", r"network-interface/\*"),
         ATTACH_NETWORK,
+    ),
+    Wildcard(
+        "interfaces of the named subnets are handed to the one service",
+        ARN.format("ec2", r"network-interface/\*"),
+        HAND_INTERFACE,
+        "ec2:AuthorizedService ec2:Subnet",
+    ),
+    Wildcard(
+        "interfaces of the environment's VPC alone are handed over",
+        ARN.format("ec2", r"network-interface/\*"),
+        HAND_INTERFACE,
+        "ec2:Vpc",
     ),
     Wildcard(
         "the key's id is known only after its creation; its alias and the one service that may"
@@ -194,40 +213,47 @@ WILDCARDS = (
 )
 
 
-def with_reasons(resource: Mapping[str, Any], **rules: str) -> dict[str, Any]:
-    """Return a resource with the reasons of its wildcards, and of `rules` by cdk-nag's id."""
+def nag_metadata(statements: Sequence[Mapping[str, Any]], **rules: str) -> dict[str, Any] | None:
+    """Return cdk-nag's metadata of a role's wildcards, and of `rules` by cdk-nag's id, such as S1.
+
+    None where nothing needs a reason.
+    """
     found: dict[str, set[str]] = {}
-    for why, arn in _wildcards(resource["Properties"]):
+    for why, arn in _wildcards(statements):
         found.setdefault(why, set()).add(f"Resource::{arn}")
-    wild = [
+    granular = [
         {"id": "AwsSolutions-IAM5", "reason": why, "applies_to": sorted(findings)}
         for why, findings in found.items()
     ]
-    if not wild and not rules:
-        return dict(resource)
-    metadata = {**resource.get("Metadata", {}), "cdk_nag": suppressions(*wild, **rules)}
-    return {**resource, "Metadata": metadata}
-
-
-def suppressions(*granular: dict[str, Any], **rules: str) -> dict[str, Any]:
-    """Return cdk-nag's metadata of rules by id, such as `S1`, with the reason of each."""
     whole = [{"id": f"AwsSolutions-{rule}", "reason": reason} for rule, reason in rules.items()]
-    return {"rules_to_suppress": [*whole, *granular]}
+    return {"rules_to_suppress": [*whole, *granular]} if whole or granular else None
 
 
-def _wildcards(properties: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield (reason, ARN) of the wildcards of a role, or of a policy, that an entry covers."""
+def add_reasons(construct: IConstruct, **rules: str) -> None:
+    """Write why rules of cdk-nag, by id such as S1, do not apply to a construct's resource."""
+    cast("CfnResource", construct.node.default_child).add_metadata(
+        "cdk_nag", nag_metadata((), **rules)
+    )
+
+
+def with_reasons(resource: Mapping[str, Any], **rules: str) -> dict[str, Any]:
+    """Return a resource as data with the reasons of its wildcards, and of `rules`."""
+    properties = resource["Properties"]
     documents = [policy["PolicyDocument"] for policy in properties.get("Policies", ())]
-    for document in (*documents, properties.get("PolicyDocument", {"Statement": ()})):
-        for statement in document["Statement"]:
-            conditions = statement.get("Condition", {}).values()
-            keys = frozenset(key for operator in conditions for key in operator)
-            actions, arns = (_as_list(statement[key]) for key in ("Action", "Resource"))
-            for arn in arns:
-                for wildcard in WILDCARDS if isinstance(arn, str) and "*" in arn else ():
-                    if wildcard.covers(frozenset(actions), arn, keys):
-                        yield wildcard.why, arn
+    documents.append(properties.get("PolicyDocument", {"Statement": ()}))
+    statements = [statement for document in documents for statement in document["Statement"]]
+    found = nag_metadata(statements, **rules)
+    if found is None:
+        return dict(resource)
+    return {**resource, "Metadata": {**resource.get("Metadata", {}), "cdk_nag": found}}
 
 
-def _as_list(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list | tuple) else [value]
+def _wildcards(statements: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Yield (reason, ARN) of the wildcards of statements that an entry covers."""
+    for statement in statements:
+        conditions = statement.get("Condition", {}).values()
+        keys = frozenset(key for operator in conditions for key in operator)
+        for arn in statement["Resource"]:
+            for wildcard in WILDCARDS if isinstance(arn, str) and "*" in arn else ():
+                if wildcard.covers(frozenset(statement["Action"]), arn, keys):
+                    yield wildcard.why, arn

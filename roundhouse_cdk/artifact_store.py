@@ -1,0 +1,261 @@
+"""What survives every deployment: the artifact bucket, its keys, and the topics."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from aws_cdk import Annotations, CfnResource, Duration, RemovalPolicy
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sns as sns
+from constructs import Construct
+
+from onboarding import arns, names
+from onboarding.environment_spec import EnvironmentSpec
+from onboarding.text_generation.checkpoint_key import CHECKPOINTS
+from roundhouse_cdk.builds.signing import signing_key_statements
+from roundhouse_cdk.pipeline_statements import promotion_decryption, promotion_reads
+from roundhouse_cdk.wildcards import add_reasons
+
+KEPT = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
+"""Contents stay; but what a failed first deployment made goes, so that it can be deployed again."""
+CLOUDWATCH = "cloudwatch.amazonaws.com"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArtifactStoreProps:
+    """`receivers` are the environments that promote from this one; other accounts' may read it.
+
+    `bucket` and `key` are used where there are such already; default: they are made. A key's own
+    policy must let CloudWatch use it: docs/security.md has the statement.
+    """
+
+    environment: EnvironmentSpec
+    receivers: Sequence[EnvironmentSpec] = ()
+    bucket: s3.IBucket | None = None
+    key: kms.IKey | None = None
+
+
+class ArtifactStore(Construct):
+    """Deploys bucket, encryption key, signing key and topics, whose contents stay when it goes.
+
+    Raises ValueError for a bucket of another name than the environment's: servers, builds and
+    commands know it by that.
+    """
+
+    def __init__(self, scope: Construct, construct_id: str, *, props: ArtifactStoreProps) -> None:
+        super().__init__(scope, construct_id)
+        environment = self._environment = props.environment
+        expected = names.artifact_bucket(environment)
+        if props.bucket is not None and props.bucket.bucket_name != expected:
+            raise ValueError(
+                f"{self.node.path}: bucket {props.bucket.bucket_name} is not this environment's;"
+                f" allowed: {expected}; give that one, or none, and it is made"
+            )
+        self.key = self._key() if props.key is None else props.key
+        self.signing_key = self._signing_key()
+        self.bucket = self._bucket() if props.bucket is None else props.bucket
+        self._allow_promotions(props.receivers)
+        self.alarm_topic = self._topic("Alarms", arns.alarm_topic_name(environment), alarms=True)
+        self._subscribe()
+        self.answer_topic = self._topic("Answers", arns.answer_topic_name(environment))
+
+    def _key(self) -> kms.IKey:
+        environment = self._environment
+        if environment.kms_key_arn is not None:
+            sentence = (
+                f"its policy must let {CLOUDWATCH} use it, or no alarm arrives: docs/security.md"
+                " has the statement"
+            )
+            Annotations.of(self).add_info(f"{environment.kms_key_arn}: {sentence}")
+            return kms.Key.from_key_arn(self, "Key", environment.kms_key_arn)
+        key = kms.Key(
+            self,
+            "Key",
+            alias=arns.key_alias(environment),
+            description=f"Roundhouse artifacts of {environment.name}",
+            enable_key_rotation=True,
+            removal_policy=KEPT,
+        )
+        # Roles know the key by its alias: without it no endpoint that is left could start another
+        # instance.
+        _keep(key.node.find_child("Alias"))
+        key.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="AlarmsToTheTopic",
+                principals=[iam.ServicePrincipal(CLOUDWATCH)],
+                actions=["kms:Decrypt", "kms:GenerateDataKey*"],
+                resources=["*"],
+                conditions=self._of_alarms(),
+            )
+        )
+        return key
+
+    def _signing_key(self) -> kms.Key:
+        environment = self._environment
+        statements = signing_key_statements(environment)
+        key = kms.Key(
+            self,
+            "SigningKey",
+            alias=arns.signing_key_alias(environment),
+            description=f"Roundhouse signatures of engines of {environment.name}",
+            key_spec=kms.KeySpec.ECC_NIST_P256,
+            key_usage=kms.KeyUsage.SIGN_VERIFY,
+            policy=iam.PolicyDocument.from_json({"Statement": statements}),
+            removal_policy=KEPT,
+        )
+        # What it signed stays trusted, and the signer knows it by its alias.
+        _keep(key.node.find_child("Alias"))
+        return key
+
+    def _bucket(self) -> s3.Bucket:
+        bucket = s3.Bucket(
+            self,
+            "Artifacts",
+            bucket_name=names.artifact_bucket(self._environment),
+            versioned=True,
+            encryption=s3.BucketEncryption.KMS,
+            encryption_key=self.key,
+            bucket_key_enabled=True,
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+            enforce_ssl=True,
+            lifecycle_rules=bucket_rules(self._environment),
+            removal_policy=KEPT,
+        )
+        if bucket.policy is not None:
+            bucket.policy.apply_removal_policy(KEPT)
+        add_reasons(bucket, S1="access is logged by CloudTrail data events of the account")
+        return bucket
+
+    def _allow_promotions(self, receivers: Sequence[EnvironmentSpec]) -> None:
+        environment = self._environment
+        far = [receiver for receiver in receivers if receiver.account != environment.account]
+        if not far:
+            return
+        for statement in promotion_reads(environment, far):
+            self.bucket.add_to_resource_policy(iam.PolicyStatement.from_json(statement))
+        self.key.add_to_resource_policy(
+            iam.PolicyStatement.from_json(promotion_decryption(environment, far)),
+            allow_no_op=True,
+        )
+
+    def _topic(self, construct_id: str, name: str, *, alarms: bool = False) -> sns.Topic:
+        """Make a topic on which nobody publishes in the clear; with `alarms` CloudWatch does.
+
+        Step Functions and SageMaker publish in the name of a role of this account, whose own
+        statement allows it. It has not AWS's own alias/aws/sns: CloudWatch may not use it, and
+        every alarm would be lost.
+        """
+        topic = sns.Topic(self, construct_id, topic_name=name, master_key=self.key)
+        statements = [
+            iam.PolicyStatement(
+                sid="OnlyEncrypted",
+                effect=iam.Effect.DENY,
+                principals=[iam.StarPrincipal()],
+                actions=["sns:Publish"],
+                resources=[topic.topic_arn],
+                conditions={"Bool": {"aws:SecureTransport": "false"}},
+            )
+        ]
+        if alarms:
+            cloudwatch = iam.PolicyStatement(
+                sid="AlarmsOfThisAccount",
+                principals=[iam.ServicePrincipal(CLOUDWATCH)],
+                actions=["sns:Publish"],
+                resources=[topic.topic_arn],
+                conditions=self._of_alarms(),
+            )
+            statements.insert(0, cloudwatch)
+        sns.TopicPolicy(
+            self,
+            f"{construct_id}Policy",
+            topics=[topic],
+            policy_document=iam.PolicyDocument(statements=statements),
+        )
+        return topic
+
+    def _subscribe(self) -> None:
+        environment = self._environment
+        receivers = {
+            f"AlarmHttps{hashlib.sha256(address.encode()).hexdigest()[:8]}": (
+                sns.SubscriptionProtocol.HTTPS,
+                address,
+            )
+            for address in environment.alarm_https
+        }
+        if environment.alarm_email is not None:
+            receivers["AlarmEmail"] = (sns.SubscriptionProtocol.EMAIL, environment.alarm_email)
+        for construct_id, (protocol, address) in receivers.items():
+            sns.Subscription(
+                self, construct_id, topic=self.alarm_topic, protocol=protocol, endpoint=address
+            )
+
+    def _of_alarms(self) -> dict[str, Any]:
+        """The condition that CloudWatch acts for an alarm of this environment's account."""
+        return {
+            "StringEquals": {"aws:SourceAccount": self._environment.account},
+            "ArnLike": {"aws:SourceArn": arns.arn(self._environment, "cloudwatch", "alarm:*")},
+        }
+
+
+def _keep(construct: Any) -> None:
+    cast("CfnResource", construct.node.default_child).apply_removal_policy(KEPT)
+
+
+SOURCE_DAYS = 90
+"""A build's source is its content's address: whoever needs one again uploads it again."""
+CAPTURE_DAYS = 30
+"""Captures are requests of users: kept as long as a drift review needs, no longer."""
+ANSWER_DAYS = 7
+"""Clients of an asynchronous endpoint fetch the answer within a week; the request goes with it."""
+JOB_DAYS = 30
+"""What an interrupted training job left is looked into within days; the next one begins anew."""
+CANDIDATE_DAYS = 30
+"""A candidate that was signed is an engine; one that was refused is looked into within days."""
+NONCURRENT_DAYS = 30
+"""The way back: what was deleted, or written over, can be restored for so long."""
+PRIVATE_NONCURRENT_DAYS = 1
+"""What users sent and got is gone when it is deleted: a day is the least that S3 knows."""
+UPLOAD_DAYS = 7
+
+
+def bucket_rules(environment: EnvironmentSpec) -> list[s3.LifecycleRule]:
+    """Rules of the artifact bucket.
+
+    An engine, network or checkpoint expires only under the mark of `roundhouse prune`. S3 counts
+    the days from an object's creation, not from its tag: so prune marks by a copy in place, which
+    begins anew.
+    """
+    tag, value = names.UNREFERENCED_TAG
+    marked = {"tag_filters": {tag: value}}
+    private = {"noncurrent_version_expiration": Duration.days(PRIVATE_NONCURRENT_DAYS)}
+    unreferenced = environment.unreferenced_engine_days
+    expiring: tuple[tuple[str, str, int, dict[str, Any]], ...] = (
+        ("Sources", names.SOURCES_PREFIX, SOURCE_DAYS, {}),
+        ("Jobs", names.JOBS_PREFIX, JOB_DAYS, {}),
+        ("Candidates", names.CANDIDATES_PREFIX, CANDIDATE_DAYS, {}),
+        ("UnreferencedEngines", names.ENGINES_PREFIX, unreferenced, marked),
+        ("UnreferencedNetworks", names.NETWORKS_PREFIX, unreferenced, marked),
+        ("UnreferencedCheckpoints", CHECKPOINTS, unreferenced, marked),
+        ("Captures", names.CAPTURES_PREFIX, CAPTURE_DAYS, private),
+        ("Answers", names.ANSWERS_PREFIX, ANSWER_DAYS, private),
+        ("Requests", names.REQUESTS_PREFIX, ANSWER_DAYS, private),
+    )
+    days = Duration.days
+    return [
+        *(
+            s3.LifecycleRule(id=id, prefix=f"{prefix}/", expiration=days(age), **more)
+            for id, prefix, age, more in expiring
+        ),
+        s3.LifecycleRule(id="Noncurrent", noncurrent_version_expiration=days(NONCURRENT_DAYS)),
+        s3.LifecycleRule(
+            id="Uploads",
+            abort_incomplete_multipart_upload_after=days(UPLOAD_DAYS),
+            expired_object_delete_marker=True,
+        ),
+    ]

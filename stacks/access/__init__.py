@@ -1,1 +1,0 @@
-"""Who may do what: resource names, policy statements, roles."""

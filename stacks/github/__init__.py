@@ -1,1 +1,0 @@
-"""Roles of the GitHub workflows that plan, build, deploy and promote."""
