@@ -243,7 +243,7 @@ def test_refuses_an_entry_under_the_key_of_another(kind, tmp_path):
     data = yaml.safe_load(path.read_text())
     data[kind.lock.field] = {key(2): data[kind.lock.field][key(1)]}
     path.write_text(yaml.safe_dump(data))
-    with pytest.raises(LockError, match=r"lists (an engine|a checkpoint) under the key of another"):
+    with pytest.raises(LockError, match=r"lists (an engine|a checkpoint) under the key"):
         kind.entries(tmp_path)
 
 
