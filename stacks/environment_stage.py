@@ -16,7 +16,6 @@ from onboarding.deployment import Deployment
 from onboarding.environment_spec import EnvironmentSpec, promotion_neighbours
 from onboarding.platform import serving_platforms
 from onboarding.text_generation.generation_deployment import GenerationDeployment
-from roundhouse_cdk.builds.signing import function_program
 from roundhouse_cdk.endpoint_dashboard import EndpointDashboard, EndpointDashboardProps
 from roundhouse_cdk.engine_images import ImageBuilds, ImageBuildsProps
 from roundhouse_cdk.engine_pipeline import BuildPrograms, EnginePipeline, EnginePipelineProps
@@ -40,6 +39,7 @@ from stacks.images import (
     read_image_files,
 )
 from stacks.logical_ids import OWN, keep_ids, keep_logical_ids
+from stacks.signer_program import function_program
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-from pathlib import Path
 from typing import Any
 
 from onboarding import arns, names
@@ -29,21 +27,6 @@ DISK_MIB = 10_240
 MEMORY_MIB = 1_769
 """What comes with one whole CPU; compression knows no second (Lambda developer guide, "Memory")."""
 SIGNING_ALGORITHM = "ECDSA_SHA_256"
-
-
-def function_program(base: Path, own: Path) -> str:
-    """Return a function's whole code: two files as one, without the imports of each other."""
-    texts = (path.read_text(encoding="utf-8") for path in (base, own))
-    first, second = texts
-    lines = second.splitlines(keepends=True)
-    for node in ast.parse(second).body:
-        if isinstance(node, ast.ImportFrom) and node.module in (
-            "__future__",
-            "engine_build.signing",
-        ):
-            for number in range(node.lineno - 1, node.end_lineno or node.lineno):
-                lines[number] = ""
-    return f"{first}\n\n{''.join(lines)}"
 
 
 def signer_statements(

@@ -16,6 +16,7 @@ COPIED = (
     "onboarding",
     "requirements",
     "roundhouse",
+    "roundhouse_cdk",
     "stacks",
     "template_rules",
 )

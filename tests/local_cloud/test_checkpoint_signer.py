@@ -10,7 +10,7 @@ import pytest
 
 from onboarding import arns, names, signature
 from onboarding.text_generation.checkpoint_lock import RECORD_NAME, CheckpointEntry
-from roundhouse_cdk.builds.signing import function_program
+from stacks.signer_program import function_program
 from tests.local_cloud.account import ROOT
 from tests.local_cloud.authorized_cloud import authorized_cloud, refusal_code
 from tests.local_cloud.builder_roles import (

@@ -13,7 +13,8 @@ import pytest
 
 from onboarding import arns, names, signature
 from onboarding.lock import LockEntry
-from roundhouse_cdk.builds.signing import function_program, signing_key_statements
+from roundhouse_cdk.builds.signing import signing_key_statements
+from stacks.signer_program import function_program
 from tests.local_cloud.account import ROOT
 from tests.local_cloud.authorized_cloud import authorized_cloud, refusal_code
 from tests.local_cloud.builder_roles import JOB, PROJECT, add_builders, builder_credentials

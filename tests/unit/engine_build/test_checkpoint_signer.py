@@ -15,7 +15,7 @@ from engine_build.checkpoint_signer import CheckpointSigner
 from engine_build.signing import Refused, Unfinished
 from onboarding import names, signature
 from onboarding.text_generation.checkpoint_lock import RECORD_NAME, CheckpointEntry
-from roundhouse_cdk.builds.signing import function_program
+from stacks.signer_program import function_program
 from tests.unit.engine_build.bucket import Bucket, client_error
 from tests.unit.engine_build.test_signer import BUILDER, EVENT, Kms
 from tests.unit.onboarding.text_generation.entries import CONTENT, entry_of

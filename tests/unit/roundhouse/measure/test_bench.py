@@ -33,7 +33,7 @@ BASE = (FIXTURES / "text_generation" / "base.yaml").read_text()
 def run(capsys, monkeypatch, tmp_path):
     """Run the command in a folder of its own; exit code, and each stream's text on one line."""
     (tmp_path / "cdk.json").touch()
-    (tmp_path / "onboarding").mkdir()
+    (tmp_path / "environments").mkdir()
     (tmp_path / "a.txt").write_text("a cat\na kitten\n")
     monkeypatch.chdir(tmp_path)
 
