@@ -161,17 +161,6 @@ def pass_role(role: str | dict[str, Any], service: str) -> tuple[Statement, ...]
     return (allow("PassRole", ["iam:PassRole"], [role], condition),)
 
 
-def log_writes(environment: EnvironmentSpec, *groups: str) -> tuple[Statement, ...]:
-    """Write these log groups.
-
-    IAM knows a group by the ARN that ends in `:*`. Source: CloudWatch Logs user guide, "Overview of
-    managing access permissions".
-    """
-    arns_of_groups = [arns.log_group(environment, group) for group in groups]
-    resources = [name for arn in arns_of_groups for name in (arn, f"{arn}:*")]
-    return (allow("WriteLogs", LOG_ACTIONS, resources),)
-
-
 def log_stream_writes(environment: EnvironmentSpec, *groups: str) -> tuple[Statement, ...]:
     """Write log groups that the stack itself makes, so that nobody else need be able to."""
     streams = [f"{arns.log_group(environment, group)}:log-stream:*" for group in groups]
@@ -224,32 +213,6 @@ def network_interfaces(
 def policy_document(statements: Sequence[Statement]) -> dict[str, Any]:
     """Return a policy of these statements."""
     return {"Version": "2012-10-17", "Statement": list(statements)}
-
-
-def exact_role(
-    environment: EnvironmentSpec, *, service: str, statements: Sequence[Statement]
-) -> dict[str, Any]:
-    """Properties of an `AWS::IAM::Role`; only this account's use of the service may assume it."""
-    trust = {
-        "Effect": "Allow",
-        "Principal": {"Service": service},
-        "Action": "sts:AssumeRole",
-        "Condition": {"StringEquals": {"aws:SourceAccount": environment.account}},
-    }
-    return role_properties(environment, [trust], statements)
-
-
-def role_properties(
-    environment: EnvironmentSpec, trust: Sequence[Statement], statements: Sequence[Statement]
-) -> dict[str, Any]:
-    """Properties of an `AWS::IAM::Role` within the environment's permissions boundary."""
-    properties: dict[str, Any] = {
-        "AssumeRolePolicyDocument": policy_document(trust),
-        "Policies": [{"PolicyName": "exact", "PolicyDocument": policy_document(statements)}],
-    }
-    if environment.permissions_boundary_arn is not None:
-        properties["PermissionsBoundary"] = environment.permissions_boundary_arn
-    return properties
 
 
 def source_reads(environment: EnvironmentSpec) -> tuple[Statement, ...]:

@@ -34,11 +34,6 @@ class Device:
         self.stream = int(self._stream)
         """As TensorRT takes it."""
 
-    def used_mib(self) -> float:
-        """Return the memory that is taken on the GPU, by whomever."""
-        free, total = self._answer(self._cuda.cudaMemGetInfo())
-        return (int(total) - int(free)) / MIB
-
     def buffer(self, name: str, size: int) -> int:
         """Return the address of at least `size` bytes of a name, kept until more are needed."""
         return self._block(self._buffers, name, size, self._cuda.cudaMalloc, self._cuda.cudaFree)

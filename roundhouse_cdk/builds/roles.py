@@ -177,7 +177,8 @@ def machine_statements(
 def _job_logs(environment: EnvironmentSpec, log_group: str) -> tuple[Statement, ...]:
     """SageMaker's group for all jobs of a kind, in both forms of a group's ARN.
 
-    IAM knows it by the longer one (see `log_writes`).
+    IAM knows it by the longer one. Source: CloudWatch Logs user guide, "Overview of managing access
+    permissions".
     """
     group = arns.log_group(environment, log_group)
     streams = f"{group}:log-stream:{names.training_job_prefix(environment)}*"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onboarding.deployment import Deployment
 from onboarding.metrics import Alarm
-from stacks.alarms.alarm import rollback_alarms, watched_in_rollouts
+from stacks.alarms.alarm import rollback_alarms
 from stacks.alarms.host_alarms import cache_alarms, gpu_alarms, host_alarms
 from stacks.alarms.request_alarms import error_alarms, latency_alarms, load_alarms, queue_alarms
 
@@ -27,8 +27,3 @@ def rollback_alarm_ids(deployment: Deployment) -> tuple[str, ...]:
     What only a client can have caused must not.
     """
     return tuple(alarm.id for alarm in rollback_alarms(endpoint_alarms(deployment)))
-
-
-def watched_alarm_names(deployment: Deployment) -> tuple[str, ...]:
-    """The names of those that SageMaker watches during a rollout."""
-    return watched_in_rollouts(endpoint_alarms(deployment))
