@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 
 QUIET = {
@@ -29,9 +30,18 @@ def child_environment(base: Mapping[str, str]) -> dict[str, str]:
 
 
 def quieten_cdk() -> None:
-    """Make the CDK in this process as quiet as in a process of its own."""
+    """Make the CDK in this process as quiet as in a process of its own.
+
+    Ctrl-C ends Node as well: nobody reads what jsii tells it when this process ends.
+    """
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
+    sys.unraisablehook = _report_but_broken_pipes
+
+
+def _report_but_broken_pipes(found: sys.UnraisableHookArgs) -> None:
+    if not isinstance(found.exc_value, BrokenPipeError):
+        sys.__unraisablehook__(found)
 
 
 def adopt_aws(variables: Mapping[str, str]) -> None:

@@ -46,8 +46,11 @@ from stacks.scaling.counts import scaled_counts
 
 OWN = "Default"
 """Id of a stack's endpoint: CDK leaves it out of logical ids, which stay as they are deployed."""
-LITERALS = {"@aws-cdk/core:enablePartitionLiterals": True}
-"""Context of cdk.json by which names of partitions are written out."""
+CONTEXT = {
+    "@aws-cdk/aws-iam:minimizePolicies": True,
+    "@aws-cdk/core:enablePartitionLiterals": True,
+}
+"""What of cdk.json's context decides a template."""
 
 SILENT = (
     "alarms on PromQL stay silent until OTel enrichment is on in the account and region, for which"
@@ -88,7 +91,7 @@ def synthesize(make_stack: Callable[[App], Stack]) -> Template:
     with tempfile.TemporaryDirectory(prefix="roundhouse-synth-") as folder:
         app = App(
             outdir=folder,
-            context=LITERALS,
+            context=CONTEXT,
             default_stack_synthesizer=BootstraplessSynthesizer(),
             analytics_reporting=False,
             stack_traces=False,

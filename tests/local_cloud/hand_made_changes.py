@@ -24,7 +24,7 @@ ALARMS = {
     "host-memory": {"Statistic": "Average"},
     "saturation": {"TreatMissingData": "breaching"},
     "drift": {"ComparisonOperator": "LessThanThreshold"},
-    "client-errors": {"OKActions": ["arn:aws:sns:us-east-1:000000000000:roundhouse-local-alarms"]},
+    "client-errors": {"OKActions": []},
     "server-errors": {"DatapointsToAlarm": 1},
 }
 STATEMENT = {"Effect": "Allow", "Action": "s3:GetObject", "Resource": "*", "Principal": "*"}

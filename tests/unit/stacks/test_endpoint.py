@@ -31,7 +31,7 @@ from stacks.endpoint.findings import (
 )
 from stacks.endpoint.outputs import target_model_ids
 from stacks.endpoint.props import endpoint_props
-from stacks.endpoint_stack import LITERALS, endpoint_template
+from stacks.endpoint_stack import CONTEXT, endpoint_template
 from stacks.rollout import download_timeout_seconds, start_up_timeout_seconds
 from tests.fixtures.many_models import lock_entry
 from tests.synth.deployments import (
@@ -381,7 +381,7 @@ def policies(props: RealtimeEndpointProps, engines: int | None) -> tuple[Stateme
     """Statements by id of the role and of its version's policy, of one model or of many engines."""
     environment = props.environment
     env = Environment(account=environment.account, region=environment.region)
-    stack = Stack(App(context=LITERALS, analytics_reporting=False), "Stack", env=env)
+    stack = Stack(App(context=CONTEXT, analytics_reporting=False), "Stack", env=env)
     if engines is None:
         RealtimeEndpoint(stack, "Default", props=props)
     else:
