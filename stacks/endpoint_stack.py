@@ -41,11 +41,9 @@ from stacks.generation import dashboard as generation_dashboard
 from stacks.generation import scaling as generation_scaling
 from stacks.generation.faults import generation_faults, generation_notes
 from stacks.generation.props import generation_props
-from stacks.logical_ids import keep_ids
+from stacks.logical_ids import OWN, keep_ids
 from stacks.scaling.counts import scaled_counts
 
-OWN = "Default"
-"""Id of a stack's endpoint: CDK leaves it out of logical ids, which stay as they are deployed."""
 CONTEXT = {
     "@aws-cdk/aws-iam:minimizePolicies": True,
     "@aws-cdk/core:enablePartitionLiterals": True,
