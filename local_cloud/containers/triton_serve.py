@@ -49,7 +49,9 @@ def main() -> None:
         raise SystemExit(1) from None
     command = (*library, *triton_command(variables, distribution, arguments.backends))
     if not arguments.bare:
-        command = (*checking_server(arguments.triton), *command)
+        # The image has one Python; here its packages lie in the Python server's environment.
+        python = arguments.triton.parent / "server" / "bin" / "python"
+        command = (*checking_server(python), *command)
     print(shlex.join(command), flush=True)
     os.execve(command[0], command, dict(variables))
 
@@ -101,12 +103,9 @@ def served_variables(variables: Mapping[str, str]) -> Mapping[str, str]:
     return served
 
 
-def checking_server(triton: Path) -> tuple[str, ...]:
-    """Return the command of the image's server before Triton, which Triton's own command ends.
-
-    The image has one Python; here its packages lie in the Python server's environment.
-    """
-    return (str(triton.parent / "server" / "bin" / "python"), "-I", str(SERVER), "triton")
+def checking_server(python: Path | str) -> tuple[str, ...]:
+    """Return the command of the image's server before Triton, which Triton's own command ends."""
+    return (f"{python}", "-I", f"{SERVER}", "triton")
 
 
 def preloaded_verification(variables: Mapping[str, str], folder: Path) -> tuple[str, ...]:

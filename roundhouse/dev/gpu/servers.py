@@ -17,8 +17,8 @@ from container.wire import rows_of, text_request
 from local_cloud.containers.server_client import ServerClient
 from local_cloud.containers.triton_serve import (
     IMAGE,
-    SERVER,
     ServeError,
+    checking_server,
     served_variables,
     triton_command,
 )
@@ -86,7 +86,7 @@ def triton_server(
         name: ":".join(filter(None, (*folders, variables.get(name, ""))))
         for name, folders in places.items()
     }
-    return (python, str(SERVER), "triton", *command), {**served, **first}
+    return (*checking_server(python), *command), {**served, **first}
 
 
 @contextmanager
