@@ -38,6 +38,12 @@ from tests.contract.server_process import free_port, until
 from tests.fixtures.tiny_embedder.archive import ARITHMETIC, EMBEDDER, write_manifest
 
 ROOT = Path(__file__).resolve().parents[2]
+IMAGE_VARIABLES = dict(
+    word.split("=", 1)
+    for word in (ROOT / "container/Dockerfile.server_gpu").read_text().split()
+    if word.startswith("GLIBC_TUNABLES=")
+)
+"""Of the serving image's environment, what changes the server's speed."""
 MIB = 2**20
 FLOAT, HALF, INT64 = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT64
 Shape = tuple[int, ...]
@@ -324,13 +330,17 @@ class Server:
         status, body, kind = self.request(*array_request(feed))
         return status, arrays_of(body, kind) if status == 200 else body
 
+    def get(self, path: str) -> tuple[int, bytes]:
+        """Return status and body."""
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)) as connection:
+            connection.request("GET", path)
+            response = connection.getresponse()
+            return response.status, response.read()
+
     def is_healthy(self) -> bool:
         assert self.process.poll() is None, self.log.read_text()
         with suppress(OSError, http.client.HTTPException):
-            address = ("127.0.0.1", self.port)
-            with closing(http.client.HTTPConnection(*address, timeout=5)) as connection:
-                connection.request("GET", "/ping")
-                return connection.getresponse().status == 200
+            return self.get("/ping")[0] == 200
         return False
 
 
@@ -348,6 +358,7 @@ def launch(
         **os.environ,
         "PYTHONPATH": os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", ""))),
         "PYTHONUNBUFFERED": "1",
+        **IMAGE_VARIABLES,
         "SM_MODEL_DIR": str(root),
         "SAGEMAKER_BIND_TO_PORT": str(port),
         "ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1",

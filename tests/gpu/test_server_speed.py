@@ -15,7 +15,7 @@ import statistics
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,11 @@ import pytest
 
 pytest.importorskip("orjson", reason="needs what the server needs")
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from container.server.engines.tokens import TextEncoder
+from container.tensorrt.bindings import bindings
+from container.tensorrt.plan import Plan
 from container.wire import rows_of, text_request
 from engine_build.tensorrt.half_precision import write_half_precision
 from onboarding.manifest import ProfileRecord
@@ -57,6 +61,8 @@ CONTEXTS = [
 ]
 PYTORCH = {"PyTorch eager": "false", "torch.compile": "true"}
 OURS = "TensorRT"
+PARTS = ("request", "decode", "tokenize", "wait", "engine", "encode")
+"""Of a request, as the server's metrics name them: parsing and writing HTTP are not in them."""
 
 
 def cores(low: float, high: float) -> tuple[str, ...]:
@@ -168,9 +174,38 @@ def load(server, rows, processes, connections):
             client.stdin.write("\n")
             client.stdin.flush()
         results = [json.loads(client.stdout.readline()) for client in clients]
+    times = [name for name in results[0] if name.endswith("_ms")]
     return {
         "rate": sum(result["texts"] / result["seconds"] for result in results),
-        "p50_ms": statistics.median(result["p50_ms"] for result in results),
+        **{name: statistics.median(result[name] for result in results) for name in times},
+    }
+
+
+def load_alone(server):
+    """Return a load of one client, and the server's own mean microseconds of a request's parts.
+
+    `engine` is a part of `wait`, and all of them are parts of `request`.
+    """
+    before = seconds_and_counts(server)
+    result = load(server, 1, 1, 1)
+    sums = {key: value - before.get(key, 0.0) for key, value in seconds_and_counts(server).items()}
+    requests = sums["request", "count"]
+    assert requests == sums["engine", "count"], "a request was not one batch"
+    parts = {name: 1e6 * sums[name, "sum"] / requests for name in PARTS}
+    return result | {"parts_us": parts}
+
+
+def seconds_and_counts(server):
+    """Return the sum and the count of each histogram of a server's seconds, by its part."""
+    _, body = server.get("/metrics")
+    return {
+        (sample.labels.get("stage", sample.name.split("_")[1]), sample.name.split("_")[-1]): (
+            sample.value
+        )
+        for family in text_string_to_metric_families(body.decode())
+        if family.name.endswith("_seconds")
+        for sample in family.samples
+        if sample.name.endswith(("_sum", "_count"))
     }
 
 
@@ -182,7 +217,7 @@ def rounds(root, servers):
         "engine, saturated": lambda: engine.rate(SECONDS),
     }
     for name, server in servers.items():
-        points[f"{name}, one client"] = lambda server=server: load(server, 1, 1, 1)
+        points[f"{name}, one client"] = lambda server=server: load_alone(server)
         points[f"{name}, saturated"] = lambda server=server: load(server, GROUP, 8, 4)
     if OURS in servers:
         points[f"{OURS}, single texts"] = lambda: load(servers[OURS], 1, 8, 32)
@@ -215,6 +250,10 @@ def test_one_client_waits_for_little_more_than_the_engine(rounds, plan, record_p
     )
     record_property("above_engine_ms", above)
     record_property("bar", f"at most {ABOVE_ENGINE_MS} ms above the engine")
+    record_property("polling_p50_ms", spread(rounds, of(f"{OURS}, one client", "polling_p50_ms")))
+    for part in PARTS:
+        means = spread(rounds, lambda r, part=part: r[f"{OURS}, one client"]["parts_us"][part])
+        record_property(f"{part}_mean_us", means)
     assert above["median"] <= ABOVE_ENGINE_MS
 
 
@@ -258,6 +297,11 @@ def test_servers_give_the_same_answers(servers, record_property):
 def test_64_contexts_of_a_slot_cost_little(plan, record_property):
     path, _ = plan
     shapes = [dict.fromkeys(INPUTS, size) for size in CONTEXTS]
+    with closing(Plan(path, trt=bindings()[0])) as bare:
+        begin = host_mib()
+        contexts = [bare.context_without_memory() for _ in range(8)]
+        record_property("host_mib_a_context_of_tensorrt", (host_mib() - begin) / len(contexts))
+        del contexts
     with open_plan(path, *shapes) as runner:
         device, host, begin = used_mib(), host_mib(), time.monotonic()
         for shape in reversed(shapes):

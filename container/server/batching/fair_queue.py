@@ -73,9 +73,8 @@ class FairQueue:
         self.live += job.size
         padded, known, kind = self._padded, len(self._padded), self._kind
         if job.size == 1 and kind is None:  # the same as below, in a third of the time
-            length = len(job.rows[0])
             row = (self._virtual_time, job.base, job)
-            self._queues_of(None).add(padded[length] if length < known else length, row)
+            self._queues_of(None).add(self.padded_length(job.rows[0]), row)
             return
         lengths = [padded[length] if length < known else length for length in map(len, job.rows)]
         tags = self._tags(lengths)
@@ -84,6 +83,11 @@ class FairQueue:
             return
         for number, length, tag in zip(range(job.size), lengths, tags, strict=True):
             self._queues_of(kind(job.rows[number])).add(length, (tag, job.base + number, job))
+
+    def padded_length(self, row: Any) -> int:
+        """Return the length that a row is padded to, in a batch of its own."""
+        length = len(row)
+        return self._padded[length] if length < len(self._padded) else length
 
     def remove(self, job: Job) -> None:
         """Release what an ended request holds of the queue."""

@@ -148,14 +148,10 @@ def _the_tensor(inputs: object, name: str, rows: str) -> dict[str, Any]:
 
 def _row_count(shape: object, name: str, rows: str) -> int:
     """Return the rows of shape [n] or [n, 1]; `rows` is their noun. Raises RequestFault."""
-    if (
-        isinstance(shape, list)
-        and 1 <= len(shape) <= 2
-        and all(type(size) is int for size in shape)
-        and shape[1:] in ([], [1])
-        and shape[0] >= 0
-    ):
-        return int(shape[0])
+    if isinstance(shape, list) and list(map(type, shape)) in ([int], [int, int]):
+        rows_given, rest = shape[0], shape[1:]
+        if rest in ([], [1]) and rows_given >= 0:
+            return int(rows_given)
     raise RequestFault(f"Input {name!r} has shape {excerpt(shape)}; it must be [{rows}, 1].")
 
 

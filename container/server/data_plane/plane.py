@@ -174,10 +174,11 @@ class DataPlane:
                 self._encoded_all = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._encoded_all)
 
-    def submit_short(
-        self, rows: Sequence[Any], *, deadline: float | None = None
-    ) -> asyncio.Future[Arrays] | None:
-        """Submit, or return None for texts that would block the event loop. Raises RequestFault."""
+    def encode_short(self, rows: Sequence[Any]) -> Encoded | None:
+        """Return rows for `submit_encoded`, or None for texts that would block the event loop.
+
+        Raises RequestFault.
+        """
         batcher = self._open_batcher()
         if not rows:
             raise RequestFault(f"The request holds no {self.signature.rows}.")
@@ -187,11 +188,15 @@ class DataPlane:
                 f"{self._max_request_rows} are taken at once."
             )
         if self._encoder is None:
-            return batcher.submit(rows, deadline=self._bounded(deadline))
+            return Encoded(rows, 0)
         batcher.refuse(len(rows))
-        if self._encoder.cost(rows) <= INLINE_CHARACTERS:
-            return self._submitted(batcher, self._encoder.encode(rows), self._bounded(deadline))
-        return None
+        return self._encoder.encode(rows) if self._encoder.cost(rows) <= INLINE_CHARACTERS else None
+
+    def submit_encoded(
+        self, encoded: Encoded, *, deadline: float | None = None, alone: bool = False
+    ) -> asyncio.Future[Arrays]:
+        """Submit rows; `alone`: no other request is under way. Raises RequestFault."""
+        return self._submitted(self._open_batcher(), encoded, self._bounded(deadline), alone)
 
     async def submit(
         self, rows: Sequence[Any], *, deadline: float | None = None
@@ -202,9 +207,9 @@ class DataPlane:
         own. Awaiting this takes as long as tokenizing; awaiting the answer, as queue and engine.
         Raises RequestFault.
         """
-        answers = self.submit_short(rows, deadline=deadline)
-        if answers is not None:
-            return answers
+        encoded = self.encode_short(rows)
+        if encoded is not None:
+            return self.submit_encoded(encoded, deadline=deadline)
         assert self._encoder is not None
         batcher, deadline = self._open_batcher(), self._bounded(deadline)
         self._encoding += 1
@@ -234,9 +239,9 @@ class DataPlane:
         return latest if deadline is None or deadline > latest else deadline
 
     def _submitted(
-        self, batcher: Batcher, encoded: Encoded, deadline: float
+        self, batcher: Batcher, encoded: Encoded, deadline: float, alone: bool = False
     ) -> asyncio.Future[Arrays]:
-        answers = batcher.submit(encoded.rows, deadline=deadline)
+        answers = batcher.submit(encoded.rows, deadline=deadline, alone=alone)
         if encoded.truncated:
             self._truncated(encoded.truncated)
         return answers

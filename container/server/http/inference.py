@@ -47,14 +47,16 @@ async def infer(
         deadline += min(0.0, inference.timeout_seconds - deadline_seconds)
     decoded = perf_counter()
     stages["decode"] = decoded - begun
-    answers = plane.submit_short(inference.rows, deadline=deadline)
-    if answers is None:
+    encoded = plane.encode_short(inference.rows)
+    if encoded is None:
         answers = await plane.submit(inference.rows, deadline=deadline)
-    submitted = perf_counter()
-    stages["tokenize"] = submitted - decoded
+    tokenized = perf_counter()
+    stages["tokenize"] = tokenized - decoded
+    if encoded is not None:
+        answers = plane.submit_encoded(encoded, deadline=deadline, alone=request.is_alone)
     arrays = await answers
     ran = perf_counter()
-    stages["wait"] = ran - submitted
+    stages["wait"] = ran - tokenized
     body, media_type = codec.encode_response(arrays, inference, signature)
     stages["encode"] = perf_counter() - ran
     return Response(200, body, media_type)

@@ -155,10 +155,7 @@ class _EngineLines(LinesUnderWay):
             deadline = min(deadline, monotonic() + request.timeout_seconds)
         while True:
             try:
-                future = self._plane.submit_short(request.rows, deadline=deadline)
-                if future is None:
-                    future = await self._plane.submit(request.rows, deadline=deadline)
-                return future
+                return await self._plane.submit(request.rows, deadline=deadline)
             except QueueFull:
                 if not self._under_way:
                     raise

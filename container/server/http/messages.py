@@ -57,6 +57,8 @@ class Request(NamedTuple):
     headers: Mapping[bytes, bytes]
     body: bytes
     query: str = ""
+    is_alone: bool = False
+    """Whether the server answers no other request now."""
 
 
 Send = Callable[[bytes], Awaitable[None]]

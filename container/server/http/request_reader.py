@@ -87,8 +87,7 @@ class RequestReader:
         """Start a request; httptools calls this and the methods below."""
         self.begun, self._begins_here = self._clock(), True
         self._url, self._headers, self._headers_done, self._header_bytes = b"", {}, False, 0
-        self._unfinished_bytes = 0
-        self._body, self._length = Spool(), 0
+        self._unfinished_bytes = self._length = 0
 
     def on_url(self, url: bytes) -> None:
         """Add a piece of the request line's target."""

@@ -44,6 +44,8 @@ class ConnectionGroup:
     closed: Callable[[], None] = lambda: None
     """Called after a connection is gone."""
     connections: set[Connection] = field(default_factory=set)
+    answering: int = 0
+    """Requests that are being answered."""
     held_bytes: int = 0
     """Of all bodies that are read or answered, where the limits bound them."""
     draining: bool = False
@@ -212,11 +214,15 @@ class Connection(asyncio.Protocol):
             return
         if self._group.limits.held_bytes is not None:
             self._body = arrival.request.body
+        self._group.answering += 1
         self._task = self._loop.create_task(self._answer(arrival))
 
     async def _answer(self, arrival: ReceivedRequest) -> None:
+        request = arrival.request
+        if self._group.answering == 1:
+            request = request._replace(is_alone=True)
         try:
-            response = await self._group.application(arrival.request)
+            response = await self._group.application(request)
             if type(response) is StreamedResponse:
                 await self._stream(response, arrival)
                 return
@@ -249,17 +255,18 @@ class Connection(asyncio.Protocol):
         try:
             await response.send_pieces(send)
         except BaseException:
-            self._task = None
+            self._forget_task()
             self.abort()
             raise
         if chunked:
             transport.write(b"0\r\n\r\n")
-        self._task, self._wait_began = None, self._group.clock()
+        self._forget_task()
+        self._wait_began = self._group.clock()
         self._go_on(Ending.CLOSE if self._group.draining else ending)
 
     def _send(self, response: Response, arrival: ReceivedRequest) -> None:
         """Write an answer and go on to the next request."""
-        self._task = None
+        self._forget_task()
         if self._ending:
             return
         ending = Ending.CLOSE if self._group.draining else arrival.ending
@@ -316,7 +323,12 @@ class Connection(asyncio.Protocol):
         self._end()
         if self._task is not None:
             self._task.cancel()
+        self._forget_task()
+
+    def _forget_task(self) -> None:
+        if self._task is not None:
             self._task = None
+            self._group.answering -= 1
 
 
 CHECKS_PER_LIMIT = 4

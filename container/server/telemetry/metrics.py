@@ -177,7 +177,8 @@ class BatchMetrics(BatchObserver):
     ) -> None:
         self._rows.observe(rows)
         self._real.inc(tokens)
-        self._padding.inc(padded_tokens - tokens)
+        if padded_tokens > tokens:
+            self._padding.inc(padded_tokens - tokens)
         self._engine.observe(engine_seconds)
 
     def request_over(self, *, queue_seconds: float) -> None:

@@ -178,14 +178,14 @@ class Bench:
         *,
         poison: int | None = None,
         kind: int = 0,
-        deadline: float | None = None,
+        **options: Any,
     ) -> asyncio.Future[Arrays]:
         """Submit a request; `poison` is the index of a poisoned row."""
         rows = [
             Row((number, index), length, poison=index == poison, kind=kind)
             for index, length in enumerate(lengths)
         ]
-        return self.batcher.submit(rows, deadline=deadline)
+        return self.batcher.submit(rows, **options)
 
     async def queue(
         self, number: int, lengths: Sequence[int], **options: Any

@@ -61,8 +61,12 @@ POISON = st.tuples(
 )
 LENGTHS = st.lists(st.integers(1, 31), min_size=1, max_size=18)
 KIND = st.integers(0, 1)
-SMALL = st.just(("submit", [5], (None, 0), 0, None))
-SUBMIT = st.tuples(st.just("submit"), LENGTHS, POISON, KIND, st.none() | st.integers(1, 4)) | SMALL
+DEADLINE = st.none() | st.integers(1, 4)
+SMALL = st.tuples(
+    *(st.just("submit"), st.just([5]), st.just((None, 0)) | POISON, st.just(0)),
+    *(st.just(None) | DEADLINE, st.booleans()),
+)
+SUBMIT = st.tuples(st.just("submit"), LENGTHS, POISON, KIND, DEADLINE, st.booleans()) | SMALL
 ACTION = SUBMIT | st.tuples(st.just("cancel"), st.integers(0, 40))
 STEP = st.one_of(
     st.tuples(st.just("turn"), st.lists(ACTION, min_size=1, max_size=1)),
@@ -191,14 +195,19 @@ class Model:
                     self.check_waiting()
 
     def submit(
-        self, lengths: list[int], poison: tuple[str | None, int], kind: int, seconds: int | None
+        self,
+        lengths: list[int],
+        poison: tuple[str | None, int],
+        kind: int,
+        seconds: int | None,
+        alone: bool,
     ) -> None:
         number, most = len(self.requests), QUEUE_ROWS - self.batcher.waiting
         rows = [Row((number, index), length, kind=kind) for index, length in enumerate(lengths)]
         rows[poison[1] % len(rows)].poison = poison[0]
         deadline = None if seconds is None else now() + seconds
         try:
-            future = self.batcher.submit(rows, deadline=deadline)
+            future = self.batcher.submit(rows, deadline=deadline, alone=alone)
         except Unavailable as fault:
             assert not self.is_sound or (isinstance(fault, QueueFull) and len(rows) > most)
             with pytest.raises(Unavailable):

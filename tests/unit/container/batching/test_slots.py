@@ -15,8 +15,8 @@ import uvloop
 from container.server.batching.batch import Limits
 from container.server.batching.batcher import Batcher
 from container.server.batching.slots import IDLE_INLINE_SECONDS, THREAD_SWITCH_SECONDS, SlotThread
-from container.server.engines.engine import LinearCosts
-from container.server.types import EngineRefused
+from container.server.engines.engine import BucketCosts, LinearCosts
+from container.server.types import DeadlinePassed, EngineRefused
 from tests.unit.container.batching.harness import (
     Bench,
     HeldEngine,
@@ -26,6 +26,7 @@ from tests.unit.container.batching.harness import (
     read,
     scenario,
     settle,
+    wait,
 )
 
 
@@ -154,6 +155,37 @@ async def test_lone_batch_runs_without_its_slots_thread():
     again = await bench.queue(1, [2])
     await settle()
     assert read(again) == expected(1, [2])
+
+
+@scenario
+async def test_row_of_the_only_request_is_answered_when_submit_returns():
+    bench = inline(slots=2)
+    bench.batcher._costs = BucketCosts(  # type: ignore[attr-defined]
+        rows=(1,), lengths=(4, 8), measured={(1, 4): 1e-4, (1, 8): IDLE_INLINE_SECONDS * 1.01}
+    )
+    assert read(bench.submit(0, [3], alone=True)) == expected(0, [3])
+    assert bench.ledger.over == [0] and bench.batcher.waiting == 0
+    others = [bench.submit(1, [8], alone=True)]  # too long for the event loop
+    await settle()
+    others += [bench.submit(2, [3], alone=True)]  # one runs
+    await settle()
+    assert [len(thread.works) for thread in bench.threads] == [1, 1]
+    others += [bench.submit(3, [3]), bench.submit(4, [3, 2], alone=True)]
+    assert bench.batcher.waiting == 3 and not any(future.done() for future in others)
+    await bench.release_all()
+    assert [len(read(future)[1]) for future in others] == [1, 1, 1, 2]
+
+
+@scenario
+async def test_only_request_whose_engine_fails_has_its_deadline():
+    bench = inline()
+    poisoned = bench.submit(0, [3], poison=0, alone=True, deadline=1001.0)
+    assert not poisoned.done() and len(bench.threads[0].works) == 1  # the probe
+    await wait(1.0)
+    with pytest.raises(DeadlinePassed):
+        poisoned.result()
+    await bench.release_all()
+    assert read(bench.submit(1, [3], alone=True)) == expected(1, [3])
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ class Backend:
         if self.refused is not None:
             raise self.refused
 
-    def submit(self, rows, *, deadline=None):
+    def submit(self, rows, *, deadline=None, alone=False):
         if self.fault is not None:
             raise self.fault
         self.taken.append((rows, deadline))

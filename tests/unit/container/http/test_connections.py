@@ -64,6 +64,32 @@ async def test_large_answer_goes_out_as_far_as_the_client_reads_and_the_next_req
 
 
 @run
+async def test_request_knows_if_the_server_answers_no_other():
+    first = Conversation(shut=True)
+    others = [Conversation(shared=first.shared) for _ in range(2)]
+
+    def are_alone() -> list[bool]:
+        alone = [request.is_alone for request in first.application.requests]
+        first.application.requests.clear()
+        return alone
+
+    await first.send(POST)
+    await others[0].send(POST)
+    assert are_alone() == [True, False]
+    first.leave()
+    await others[1].send(POST)  # beside the second's
+    assert are_alone() == [False]
+    await first.answer()
+    others[0].connection.data_received(POST)  # both in one turn of the event loop
+    others[1].connection.data_received(POST)
+    await settle()
+    others[0].connection.data_received(POST)
+    others[0].leave()  # before its task begins
+    await others[1].send(POST)
+    assert are_alone() == [False, False, True]
+
+
+@run
 async def test_large_answer_that_nobody_reads_ends_the_connection():
     client = Conversation()
     client.application.large = memoryview(bytes(HELD_BYTES + 5))

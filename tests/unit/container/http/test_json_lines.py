@@ -28,7 +28,7 @@ class Plane:
     def __init__(self, capacity=10 * ROWS_AT_ONCE):
         self.capacity, self.waiting, self.most = capacity, 0, 0
 
-    def submit_short(self, rows, *, deadline=None):
+    async def submit(self, rows, *, deadline=None):
         if self.waiting + len(rows) > self.capacity:
             raise QueueFull("The queue is full.")
         self.waiting += len(rows)

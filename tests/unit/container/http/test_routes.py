@@ -13,7 +13,7 @@ from container.server.http.messages import Request
 from container.server.http.routes import model_application
 from container.server.settings import Settings
 from container.server.telemetry.metrics import ServerMetrics
-from container.server.types import DeadlinePassed, Signature, TensorSignature, TooLarge
+from container.server.types import DeadlinePassed, Encoded, Signature, TensorSignature, TooLarge
 from onboarding.manifest import TensorRecord
 
 TEXTS = Signature(model="tiny", input_name="text", output_name="embedding")
@@ -33,8 +33,11 @@ class Plane:
         self.deadlines: list[float] = []
         self.answers: asyncio.Future | None = None
 
-    def submit_short(self, rows, *, deadline=None):
-        return None if self._long else self._submit(rows, deadline)
+    def encode_short(self, rows):
+        return None if self._long else Encoded(rows, 0)
+
+    def submit_encoded(self, encoded, *, deadline=None, alone=False):
+        return self._submit(encoded.rows, deadline)
 
     async def submit(self, rows, *, deadline=None):
         assert self._long
