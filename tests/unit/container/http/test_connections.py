@@ -80,9 +80,11 @@ async def test_request_knows_if_the_server_answers_no_other():
     await others[1].send(POST)  # beside the second's
     assert are_alone() == [False]
     await first.answer()
-    others[0].connection.data_received(POST)  # both in one turn of the event loop
-    others[1].connection.data_received(POST)
+    first.application.open.clear()
+    for client in others:  # in one turn of the event loop
+        client.connection.data_received(POST)
     await settle()
+    await first.answer()
     others[0].connection.data_received(POST)
     others[0].leave()  # before its task begins
     await others[1].send(POST)
