@@ -93,7 +93,7 @@ def endpoint(source, tmp_path_factory, device_mib):
         write_half_precision(network, folder / "half.onnx")
         write_archive(source, folder / "fp16", model, folder / "half.onnx")
         bases.append(Base(folder=folder / "fp16", tolerance=1e-2, **known))
-    with several(source, folder / "server", SAGEMAKER_TRITON_ALLOW_METRICS="true") as server:
+    with several(source, folder / "server") as server:
         empty_mib = device_mib()
         for number in range(count):
             base, name = bases[number % len(bases)], f"m{number:02}"
