@@ -13,7 +13,7 @@ from tests.contract.head_archives import with_stand_in
 from tests.fixtures.tiny_embedder.archive import REPOSITORY
 from tests.gpu.test_multi_model import (  # noqa: F401
     endpoint,
-    test_ensemble_joins_the_others,
+    test_ensemble_of_a_text_model_joins_the_others,
     test_every_model_answers_by_its_target_name,
     test_unloaded_models_give_their_memory_back_and_load_again,
 )
@@ -21,6 +21,7 @@ from tests.gpu.test_triton import (  # noqa: F401
     batched,
     forms,
     server,
+    test_chain_of_two_models_answers_as_both_one_after_the_other,
     test_ensemble_answers_as_its_network_alone_and_in_batches,
     test_hostile_requests_cost_no_innocent_an_answer_and_no_memory,
     test_metrics_of_gpu_and_queue_are_passed_on,

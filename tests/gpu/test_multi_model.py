@@ -18,8 +18,18 @@ import pytest
 from container.wire import array_request
 from engine_build.log import Log
 from engine_build.runner import ProcessRunner
-from tests.gpu.test_triton import check_chain
-from tests.gpu.triton import Triton, layers, several, write_archive, write_chain
+from tests.fixtures.tiny_embedder.archive import EMBEDDER, HERE
+from tests.gpu.triton import (
+    LEAST_COSINE,
+    Triton,
+    column,
+    cosines,
+    layers,
+    network_rows,
+    several,
+    texts,
+    write_archive,
+)
 
 pytestmark = pytest.mark.gpu
 COUNT, WIDTHS = 50, (1024, 1536, 2048)
@@ -146,13 +156,16 @@ def test_cold_load_takes_the_time_that_its_lock_says(endpoint, footprints, recor
     assert abs(found - footprint.load_seconds) <= LOAD_BAR * footprint.load_seconds
 
 
-def test_ensemble_joins_the_others(endpoint, source, tmp_path):
-    write_chain(source, tmp_path / "model")
-    answer = endpoint.server.load("chain", tmp_path / "model")
+def test_ensemble_of_a_text_model_joins_the_others(endpoint, source, tmp_path):
+    write_archive(source, tmp_path / "model", EMBEDDER)
+    answer = endpoint.server.load("texts", tmp_path / "model")
     assert answer.status == 200, (answer.body, endpoint.server.words())
-    check_chain(endpoint.server, None)
+    rows = texts(1, 8)
+    found = endpoint.server.answers({"text": column(rows)}, model="texts")["embedding"]
+    expected = network_rows(HERE / "model.onnx", [(text,) for text in rows])
+    assert cosines(found, expected).min() >= LEAST_COSINE
     endpoint.check(endpoint.names[0])
-    assert endpoint.server.unload("chain").status == 200
+    assert endpoint.server.unload("texts").status == 200
 
 
 def test_unloaded_models_give_their_memory_back_and_load_again(

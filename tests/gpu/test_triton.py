@@ -34,6 +34,7 @@ from tests.fixtures.tiny_embedder.archive import (
     TOKEN_CLASSIFIER,
 )
 from tests.gpu.triton import (
+    LEAST_COSINE,
     STUB,
     TABLE,
     TRITON,
@@ -58,7 +59,6 @@ from tests.gpu.triton import (
 
 pytestmark = pytest.mark.gpu
 ENGINE = f"{EMBEDDER.model}_engine"
-LEAST_COSINE = 0.99999
 PROFILES = (
     ProfileRecord(batch=(1, 4, 8), sequence=(8, 8, 8)),
     ProfileRecord(batch=(1, 8, 32), sequence=(8, 16, 32)),
@@ -285,14 +285,6 @@ def check_images(server, network):
     assert (found["labels"][:, 0] == names).all()
 
 
-def check_chain(server, network):
-    rows = texts(SEED, 8)
-    vectors = np.array(network_rows(HERE / "model.onnx", [(text,) for text in rows]))
-    (expected,) = evaluator(HERE / "scorer.onnx").run(None, {"vector": vectors})
-    answer = server.answers({"text": column(rows)}, model="chain")["scores"]
-    assert np.allclose(answer, expected, atol=1e-4)
-
-
 def check_lookup(server, network):
     """An index beyond the table is the caller's fault; a plan would read beyond it."""
     for values, status in (([0, 3, -1], 200), ([99], 400), ([-5], 400), ([2**62], 400)):
@@ -307,7 +299,6 @@ def check_lookup(server, network):
 
 
 CHECKS = {
-    "chain": check_chain,
     "images": check_images,
     "ranker": check_ranker,
     "lookup": check_lookup,
@@ -331,9 +322,7 @@ def forms(source, tmp_path_factory):
 @pytest.mark.parametrize("name", CHECKS)
 def test_model_of_every_form_answers_as_its_network(name, source, forms, tmp_path, record_property):
     root, network = tmp_path / "model", None
-    if name == "chain":
-        write_chain(source, root)
-    elif name in MADE:
+    if name in MADE:
         model, network = MADE[name](tmp_path)
         write_archive(source, root, model, network)
     else:
@@ -344,6 +333,17 @@ def test_model_of_every_form_answers_as_its_network(name, source, forms, tmp_pat
     assert answer.status == 200, (answer.body, forms.words())
     CHECKS[name](forms, network)
     assert forms.unload(name).status == 200 and forms.is_healthy()
+
+
+def test_chain_of_two_models_answers_as_both_one_after_the_other(source, tmp_path):
+    """In an endpoint of its own: the names of its models would meet those of others."""
+    write_chain(source, tmp_path / "model")
+    rows = texts(SEED, 8)
+    vectors = np.array(network_rows(HERE / "model.onnx", [(text,) for text in rows]))
+    (expected,) = evaluator(HERE / "scorer.onnx").run(None, {"vector": vectors})
+    with running(source, tmp_path / "model", tmp_path / "run", model="chain") as server:
+        answer = server.answers({"text": column(rows)})["scores"]
+    assert np.allclose(answer, expected, atol=1e-4)
 
 
 # Batching and the response cache

@@ -50,6 +50,7 @@ TARGET = "X-Amzn-SageMaker-Target-Model"
 VOCABULARY: dict[str, int] = json.loads((HERE / "tokenizer.json").read_text())["model"]["vocab"]
 WORDS = sorted(word for word in VOCABULARY if word.isalpha())
 LONGEST = 32
+LEAST_COSINE = 0.99999
 
 
 # Where Triton and its engines come from

@@ -51,6 +51,7 @@ class ModelHealth:
     is_guess: bool = False
     """Whether the request is of a form that nobody said the model takes."""
     tables: Tables = field(default_factory=dict)
+    """What its requests are held against before Triton reads them."""
     confirmed: bool = False
     """Whether it has once answered its health request."""
     load: UpstreamRequest | None = None
