@@ -42,6 +42,9 @@ class TensorRecord(Value):
     name: str
     datatype: str
     shape: tuple[int, ...]
+    table_rows: int | None = Field(None, exclude_if=lambda rows: rows is None)
+    """Rows of the table in which the network looks the values up, which are from -rows to rows - 1;
+    None, not written, where it looks none up, or the table's size is not known."""
 
 
 class Prompts(Value):

@@ -28,6 +28,7 @@ class TritonPythonModel:
         """Read the head of the manifest, whose archive the tokenizer's model checks."""
         archive = Path(args["model_repository"]).parent
         try:
+            manifest_check.refuse_misread_tensors(pb_utils.Tensor)
             pin = os.environ.get(manifest_check.PIN) or None
             manifest = manifest_check.read_manifest(archive, pin)
         except manifest_check.Refused as refusal:

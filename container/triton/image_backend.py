@@ -23,6 +23,7 @@ class TritonPythonModel:
         """Check the whole archive and read its processor; a refusal is one sentence."""
         folder = Path(args["model_repository"])
         try:
+            manifest_check.refuse_misread_tensors(pb_utils.Tensor)
             manifest = manifest_check.verified_manifest(folder.parent)
             manifest_check.refuse_foreign_device(manifest)
         except manifest_check.Refused as refusal:

@@ -41,6 +41,23 @@ class Refused(Exception):
     """This server must not run the archive; the message is the whole sentence."""
 
 
+def refuse_misread_tensors(tensor: Any) -> None:
+    """Refuse a Python backend that misreads tensors under this NumPy.
+
+    `tensor` is its class Tensor. Before Triton 24.11 it reads the first element in place of each if
+    NumPy is 2 or newer (python_backend, pull request 384). Raises Refused.
+    """
+    import numpy as np
+
+    sent = np.arange(3, dtype=np.uint8)
+    read = tensor.from_dlpack("read", tensor("sent", sent)).as_numpy()
+    if read.tolist() != sent.tolist():
+        raise Refused(
+            f"Refused: this Triton's python backend misreads tensors under NumPy {np.__version__}; "
+            "serve with Triton 24.11 or newer, or install NumPy 1.26."
+        )
+
+
 def verified_manifest(archive: Path) -> dict[str, Any]:
     """Return the manifest of an archive in which every file has the digest that it names.
 

@@ -17,6 +17,7 @@ import manifest_check  # type: ignore[import-not-found]
 import numpy as np
 import onnxruntime
 import triton_python_backend_utils as pb_utils
+from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 from tokenizers import Encoding, Tokenizer
 
 RUNTIME_NAME = "onnxruntime"
@@ -195,6 +196,7 @@ class TritonPythonModel:
         config = json.loads(args["model_config"])
         model_folder = Path(args["model_repository"])
         try:
+            manifest_check.refuse_misread_tensors(pb_utils.Tensor)
             manifest = manifest_check.read_manifest(
                 model_folder.parent, os.environ.get(manifest_check.PIN) or None
             )
@@ -273,12 +275,18 @@ class TritonPythonModel:
         ]
 
     def _run_alone(self, value: Any) -> Any:
-        """Return the response to one request, an error when the engine fails on it."""
+        """Return the response to one request, an error when the engine fails on it.
+
+        What ONNX Runtime calls an invalid argument, such as an index beyond a table, the caller
+        sent.
+        """
         try:
             answers = self._run(self._requests.feed([value]), self._requests.rows(value))
         except Exception as fault:
             sentence = f"The engine failed on this request: {fault}"
-            return _error(sentence, pb_utils.TritonError.INTERNAL)
+            is_callers = isinstance(fault, InvalidArgument)
+            errors = pb_utils.TritonError
+            return _error(sentence, errors.INVALID_ARG if is_callers else errors.INTERNAL)
         return self._response(value, answers)
 
     def _run(self, feed: Feed, rows: int) -> list[Array]:

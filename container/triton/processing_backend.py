@@ -32,6 +32,7 @@ class TritonPythonModel:
         part = folder.name.rpartition("_")[2]
         self._function = FUNCTIONS[part]
         try:
+            manifest_check.refuse_misread_tensors(pb_utils.Tensor)
             pin = os.environ.get(manifest_check.PIN) or None
             manifest = manifest_check.read_manifest(folder.parent, pin)
             record = manifest[part]

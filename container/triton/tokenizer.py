@@ -38,6 +38,7 @@ class TritonPythonModel:
         config = json.loads(args["model_config"])
         folder = Path(args["model_repository"])
         try:
+            manifest_check.refuse_misread_tensors(pb_utils.Tensor)
             manifest = manifest_check.verified_manifest(folder.parent)
             manifest_check.refuse_foreign_device(manifest)
         except manifest_check.Refused as refusal:

@@ -73,9 +73,9 @@ class Served:
     def client_inputs(self) -> tuple[TensorRecord, ...]:
         """What a client sends."""
         before = self.serving.preprocessing
-        return (
-            self.model_inputs if before is None else declared_or(before.inputs, self.model_inputs)
-        )
+        if before is None:
+            return self.model_inputs
+        return declared_or(before.inputs, self._unbounded_inputs)
 
     @property
     def client_outputs(self) -> tuple[TensorRecord, ...]:
@@ -94,7 +94,7 @@ class Served:
         return ProcessingRecord(
             file=processing_file(self.model, "preprocessing"),
             inputs=self.client_inputs,
-            outputs=self.model_inputs,
+            outputs=self._unbounded_inputs,
             timeout_ms=spec.timeout_ms,
             example=spec.example,
         )
@@ -120,6 +120,11 @@ class Served:
         if not self.is_text:
             return tuple(map(client_record, self.inputs))
         return (QUERY, TEXT) if self.task == "text-ranking" else (TEXT,)
+
+    @property
+    def _unbounded_inputs(self) -> tuple[TensorRecord, ...]:
+        """The model's inputs without their tables: nobody knows what the code makes of values."""
+        return tuple(record.model_copy(update={"table_rows": None}) for record in self.model_inputs)
 
     @property
     def model_outputs(self) -> tuple[TensorRecord, ...]:

@@ -24,6 +24,7 @@ from engine_build.datasets.text import TEXT_INPUTS, TextEncoder, read_tokenizer,
 from engine_build.errors import SourceFault, one_line
 from engine_build.onnx_graph.custom_operators import read_inlined, refuse_undefined_operators
 from engine_build.onnx_graph.external_data import save_model
+from engine_build.onnx_graph.lookups import with_table_rows
 from engine_build.onnx_graph.network_store import Network, observed_outputs
 from engine_build.onnx_graph.onnx_file import (
     opset,
@@ -197,7 +198,8 @@ def read_network(source: Path, request: BuildRequest, folder: Path) -> Network:
         save_model(model, path)
     else:
         shutil.copyfile(source, path)
-    inputs, outputs = tensor_records(values), tensor_records(model.graph.output)
+    outputs = tensor_records(model.graph.output)
+    inputs = with_table_rows(model, tensor_records(values))
     _refuse_datatypes(source.name, (*inputs, *outputs))
     is_text = task in TEXT_TASKS
     if is_text:

@@ -49,3 +49,26 @@ def until(condition: Callable[[], Result], awaited: str) -> Result:
         assert time.monotonic() < deadline, f"never came: {awaited}"
         time.sleep(0.01)
     return result
+
+
+def descendants(root: int, name: str) -> list[int]:
+    """Return the processes of a name that descend from one, which is of any namespace."""
+    parents: dict[int, int] = {}
+    names: dict[int, str] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = path.read_text()
+        except OSError:
+            continue
+        pid = int(text.split(" ", 1)[0])
+        names[pid] = text.partition("(")[2].rpartition(")")[0]
+        parents[pid] = int(text.rpartition(")")[2].split()[1])
+
+    def descends(pid: int) -> bool:
+        while pid in parents:
+            if pid == root:
+                return True
+            pid = parents[pid]
+        return False
+
+    return [pid for pid in names if name.startswith(names[pid]) and names[pid] and descends(pid)]

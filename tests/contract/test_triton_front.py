@@ -5,48 +5,22 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import re
 import signal
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
-from pathlib import Path
 
 import pytest
 
-from onboarding.serve_environment import serve_environment
 from tests.contract.conftest import SECONDS, Served, exit_status, rows, serving
 from tests.contract.requests import json_request, lying_request
+from tests.contract.server_process import descendants
 from tests.fixtures.hostile.clients import Tally
 from tests.fixtures.hostile.requests import TEXTS, deep_requests, hostile_requests, lying_requests
-from tests.fixtures.tiny_embedder.archive import EMBEDDER
 
 MODEL_BROKEN, SEED, HOSTILE = 6, 4, 400
 STUB = "triton_python_backend_stub"
 """The python backend's program, as its processes are called."""
-
-
-def processes_of(served: Served, name: str) -> list[int]:
-    """The processes of a name among those that descend from a container's first."""
-    parents: dict[int, int] = {}
-    names: dict[int, str] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            text = path.read_text()
-        except OSError:
-            continue
-        pid = int(text.split(" ", 1)[0])
-        names[pid] = text.partition("(")[2].rpartition(")")[0]
-        parents[pid] = int(text.rpartition(")")[2].split()[1])
-
-    def descends(pid: int) -> bool:
-        while pid in parents:
-            if pid == served.container.process.pid:
-                return True
-            pid = parents[pid]
-        return False
-
-    return [pid for pid in names if name.startswith(names[pid]) and names[pid] and descends(pid)]
 
 
 def test_liar_fails_none_of_those_that_ask_with_it(launched):
@@ -123,29 +97,10 @@ def test_hostile_requests_get_one_answer_each_and_fail_nobody_else(kind, launche
     assert served.client.request("GET", "/ping").status == 200
 
 
-@pytest.mark.parametrize("kind", ["triton-sme", "triton-mme"])
-def test_server_ends_when_a_models_python_process_was_killed(kind, archive, tmp_path):
-    with serving(kind, archive, tmp_path) as served:
+def test_server_of_several_ends_when_a_models_python_process_was_killed(archive, tmp_path):
+    with serving("triton-mme", archive, tmp_path) as served:
         assert served.ask(json_request(["a dog"])).status == 200
-        (stub,) = processes_of(served, STUB)
+        (stub,) = descendants(served.container.process.pid, STUB)
         os.kill(stub, signal.SIGKILL)
         assert exit_status(served.container) == MODEL_BROKEN
         assert "its Python process" in served.container.spec.log.read_text()
-
-
-def test_server_ends_with_triton(archive, tmp_path):
-    with serving("triton-sme", archive, tmp_path) as served:
-        (triton,) = processes_of(served, "tritonserver")
-        os.kill(triton, signal.SIGKILL)
-        assert exit_status(served.container) == 1
-        assert "Triton ended with status -9" in served.container.spec.log.read_text()
-
-
-def test_metrics_of_triton_are_passed_on_where_they_are_on(archive, tmp_path):
-    variables = serve_environment(EMBEDDER.model, metrics=True)
-    with serving("triton-sme", archive, tmp_path, **variables) as served:
-        assert served.ask(json_request(["a dog"])).status == 200
-        answer = served.client.request("GET", "/metrics")
-    assert answer.status == 200
-    counter = rf'nv_inference_request_success{{[^}}]*model="{EMBEDDER.model}"[^}}]*}} [1-9]'
-    assert re.search(counter, answer.body.decode())

@@ -8,10 +8,11 @@ from collections.abc import Callable
 import pytest
 
 from roundhouse.dev.gpu.engines import BuiltEngine
-from roundhouse.dev.gpu.machine import GpuMachine, find_machine, missing
+from roundhouse.dev.gpu.machine import GpuMachine, find_machine, missing, triton_line
 from roundhouse.errors import RoundhouseError
 from roundhouse.processes import Processes
 from tests.gpu.minilm import ROOT, STORE, builds, minilm_tree, variables
+from tests.gpu.triton import Plans
 
 BENCHMARK_SECONDS = "5"
 LEAST_CAPABILITY = {"bf16": 8.0, "fp8": 8.9}
@@ -66,3 +67,24 @@ def engine(build) -> Callable[[str], BuiltEngine]:
         return outcome
 
     return once
+
+
+@pytest.fixture(scope="session")
+def source(machine, variables) -> Plans:
+    """Triton of this machine, and plans."""
+    if machine.triton is None:
+        pytest.skip(triton_line(machine))
+    return Plans(program=machine.triton, python=machine.python, variables=variables, has_plans=True)
+
+
+@pytest.fixture(scope="session")
+def plans(source) -> None:
+    """What a row needs that reads TensorRT's own words in Triton's log, or the GPU's memory."""
+
+
+@pytest.fixture(scope="session")
+def device_mib(source) -> Callable[[], float]:
+    """Return the memory that is taken on the GPU, by whomever."""
+    from tests.gpu.plans import used_mib
+
+    return used_mib

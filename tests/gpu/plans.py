@@ -274,6 +274,16 @@ def full_gpu(leave_mib: int = 0) -> Iterator[None]:
 # Archives and servers
 
 
+def plan_fields(file: Path) -> dict[str, Any]:
+    """Return what the manifest says of a plan of this machine."""
+    version = plan_version(file)
+    return {
+        "runtime": RuntimeIdentity(name="tensorrt", version=version),
+        "compute_capability": running_compute_capability(),
+        "plan": PlanRecord(tensorrt=version, layers=1, int8_layers=0, command="trtexec"),
+    }
+
+
 def archive(
     root: Path,
     file: Path,
@@ -288,7 +298,6 @@ def archive(
     shutil.copy(file, root / "model.plan")
     if tokenizer is not None:
         shutil.copy(tokenizer, root / "tokenizer.json")
-    version = plan_version(file)
     records = {
         side: tuple(
             TensorRecord(name=name, datatype=kind, shape=shape)
@@ -299,12 +308,10 @@ def archive(
     fields: dict[str, Any] = {
         "engine_file": "model.plan",
         "tokenizer_file": None if tokenizer is None else "tokenizer.json",
-        "runtime": RuntimeIdentity(name="tensorrt", version=version),
-        "compute_capability": running_compute_capability(),
-        "plan": PlanRecord(tensorrt=version, layers=1, int8_layers=0, command="trtexec"),
         "optimization_profiles": profiles,
         "max_batch_size": max(profile.batch[2] for profile in profiles),
         **records,
+        **plan_fields(file),
     }
     write_manifest(root, ARITHMETIC if tokenizer is None else EMBEDDER, **fields | changes)
     return root

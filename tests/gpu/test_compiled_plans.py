@@ -97,28 +97,34 @@ def headers():
     return found
 
 
-def test_plugin_with_a_creator_is_built_loaded_and_answers(tmp_path):
+def rotating_plan(folder):
+    """Return a plugin's library, and a plan that needs it: relu of rows rotated by one."""
     folders = headers()
     if lacking := [name for name, folder in folders.items() if folder is None]:
         pytest.skip(
             f"no {' or '.join(lacking)} here; name its folder by TENSORRT_INCLUDE, CUDA_HOME"
         )
-    library = tmp_path / "librotate.so"
+    library = folder / "librotate.so"
     trt, _ = bindings()
-    stub = stub_library(tmp_path, int(trt.__version__.split(".")[0]))
+    stub = stub_library(folder, int(trt.__version__.split(".")[0]))
     source = Path(__file__).with_name("plugin.cpp")
     include = [f"-I{folder}" for folder in folders.values()]
     flags = ("-std=c++17", "-shared", "-fPIC", "-Wno-deprecated-declarations", *include)
     subprocess.run(("g++", *flags, source, stub, "-ldl", "-o", library), check=True)
     tensor = (FLOAT, ["batch", 4])
     path = write_network(
-        tmp_path / "rotate.onnx",
+        folder / "rotate.onnx",
         [("Rotate", "x", "r", {"shift": 1}), ("Relu", "r", "y", {})],
         {"x": tensor},
         {"y": tensor},
     )
     plan, ended = compile_by_trtexec(path, {"x": ROWS}, plugins=(library,))
     assert ended.code == 0, last_error(ended)
+    return library, plan
+
+
+def test_plugin_with_a_creator_is_built_loaded_and_answers(tmp_path):
+    library, plan = rotating_plan(tmp_path)
     feed = {"x": np.arange(-4, 8, dtype=np.float32).reshape(3, 4)}
     expected = np.maximum(np.roll(feed["x"], -1, axis=1), 0)
     assert np.array_equal(answer_elsewhere(tmp_path, plan, feed, library)["y"], expected)

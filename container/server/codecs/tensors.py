@@ -120,6 +120,7 @@ def _input_array(tensor: Mapping[str, Any], piece: bytes | None, record: TensorR
     values = (
         _json_values(tensor.get("data"), record) if piece is None else _binary_values(piece, record)
     )
+    refuse_beyond_table(values, record.name, record.table_rows)
     if values.size != math.prod(shape):
         raise RequestFault(f"Input {record.name!r} has shape {shape} but {values.size} values.")
     try:
@@ -145,22 +146,41 @@ def _json_values(data: object, record: TensorRecord) -> Array:
     """Return flat or nested data; refuse numbers that the datatype cannot hold."""
     if not isinstance(data, list):
         raise RequestFault(f'Input {record.name!r} needs "data" with a list of values.')
-    dtype = DATATYPES[record.datatype]
     kinds = set(map(type, data))
     while kinds == {list}:
         if len(set(map(len, data))) > 1:
             raise RequestFault(f"Input {record.name!r} has data whose lists differ in length.")
         data = list(chain.from_iterable(data))
         kinds = set(map(type, data))
-    if not kinds <= TAKES[dtype.kind]:
+    kind = DATATYPES[record.datatype].kind
+    if not kinds <= TAKES[kind]:
         raise RequestFault(
-            f"Input {record.name!r} is {record.datatype}, so its data must be {NOUNS[dtype.kind]}."
+            f"Input {record.name!r} is {record.datatype}, so its data must be {NOUNS[kind]}."
         )
+    return array_of(data, record.name, record.datatype)
+
+
+def array_of(numbers: Sequence[float], name: str, datatype: str) -> Array:
+    """Return an input's numbers as an array of a datatype. Raises RequestFault where it cannot."""
+    dtype = DATATYPES[datatype]
     try:
         with np.errstate(over="raise"):
-            values: Array = np.array(data, np.float64 if dtype.kind == "f" else dtype)
+            values: Array = np.array(numbers, np.float64 if dtype.kind == "f" else dtype)
             return values.astype(dtype, copy=False)
     except (FloatingPointError, OverflowError) as fault:
+        raise RequestFault(f"Input {name!r} holds a number that {datatype} cannot.") from fault
+
+
+def refuse_beyond_table(values: Array, name: str, rows: int | None) -> None:
+    """Refuse a value that is in no row of the table in which the network looks it up.
+
+    A GPU would read another memory than the table's. Raises RequestFault.
+    """
+    if rows is None or not values.size:
+        return
+    low, high = int(values.min()), int(values.max())
+    if low < -rows or high >= rows:
         raise RequestFault(
-            f"Input {record.name!r} holds a number that {record.datatype} cannot."
-        ) from fault
+            f"Input {name!r} holds {high if high >= rows else low}, and the network looks its "
+            f"values up in a table of {rows} rows; they must be from {-rows} to {rows - 1}."
+        )

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from container.server.triton.kserve_request import Tables
 from container.server.types import Response, Unavailable, first_line
 from container.server.upstream import UpstreamRequest
 
@@ -49,6 +50,8 @@ class ModelHealth:
     request: UpstreamRequest | None
     is_guess: bool = False
     """Whether the request is of a form that nobody said the model takes."""
+    tables: Tables = field(default_factory=dict)
+    """What its requests are held against before Triton reads them."""
     confirmed: bool = False
     """Whether it has once answered its health request."""
     load: UpstreamRequest | None = None

@@ -13,7 +13,7 @@ from time import monotonic
 from container.server.codecs.envelope import read_document
 from container.server.http.json_lines import LinesUnderWay
 from container.server.triton.health import BUSY
-from container.server.triton.kserve_request import checked_request
+from container.server.triton.kserve_request import NO_TABLES, Tables, checked_request
 from container.server.types import JSON_TYPE, DeadlinePassed, RequestFault, Response
 from container.server.upstream import mark_seen
 
@@ -36,13 +36,13 @@ class TritonLines(LinesUnderWay):
     A refusal of Triton's has its status.
     """
 
-    def __init__(self, ask: Ask, seconds: float) -> None:
+    def __init__(self, ask: Ask, seconds: float, tables: Tables = NO_TABLES) -> None:
         """`seconds`: for all lines."""
         super().__init__(BYTES_AT_ONCE)
-        self._ask, self._deadline = ask, monotonic() + seconds
+        self._ask, self._deadline, self._tables = ask, monotonic() + seconds, tables
 
     def _read(self, line: bytes) -> tuple[Line, int]:
-        request = checked_request(line, JSON_TYPE)
+        request = checked_request(line, JSON_TYPE, self._tables)
         return request, max(len(request[0]), BYTES_AT_ONCE // LINES_AT_ONCE)
 
     async def _submit(self, request: Line) -> asyncio.Future[Response]:

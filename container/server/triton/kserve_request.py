@@ -2,7 +2,8 @@
 
 What Triton reads is this module's own JSON and lengths, so no two parsers can differ about a
 client's bytes: a duplicate key, a length that lies or lists in lists without end reach nobody.
-Names, datatypes and shapes that the model does not have stay Triton's to refuse. Pure.
+Names, datatypes and shapes that the model does not have stay Triton's to refuse; numbers that a
+datatype cannot hold, or that lie beyond a network's table, never reach it. Pure.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import math
 import re
 from collections.abc import Mapping
 from itertools import chain, islice
+from types import MappingProxyType
 from typing import Any, cast
 
+import numpy as np
 import orjson
 
 from container.server.codecs.envelope import (
@@ -24,6 +27,7 @@ from container.server.codecs.envelope import (
     request_id,
 )
 from container.server.codecs.images import FILE_TYPES
+from container.server.codecs.tensors import array_of, refuse_beyond_table
 from container.server.codecs.texts import binary_parts
 from container.server.types import BINARY_TYPE, JSON_TYPE, RequestFault
 
@@ -54,9 +58,14 @@ PARAMETERS: dict[str, tuple[type, ...]] = {
 }
 """The types of the parameters that Triton itself reads; its whole numbers are not negative."""
 LARGEST_NUMBER = 2**63 - 1
+Tables = Mapping[str, int]
+"""Rows of the table in which the network looks up an input's values, by input."""
+NO_TABLES: Tables = MappingProxyType({})
 
 
-def checked_request(body: bytes, content_type: str) -> tuple[bytes, str]:
+def checked_request(
+    body: bytes, content_type: str, tables: Tables = NO_TABLES
+) -> tuple[bytes, str]:
     """Return body and content type of the same request, written again. Raises RequestFault.
 
     A body that is empty, or has a header of no bytes, is Triton's raw input: one element of the
@@ -65,9 +74,14 @@ def checked_request(body: bytes, content_type: str) -> tuple[bytes, str]:
     if content_type.partition(";")[0].strip().lower() in FILE_TYPES:
         return _file_request(body)
     if is_raw(body, content_type):
+        if tables:
+            raise RequestFault(
+                f"The body has no header, so nobody can check the values of {', '.join(tables)}; "
+                "send the inputs with their names, shapes and datatypes."
+            )
         return body, f"{BINARY_TYPE};json-header-size=0"
     document, tail = read_envelope(body, content_type)
-    written: dict[str, Any] = {"inputs": _inputs(document["inputs"], tail)}
+    written: dict[str, Any] = {"inputs": _inputs(document["inputs"], tail, tables)}
     if document.get("outputs") is not None:
         written["outputs"] = _outputs(document["outputs"])
     if (id := request_id(document)) is not None:
@@ -97,7 +111,7 @@ def is_raw(body: bytes, content_type: str) -> bool:
     return not body and kind in ("", JSON_TYPE)
 
 
-def _inputs(inputs: object, tail: bytes) -> list[dict[str, Any]]:
+def _inputs(inputs: object, tail: bytes, tables: Tables) -> list[dict[str, Any]]:
     """Return the inputs written again, each with exactly the elements that its shape has."""
     records: dict[str, dict[str, Any]] = {}
     for tensor in _records(inputs, "inputs"):
@@ -115,6 +129,7 @@ def _inputs(inputs: object, tail: bytes) -> list[dict[str, Any]]:
             _check_elements(pieces[name], record, math.prod(shape))
         else:
             record["data"] = _data(tensor, datatype, math.prod(shape))
+        _check_numbers(pieces.get(name), record, tables.get(name))
         if parameters:
             record["parameters"] = parameters
         written.append(record)
@@ -230,3 +245,20 @@ def _check_elements(piece: bytes, record: Mapping[str, Any], elements: int) -> N
             )
     if count != elements:
         raise RequestFault(f"Input {name!r} has shape {shape} but {count} values.")
+
+
+def _check_numbers(piece: bytes | None, record: Mapping[str, Any], rows: int | None) -> None:
+    """Refuse numbers that the datatype cannot hold, and integers beyond a table of `rows`."""
+    name, datatype = record["name"], record["datatype"]
+    dtype = DATATYPES.get(datatype)
+    if dtype is None or dtype.kind == "b":
+        return
+    if piece is None:
+        data = record["data"]
+        values = array_of([min(data), max(data)] if data else [], name, datatype)
+    elif rows is None:
+        return
+    else:
+        values = np.frombuffer(piece, dtype)
+    if dtype.kind in "iu":
+        refuse_beyond_table(values, name, rows)

@@ -32,6 +32,13 @@ class HealthRequest(NamedTuple):
     """Whether a user's own code or model reads it, of which nobody said what it takes."""
 
 
+def input_tables(archive: Path) -> dict[str, int]:
+    """Return the rows of the table of each input that the network looks up, by its name."""
+    manifest = _manifest(archive)
+    inputs = () if manifest is None else manifest.inputs
+    return {record.name: record.table_rows for record in inputs if record.table_rows is not None}
+
+
 def health_request(archive: Path) -> HealthRequest | None:
     """Return a request of one row; None without a manifest of ours.
 
@@ -39,9 +46,8 @@ def health_request(archive: Path) -> HealthRequest | None:
     preprocessing its example. Its own inputs without one, and other inputs of bytes, can be
     anything, so there is none.
     """
-    try:
-        manifest = Manifest.from_bytes((archive / MANIFEST_NAME).read_bytes())
-    except (OSError, ValueError, KeyError):
+    manifest = _manifest(archive)
+    if manifest is None:
         return None
     if manifest.ensemble is not None:
         return _ensemble_request(manifest, manifest.ensemble)
@@ -67,6 +73,13 @@ def health_request(archive: Path) -> HealthRequest | None:
         ]
     request = _binary_request(manifest.inputs, shapes, tails)
     return request._replace(is_guess=before is not None or manifest.accuracy == NOT_MEASURED)
+
+
+def _manifest(archive: Path) -> Manifest | None:
+    try:
+        return Manifest.from_bytes((archive / MANIFEST_NAME).read_bytes())
+    except (OSError, ValueError, KeyError):
+        return None
 
 
 def _ensemble_request(manifest: Manifest, ensemble: EnsembleRecord) -> HealthRequest:

@@ -25,8 +25,8 @@ from container.server.settings import Settings
 from container.server.telemetry.failure_log import FailureLog
 from container.server.triton.health import Health, ModelHealth
 from container.server.triton.json_lines import TritonLines
-from container.server.triton.kserve_request import checked_request
-from container.server.triton.probe import health_request
+from container.server.triton.kserve_request import NO_TABLES, checked_request
+from container.server.triton.probe import health_request, input_tables
 from container.server.types import (
     JSON_TYPE,
     DeadlinePassed,
@@ -146,6 +146,8 @@ class TritonRoutes:
         body, most = request.body, self._max_bytes
         self._trim.count(len(body))
         kind, passed = content_type(request), _passed(request)
+        model = self._health.models.get(name)
+        tables = NO_TABLES if model is None else model.tables
 
         async def ask(body: bytes, kind: str, seconds: float) -> Response:
             sent = UpstreamRequest("POST", request.path, body, kind, passed)
@@ -154,16 +156,16 @@ class TritonRoutes:
             return answer
 
         if is_json_lines(kind):
-            return await TritonLines(ask, self._deadline_seconds).answer(body)
+            return await TritonLines(ask, self._deadline_seconds, tables).answer(body)
         if len(body) > most:
             raise TooLarge(
                 f"The request has {len(body)} bytes, and one request may have {most}; send JSON "
                 "lines, a request on each (application/jsonlines)."
             )
         if len(body) <= INLINE_BYTES:
-            checked, kind = checked_request(body, kind)
+            checked, kind = checked_request(body, kind, tables)
         else:
-            checked, kind = await asyncio.to_thread(checked_request, body, kind)
+            checked, kind = await asyncio.to_thread(checked_request, body, kind, tables)
         return await ask(checked, kind, self._deadline_seconds)
 
     async def _load(self, request: Request, stages: Stages) -> Response:
@@ -227,7 +229,14 @@ def watched_model(
         path = "/invocations" if load is None else f"/models/{name}/invoke"
         request = UpstreamRequest("POST", path, *probe[:2], () if load is None else load.headers)
     is_guess = probe is not None and probe.is_guess
-    return ModelHealth(name=name, archive=archive, request=request, is_guess=is_guess, load=load)
+    return ModelHealth(
+        name=name,
+        archive=archive,
+        request=request,
+        is_guess=is_guess,
+        load=load,
+        tables=input_tables(archive),
+    )
 
 
 def _passed(request: Request) -> tuple[tuple[bytes, bytes], ...]:

@@ -68,17 +68,18 @@ def triton_backends(tritonserver: Path) -> Path:
 
 
 def triton_server(
-    python: str, tritonserver: Path, model: str, variables: Mapping[str, str]
+    python: str, tritonserver: Path, model: str | None, variables: Mapping[str, str]
 ) -> tuple[tuple[str, ...], dict[str, str]]:
     """Return command and variables of the server before Triton, whose command ends in Triton's.
 
-    Raises NotReadyError.
+    No model: of a multi-model endpoint. `variables` replace those of a deployed endpoint. Raises
+    NotReadyError.
     """
     backends = triton_backends(tritonserver)
     libraries = tuple(map(str, backends.parent.glob("*.libs")))
     places = {"LD_LIBRARY_PATH": libraries, "PATH": (f"{STUB_PROGRAMS}",)} if libraries else {}
     try:
-        served = served_variables({**IMAGE, **variables, **serve_environment(model)})
+        served = served_variables({**IMAGE, **serve_environment(model), **variables})
     except ServeError as error:
         raise NotReadyError(f"Triton cannot serve the archive: {error}") from error
     command = triton_command(served, tritonserver.resolve().parents[1], backends)

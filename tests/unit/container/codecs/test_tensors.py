@@ -5,6 +5,7 @@ Nothing malformed gets past as anything but a fault.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -89,6 +90,29 @@ def test_tensors_of_every_datatype_are_read_back_in_json_and_binary(datatype):
 )
 def test_request_names_the_outputs_that_it_wants(changes, wanted):
     assert decode_request(body(**changes), "", signature()).wanted == wanted
+
+
+def in_json(values):
+    return body(tensor(), SCALE | {"data": values.reshape(-1).tolist()}), ""
+
+
+def in_binary(values):
+    return binary([np.ones((1, 2, 2), np.float32), values])
+
+
+@pytest.mark.parametrize("encode", [in_json, in_binary])
+def test_refuses_an_index_beyond_a_networks_table(encode):
+    known = signature()
+    table = known.inputs[1].model_copy(update={"table_rows": 4})
+    model = dataclasses.replace(known, inputs=(known.inputs[0], table))
+    for value, is_row in ((-5, False), (-4, True), (3, True), (4, False), (2**62, False)):
+        request = encode(np.array([[value]]))
+        if is_row:
+            assert decode_request(*request, model).rows[0][1] == value
+            continue
+        sentence = rf"'scale' holds {value}, and .* a table of 4 rows; they must be from -4 to 3\."
+        with pytest.raises(RequestFault, match=sentence):
+            decode_request(*request, model)
 
 
 @pytest.mark.parametrize(

@@ -181,3 +181,28 @@ def test_refuses_an_unknown_prompt_as_the_python_server_does(prompts, name):
 def test_prompts_are_read_of_a_manifest(tmp_path):
     write_archive(tmp_path, prompts=Prompts.model_validate(PROMPTS))
     assert manifest_check.verified_manifest(tmp_path)["prompts"] == PROMPTS
+
+
+class Tensor:
+    """Triton's tensor of the python backend, which reads `stride` bytes on for each element."""
+
+    stride = 1
+
+    def __init__(self, name, array):
+        self._array = array
+
+    @classmethod
+    def from_dlpack(cls, name, sent):
+        return cls(name, sent._array[[cls.stride * place for place in range(len(sent._array))]])
+
+    def as_numpy(self):
+        return self._array
+
+
+def test_refuses_a_python_backend_that_misreads_tensors(monkeypatch):
+    manifest_check.refuse_misread_tensors(Tensor)
+    monkeypatch.setattr(Tensor, "stride", 0)
+    with pytest.raises(
+        manifest_check.Refused, match=r"misreads tensors under NumPy .* NumPy 1\.26"
+    ):
+        manifest_check.refuse_misread_tensors(Tensor)

@@ -154,6 +154,57 @@ def test_refuses_other_content_types():
         checked_request(b"a dog", "text/csv")
 
 
+BEYOND_INT64 = "'n' holds a number that INT64 cannot"
+BEYOND_TABLE = "'n' holds {}, and the network looks its values up in a table of 4 rows"
+
+
+def numbers(values, datatype="INT64"):
+    return tensor(name="n", shape=[len(values)], datatype=datatype, data=values)
+
+
+@pytest.mark.parametrize(
+    ("datatype", "values", "sentence"),
+    [
+        ("INT64", [2**63], BEYOND_INT64),
+        ("INT64", [-(2**63), 2**63 - 1], None),
+        ("INT8", [0, -129], "holds a number that INT8 cannot"),
+        ("UINT16", [-1], "holds a number that UINT16 cannot"),
+        ("FP32", [1, -1e39], "holds a number that FP32 cannot"),
+        ("FP32", [1, 3.4e38], None),
+        ("BF16", [1e39], None),
+        ("BOOL", [True], None),
+        ("INT64", [], None),
+    ],
+)
+def test_numbers_are_those_that_their_datatype_holds(datatype, values, sentence):
+    if sentence is None:
+        assert rewrite(numbers(values, datatype))["inputs"] == [numbers(values, datatype)]
+        return
+    with pytest.raises(RequestFault, match=sentence):
+        rewrite(numbers(values, datatype))
+
+
+@pytest.mark.parametrize("values", [[-4, 3], [4], [0, 2**40], [-5], []])
+@pytest.mark.parametrize("is_binary", [False, True])
+def test_refuses_an_index_beyond_a_networks_table(values, is_binary):
+    body, kind = json.dumps({"inputs": [numbers(values)]}).encode(), "application/json"
+    if is_binary:
+        tail = struct.pack(f"<{len(values)}q", *values)
+        body, kind = binary(tail, name="n", shape=[len(values)], datatype="INT64")
+    wrong = [value for value in values if not -4 <= value < 4]
+    if not wrong:
+        assert checked_request(body, kind, {"n": 4}) == checked_request(body, kind)
+        return
+    with pytest.raises(RequestFault, match=BEYOND_TABLE.format(*wrong)):
+        checked_request(body, kind, {"n": 4})
+    assert checked_request(body, kind, {"other": 4}) == checked_request(body, kind)
+
+
+def test_refuses_a_raw_body_whose_indexes_nobody_can_check():
+    with pytest.raises(RequestFault, match="no header, so nobody can check the values of n;"):
+        checked_request(b"raw", f"{BINARY};json-header-size=0", {"n": 4})
+
+
 def test_numbers_have_as_many_bytes_as_their_shape():
     import numpy as np
 

@@ -7,7 +7,7 @@ import pytest
 from engine_build.errors import InputRefused
 from engine_build.packaging.model_configuration import configurations
 from engine_build.packaging.pbtxt import TRUE, Word, entry, text
-from onboarding.manifest import Prompts
+from onboarding.manifest import Prompts, TensorRecord
 from onboarding.processing_spec import ClientTensorSpec, PreprocessingSpec
 from onboarding.serving_spec import ServingSpec
 from tests.unit.engine_build import golden_configurations
@@ -35,6 +35,15 @@ def test_refuses_a_tensor_that_has_the_name_of_another_inside():
     assert configurations(served, is_cpu=True)
     with pytest.raises(InputRefused, match="'input_ids' names two tensors of its ensemble"):
         configurations(served, is_cpu=False)
+
+
+def test_table_of_an_input_is_not_that_of_a_preprocessings_values():
+    category = TensorRecord(name="category", datatype="INT64", shape=(-1,), table_rows=4)
+    known = {"task": "tensors", "inputs": (category,)}
+    assert [record.table_rows for record in served_model(**known).client_inputs] == [4]
+    code = PreprocessingSpec(file="a.py", sha256="a" * 64)
+    record = served_model(**known, serving=ServingSpec(preprocessing=code)).preprocessing
+    assert [item.table_rows for item in (*record.inputs, *record.outputs)] == [None, None]
 
 
 def test_pbtxt_escapes_what_would_end_a_string():

@@ -18,6 +18,7 @@ from engine_build.ort import OrtNetwork
 from engine_build.request import build_request
 from engine_build.sources.given_network import check_answers, read_network
 from engine_build.store import sha256_of
+from onboarding.manifest import TensorRecord
 from tests.unit.engine_build.graphs import linear, node, tensor, write_graph
 from tests.unit.engine_build.tiny import model, word_tokenizer, write_tree
 from tests.unit.engine_build.trees import write_tensors_tree
@@ -58,6 +59,17 @@ def test_network_of_arrays_has_its_own_records(tmp_path):
     assert [(record.name, record.shape) for record in network.outputs] == [("y", (-1, 3))]
     assert (network.tokenizer, network.labels) == (None, None)
     assert (network.facts["exporter"], network.facts["opset"]) == ("tests 1", 17)
+
+
+def test_input_that_is_looked_up_knows_its_tables_rows(tmp_path):
+    nodes = [node("Gather", "table x", "rows"), node("ReduceSum", "rows one", "y", keepdims=0)]
+    inputs, outputs = [tensor("x", "batch", 4, kind=TensorProto.INT64)], [tensor("y", "batch", 3)]
+    weights = {"table": np.ones((7, 3), np.float32), "one": np.array([1])}
+    path = write_graph(tmp_path / "model.onnx", nodes, inputs, outputs, **weights)
+    network = tensor_network(tmp_path, path, np.full((5, 4), 6))
+    assert [record.table_rows for record in network.inputs] == [7]
+    # A network of the store is read back as it was recorded.
+    assert TensorRecord.model_validate(network.inputs[0].model_dump()) == network.inputs[0]
 
 
 def test_weights_that_are_listed_as_inputs_are_none(tmp_path):
