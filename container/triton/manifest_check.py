@@ -49,7 +49,7 @@ def refuse_misread_tensors(tensor: Any) -> None:
     """
     import numpy as np
 
-    sent = np.arange(3, dtype=np.uint8)
+    sent: Any = np.arange(3, dtype=np.uint8)
     read = tensor.from_dlpack("read", tensor("sent", sent)).as_numpy()
     if read.tolist() != sent.tolist():
         raise Refused(
