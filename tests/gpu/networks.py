@@ -2,7 +2,7 @@
 
 `write_source(name, folder)` makes an onboarding root: the network, exported to ONNX as the pipeline
 exports checkpoints, its samples, its model file and the environment `local-gpu`. The same seed
-gives the same weights; needs torch and transformers, and no download.
+gives the same weights on every machine; needs torch and transformers, and no download.
 
 `python -m tests.gpu.networks NAME FOLDER` does so in a process of its own.
 """
@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
+import onnx
 import yaml
+from onnx import TensorProto, numpy_helper
 
 from engine_build.errors import InputRefused
 from engine_build.log import Log
@@ -30,6 +32,8 @@ Name = Literal["bert-large", "vit-base", "resnet-50", "cross-encoder", "qwen-emb
 NAMES: tuple[Name, ...] = get_args(Name)
 SEED = 25
 OPSET = 17
+LARGE = 4096
+"""Weights of more numbers are seeded."""
 SAMPLES = {"calibration": 64, "validation": 100}
 FEW_SAMPLES = {"calibration": 16, "validation": 32}
 """Of BERT-large, which with 64 and 100 was ten minutes on the CPU before the first engine."""
@@ -87,6 +91,7 @@ def write_source(
             opset_version=OPSET,
             dynamo=False,
         )
+    onnx.save(seeded(onnx.load(path)), path)
     counts = FEW_SAMPLES if name == "bert-large" else SAMPLES
     for use, count in counts.items():
         np.savez(folder / f"models/data/{use}.npz", **made.samples(random, count))
@@ -120,6 +125,28 @@ def write_source(
         text = yaml.safe_dump(content, sort_keys=False)
         (folder / f"{file}.yaml").write_text(text, encoding="utf-8")
     return folder
+
+
+def seeded(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return the network with NumPy's numbers in the place of torch's, which differ by machine.
+
+    Each large weight keeps its spread; that of a convolution the spread of each output channel.
+    """
+    for index, tensor in enumerate(model.graph.initializer):
+        if tensor.data_type == TensorProto.FLOAT and np.prod(tensor.dims) > LARGE:
+            weight = numpy_helper.to_array(tensor)
+            axes = (1, 2, 3) if weight.ndim == 4 else None
+            spread = np.float16(weight.std(axis=axes, keepdims=True)).astype(np.float32)
+            tensor.CopyFrom(
+                numpy_helper.from_array(weights(index, spread, weight.shape), tensor.name)
+            )
+    return model
+
+
+def weights(index: int, spread: np.ndarray[Any, Any], shape: tuple[int, ...]) -> Any:
+    """Return an initializer's numbers, by its place in the network."""
+    random = np.random.default_rng([SEED, index])
+    return random.standard_normal(shape, dtype=np.float32) * spread
 
 
 def own_instance_type() -> str:
@@ -239,18 +266,24 @@ def _embedder(encoder: Any, pooling: str) -> Made:
 def _classifier(model: Any, size: int) -> Made:
     from engine_build.sources.source_model import Classifier
 
-    def samples(random: np.random.Generator, count: int) -> Arrays:
-        noise = random.standard_normal((count, 3, size, size))
-        waves = np.sin(np.arange(size) * random.uniform(0.02, 1, (count, 3, 1, 1)))
-        return {"pixel_values": (waves + 0.3 * noise).astype(np.float32)}
-
     return Made(
         Classifier(model, ("pixel_values",)).eval(),
         ("pixel_values",),
         "logits",
         "relative_error",
-        samples,
+        images(size),
     )
+
+
+def images(size: int) -> Callable[[np.random.Generator, int], Arrays]:
+    """Images of waves and noise."""
+
+    def samples(random: np.random.Generator, count: int) -> Arrays:
+        noise = random.standard_normal((count, 3, size, size))
+        waves = np.sin(np.arange(size) * random.uniform(0.02, 1, (count, 3, 1, 1)))
+        return {"pixel_values": (waves + 0.3 * noise).astype(np.float32)}
+
+    return samples
 
 
 def _tokens(vocabulary: int) -> Callable[[np.random.Generator, int], Arrays]:
