@@ -55,7 +55,7 @@ def pack(target: Path, networks: Sequence[Path], feed: Arrays, source: Path, *, 
             if like is not None:
                 made_of[place] = like
                 rows = None if scale is None else _rows(array, known[like], scale)
-                difference = _bytes(array) - _made(known[like], rows, scale, array.dtype)
+                difference = _bytes(array) - _rounded_bytes(known[like], rows, scale, array.dtype)
                 parts = {ROWS: rows, BYTES: difference if difference.any() else None}
                 for part, values in parts.items():
                     if values is not None:
@@ -102,7 +102,7 @@ class Carried:
             tensor = model.graph.initializer[int(place)]
             dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type)
             rows = self._parts.get(f"{ROWS}/{name}/{place}")
-            made = _made(self._weights[like], rows, scales.get(tensor.name), dtype)
+            made = _rounded_bytes(self._weights[like], rows, scales.get(tensor.name), dtype)
             tensor.raw_data = (made + self._parts.get(f"{BYTES}/{name}/{place}", 0)).tobytes()
         return model
 
@@ -141,7 +141,7 @@ def _rows(array: Array, weight: Array, scale: Scale) -> Array:
     return np.ones_like(rows) if np.abs(rows - 1).max() < 0.02 else rows
 
 
-def _made(weight: Array, rows: Array | None, scale: Scale | None, dtype: Any) -> Array:
+def _rounded_bytes(weight: Array, rows: Array | None, scale: Scale | None, dtype: Any) -> Array:
     """Return the bytes of a weight in a type, or in eight bits by its rows' factors and scale."""
     if rows is None or scale is None:
         return _bytes(weight.astype(dtype))

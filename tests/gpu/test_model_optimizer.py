@@ -36,7 +36,7 @@ FROM_THE_CPU = 0.02
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_networks_of_both_tools_are_judged_and_timed(name, tmp_path, record_property):
+def test_networks_of_both_tools_are_compared_and_timed(name, tmp_path, record_property):
     try:
         kept, samples, standard = carried(name)
     except FileNotFoundError as error:
