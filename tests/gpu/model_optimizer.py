@@ -41,7 +41,7 @@ from onboarding.values import Metric, Precision
 from roundhouse.dev.gpu.machine import DEFAULT_PLATFORM
 from tests.gpu.carried import Carried, pack
 from tests.gpu.minilm import H100, STORE, minilm_tree
-from tests.gpu.networks import CALIBRATION, SEED, VALIDATION, images, write_source
+from tests.gpu.networks import SAMPLES, SEED, images, write_source
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "model-optimizer"
@@ -146,9 +146,9 @@ def carried(name: str) -> tuple[Carried, dict[str, Array], Standard]:
 def validation_images() -> Array:
     """Return the images that write_source wrote last."""
     random, make = np.random.default_rng(SEED), images(SIZE)
-    for count in (2, CALIBRATION):
+    for count in (2, SAMPLES["calibration"]):
         make(random, count)
-    return make(random, VALIDATION)["pixel_values"]
+    return make(random, SAMPLES["validation"])["pixel_values"]
 
 
 def score(rows: Array, standard: Standard) -> dict[str, float]:
