@@ -5,9 +5,7 @@
 
 import json
 import os
-import re
 import sys
-from pathlib import Path
 
 import pytest
 from botocore.exceptions import ClientError
@@ -17,7 +15,6 @@ from tests.local_cloud.account import (
     ACCOUNT,
     BUCKET,
     CREATED,
-    ROOT,
     archive,
     endpoint_resources,
     wait_until_gone,
@@ -99,41 +96,6 @@ def test_backends_are_linked_though_another_first_process_is_at_it(tmp_path):
     assert actual == [stub, library]
 
 
-def test_command_follows_the_variables_of_serve(tmp_path):
-    variables = {
-        "SM_MODEL_DIR": str(tmp_path),
-        "SAGEMAKER_BIND_TO_PORT": "8080",
-        "ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1",
-        "SAGEMAKER_TRITON_ALLOW_METRICS": "true",
-        "SAGEMAKER_TRITON_LOG_VERBOSE": "false",
-        "SAGEMAKER_TRITON_ADDITIONAL_ARGS": "--cache-config=local,size=8388608",
-    }
-    (tmp_path / "adder").mkdir()
-    command = triton_serve.triton_command(
-        triton_serve.served_variables(variables), Path("/triton"), Path("/backends")
-    )
-    assert command == (
-        "/triton/bin/tritonserver",
-        f"--model-repository={tmp_path}",
-        "--backend-directory=/backends",
-        "--cache-directory=/triton/caches",
-        "--model-control-mode=explicit",
-        "--model-namespacing=true",
-        "--allow-http=false",
-        "--allow-sagemaker=true",
-        "--sagemaker-port=8080",
-        "--allow-grpc=false",
-        "--allow-metrics=true",
-        "--metrics-address=127.0.0.1",
-        "--metrics-port=8002",
-        "--log-verbose=false",
-        "--backend-config=python,shm-default-byte-size=16777216",
-        "--backend-config=python,shm-growth-byte-size=1048576",
-        "--load-model=adder",
-        "--cache-config=local,size=8388608",
-    )
-
-
 @pytest.mark.parametrize(
     ("folders", "named", "message"),
     [
@@ -148,24 +110,3 @@ def test_refuses_an_archive_without_one_clear_model(tmp_path, folders, named, me
         (tmp_path / name).mkdir()
     with pytest.raises(triton_serve.ServeError, match=message):
         triton_serve.single_model(named, tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("variables", "mode"),
-    [
-        ({}, None),
-        ({"SAGEMAKER_TRITON_OVERRIDE_PING_MODE": "live"}, None),
-        (triton_serve.IMAGE, "live"),
-        (triton_serve.IMAGE | {"SAGEMAKER_TRITON_OVERRIDE_PING_MODE": "ready"}, "ready"),
-    ],
-)
-def test_ping_mode_reaches_the_server_only_where_it_was_set_before(variables, mode):
-    multi_model = {"SAGEMAKER_MULTI_MODEL": "true", **variables}
-    assert triton_serve.served_variables(multi_model).get(triton_serve.PING_MODE) == mode
-
-
-def test_image_variables_are_those_of_the_image():
-    text = (ROOT / "container" / "triton" / "Dockerfile").read_text()
-    assert dict(re.findall(r"(SAGEMAKER_TRITON_\w+)=(\S+)", text)) == triton_serve.IMAGE
-    empty = triton_serve.set_variables({"SAGEMAKER_TRITON_PING_MODE": "", "HOME": ""})
-    assert empty == {"HOME": ""}
