@@ -153,37 +153,11 @@ def test_two_of_five_engines_fail_and_the_others_are_built(machine):
     )
 
 
-def test_a_wave_begins_when_the_one_before_has_ended_and_a_failure_does_not_keep_it(machine):
-    status, cause = machine.run([engine("bad-first"), engine("beside")], [engine("later")])
-    assert status == "FAILED" and "later" not in cause
-    builds = {variable(build, "ROUNDHOUSE_MODEL"): build for build in machine.builds()}
-    assert builds["later"]["startTime"] >= max(
-        builds["bad-first"]["endTime"], builds["beside"]["endTime"]
-    )
-    assert builds["later"]["buildStatus"] == "SUCCEEDED"
-
-
 def variable(build, name):
     return {
         variable["name"]: variable["value"]
         for variable in build["environment"]["environmentVariables"]
     }[name]
-
-
-def test_a_job_that_found_no_capacity_is_started_again_and_a_later_build_takes_nothing_of_it(
-    cloud, machine, capacity
-):
-    patient = Machine(cloud, "patient", capacity_retries=20)
-    capacity(**{"ml.c5.xlarge": 0})
-    execution = patient.start([engine("patient", "training-job")])
-    until(lambda: any(NO_CAPACITY in item.get("FailureReason", "") for item in patient.jobs()[:1]))
-    capacity(**{"ml.c5.xlarge": 1})
-    assert patient.outcome(execution)["status"] == "SUCCEEDED"
-    tries = [job["TrainingJobName"].rpartition("-")[2] for job in patient.jobs()]
-    assert len(tries) > 1 and tries == [str(number) for number in reversed(range(len(tries)))]
-    again = patient.start([engine("patient", "training-job")])
-    assert patient.outcome(again)["status"] == "SUCCEEDED"
-    assert "tries before none" in words(patient, patient.jobs()[0])
 
 
 def test_an_unknown_route_and_a_source_that_is_gone_are_failures_with_a_reason(machine):

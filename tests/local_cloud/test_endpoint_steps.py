@@ -110,18 +110,3 @@ def test_deploy_that_was_broken_off_between_the_updates_is_completed_by_the_next
     actual = (variants(session), capacities(session))
     assert actual == ({"AllTraffic": "ml.c7i.large"}, {"AllTraffic": (1, 2)})
     assert not holds_scaling_back(session)
-
-
-def test_variant_comes_and_goes_while_the_endpoint_answers(tiny, session, caller):
-    beside = tiny.write_like("beside", "{joins: tiny, weight: 1}")
-    with steady_load(caller, ENDPOINT) as load:
-        deploy_all(session)
-        assert variants(session).keys() == capacities(session).keys() == {"AllTraffic", "beside"}
-        load.until_answered("beside")
-        beside.unlink()
-        deploy_all(tiny.start())
-        load.forget_answers()
-        load.until_answered("AllTraffic")
-    assert load.failures == []
-    assert "tiny takes 2 updates: variant beside comes or goes" in printed_text(session)
-    assert variants(session).keys() == capacities(session).keys() == {"AllTraffic"}

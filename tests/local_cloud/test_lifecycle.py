@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from local_cloud import lifecycle
-from local_cloud.address import is_alive, process_start, read_address, write_address
+from local_cloud.address import is_alive
 from tests.local_cloud.account import (
     BUCKET,
     CREATED,
@@ -109,23 +109,6 @@ def alive(address):
     """Buries the cloud if it has ended, as its parent must, and says whether it still runs."""
     os.waitpid(address.pid, os.WNOHANG)
     return is_alive(address)
-
-
-def test_find_knows_a_later_process_with_the_same_pid(tmp_path, cloud):
-    other = type(cloud.address)(
-        pid=os.getpid(),
-        pid_started="an earlier boot/7",
-        port=1,
-        endpoint_url="http://127.0.0.1:1",
-        started_at="",
-    )
-    write_address(tmp_path, other)
-    assert process_start(os.getpid()) is not None
-    assert read_address(tmp_path) == other
-    assert lifecycle.find(tmp_path) is None
-    assert lifecycle.stop(tmp_path)
-    assert not tmp_path.exists()
-    assert process_start(os.getpid()) is not None
 
 
 def root_of(folder, program):

@@ -155,31 +155,3 @@ def test_sick_new_version_is_rolled_back_and_the_old_one_answers_throughout(clou
     assert described(cloud, name)["ProductionVariants"][0]["CurrentInstanceCount"] == 2
     cloud.destroy(name)
     assert wait_until_gone(name)
-
-
-def test_long_request_is_answered_by_the_fleet_that_an_update_replaces(cloud, alarm, tmp_path):
-    deployed(cloud, "drained", "1", count=1)
-    answer, answers = tmp_path / "answer", []
-    asking = threading.Thread(
-        target=lambda: answers.append(
-            cloud.invoke("drained", f"until {answer}".encode())["greeting"]
-        )
-    )
-    asking.start()
-    (log,) = cloud.state.glob("endpoints/*-drained-*/*/server.log")
-    until(lambda: "asked b'until" in log.read_text())
-    updated = []
-    updating = threading.Thread(
-        target=lambda: updated.append(deployed(cloud, "drained", "2", count=1))
-    )
-    updating.start()
-    try:
-        until(lambda: cloud.invoke("drained")["greeting"] == "version 2")
-        assert answers == [] and asking.is_alive()
-    finally:
-        answer.touch()
-        asking.join()
-        updating.join()
-    assert answers == ["version 1"]
-    assert updated == [UPDATED]
-    cloud.destroy("drained")

@@ -14,8 +14,6 @@ RATE, TARGET = 10, 240
 """Requests a second that need three instances of so many requests a minute, and little of the
 machine.
 """
-CPU_TARGET, COMPUTE_SECONDS = 10, 0.03
-"""Percent of one core, and what a request takes of it: RATE requests a second take 30 %."""
 
 
 DIMENSION = "sagemaker:variant:DesiredInstanceCount"
@@ -147,22 +145,3 @@ def test_load_makes_instances_more_and_its_end_fewer(endpoint):
     )
     assert "-AlarmLow-" in shrunk["Cause"]
     assert shrunk["EndTime"] >= shrunk["StartTime"]
-
-
-def test_cpu_load_makes_instances_more(endpoint):
-    endpoint.register(high=2)
-    dimensions = [
-        {"Name": "EndpointName", "Value": endpoint.name},
-        {"Name": "VariantName", "Value": "AllTraffic"},
-    ]
-    metric = {
-        "Namespace": "/aws/sagemaker/Endpoints",
-        "MetricName": "CPUUtilization",
-        "Statistic": "Average",
-        "Dimensions": dimensions,
-    }
-    endpoint.track(CPU_TARGET, {"CustomizedMetricSpecification": metric}, "cpu")
-    body = f"compute {COMPUTE_SECONDS}".encode()
-    with paced_load(lambda: endpoint.cloud.invoke(endpoint.name, body), RATE):
-        endpoint.comes_to(2)
-    assert endpoint.activities()[-1]["Cause"].endswith("in state ALARM triggered policy cpu")

@@ -4,8 +4,6 @@
 """
 
 import json
-import os
-import sys
 
 import pytest
 from botocore.exceptions import ClientError
@@ -77,23 +75,6 @@ def test_multi_model_endpoint_answers_by_target_model(cloud):
             "adders", b"{}", TargetModel="one/model.tar.gz", ContentType="application/json"
         )
     cloud.destroy("adders")
-
-
-def test_backends_are_linked_though_another_first_process_is_at_it(tmp_path):
-    """In their namespaces two servers that start at once have one process id."""
-    distribution, backends = tmp_path / "triton", tmp_path / "backends"
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    stub = distribution / "python_backend_stubs" / version / "triton_python_backend_stub"
-    library = distribution / "backends" / "python" / "libtriton_python.so"
-    for file in (stub, library):
-        file.parent.mkdir(parents=True)
-        file.touch()
-    (backends / "python").mkdir(parents=True)
-    for file in (stub, library):
-        (backends / "python" / f".{file.name}.{os.getpid()}").symlink_to(file)
-    triton_serve.gather_backends(distribution, backends)
-    actual = [(backends / "python" / file.name).resolve() for file in (stub, library)]
-    assert actual == [stub, library]
 
 
 @pytest.mark.parametrize(

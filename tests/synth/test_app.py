@@ -132,12 +132,6 @@ def test_a_change_of_one_endpoint_changes_its_template_alone(three_models, many,
     assert changed.keys() == before.keys()
 
 
-def test_a_broken_lock_of_another_endpoint_does_not_stop_the_named_one(many, refusal, outdir):
-    (many.root / "models" / "model-002.lock.yaml").write_text("no lock\n", encoding="utf-8")
-    assert "models/model-002.lock.yaml" in refusal(env="dev", root=str(many.root))
-    assert "Endpoint-model-001" in artifacts(many, outdir, endpoint="model-001")
-
-
 def test_refuses_an_unknown_endpoint_in_one_sentence_with_the_nearest(many, refusal):
     assert refusal(env="dev", root=str(many.root), endpoint="model-01") == (
         "models: unknown endpoint, given model-01; allowed: model-001, model-002, model-003; did"

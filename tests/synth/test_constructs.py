@@ -7,7 +7,6 @@ import re
 import pytest
 from aws_cdk import App, Environment, Stack
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from aws_cdk.assertions import Match, Template
 
@@ -89,20 +88,6 @@ def test_an_environment_stands_in_a_stack_of_ones_own(stack):
         },
     )
     template.has_resource("AWS::S3::Bucket", {"DeletionPolicy": "RetainExceptOnCreate"})
-
-
-def test_bucket_and_key_that_are_there_are_used(stack):
-    props = ArtifactStoreProps(
-        environment=DEV,
-        bucket=s3.Bucket.from_bucket_name(stack, "Bucket", BUCKET),
-        key=kms.Key.from_key_arn(stack, "Key", KEY),
-    )
-    store = ArtifactStore(stack, "Store", props=props)
-    template = Template.from_stack(stack)
-    assert (store.bucket.bucket_name, store.key.key_arn) == (BUCKET, KEY)
-    template.resource_count_is("AWS::S3::Bucket", 0)
-    template.resource_count_is("AWS::KMS::Key", 1)
-    template.all_resources_properties("AWS::SNS::Topic", {"KmsMasterKeyId": KEY})
 
 
 def foreign_bucket(stack: Stack) -> None:

@@ -12,7 +12,7 @@ from onboarding.document import Document, Place
 from onboarding.fault import FaultsError
 from onboarding.lock import write_lock_entry
 from onboarding.memory_findings import memory_findings
-from onboarding.platform import build_route, instance_types, serving_platforms
+from onboarding.platform import instance_types, serving_platforms
 from onboarding.resolve import deployments, target
 from onboarding.rules.rule import EngineCase
 from onboarding.rules.runtime_rules import driver_runs_the_baseline
@@ -27,18 +27,6 @@ MODEL, CLOUD, SHARED, JOINER = (
     "endpoints/shared.yaml",
     "models/joiner.yaml",
 )
-CPU_ENVIRONMENT = """
-name: desk
-account: "000000000000"
-region: us-east-1
-platform: triton-24.10-cpu
-locks: build/locks
-models:
-  example: {serving: {server: python}, endpoint: {instance_type: ml.c7i.large}}
-  joiner: {engine: {precision: fp32}}
-endpoints:
-  shared: {instance_type: ml.c7i.xlarge}
-"""
 
 
 def test_deployments_are_each_model_s_own_endpoint_and_the_shared_ones(tmp_path):
@@ -132,16 +120,6 @@ def test_refuses_a_key_that_two_environments_claim_with_different_archives(tmp_p
     assert deployments(read_tree(root), "cloud")[0].targets[0].lock_entry == entry
 
 
-def test_target_carries_its_lock_entry_from_the_environment_s_locks(tmp_path):
-    root = tree_root(tmp_path, {"environments/desk.yaml": CPU_ENVIRONMENT})
-    _, before = target(read_tree(root), "desk", "example")
-    entry = lock_entry("example", before.engine_key)
-    write_lock_entry(root / "build/locks", "example", entry)
-    deployment, after = target(read_tree(root), "desk", "example")
-    assert before.lock_entry is None and after.lock_entry == entry and deployment.missing == ()
-    assert target(read_tree(root), "cloud", "example")[1].lock_entry is None
-
-
 @pytest.fixture
 def root(tmp_path):
     for folder in ("models", "endpoints", "environments"):
@@ -150,16 +128,6 @@ def root(tmp_path):
     shared = (tmp_path / "endpoints" / "text-shared.yaml").read_text()
     (tmp_path / "endpoints" / "alone.yaml").write_text(shared.replace("text-shared", "alone"))
     return tmp_path
-
-
-def test_locks_of_other_endpoints_are_not_read(root):
-    (root / "models" / "sentence-embedder-fp32.lock.yaml").write_text("no lock\n")
-    tree = read_tree(root)
-    assert [deployment.name for deployment in deployments(tree, "dev", ("sentence-embedder",))] == [
-        "sentence-embedder"
-    ]
-    with pytest.raises(FaultsError, match=r"sentence-embedder-fp32\.lock\.yaml"):
-        deployments(tree, "dev", ("text-shared",))
 
 
 @pytest.mark.parametrize(
@@ -246,16 +214,6 @@ def test_baseline_joins_an_endpoint_of_triton_with_a_server_of_its_own(tmp_path,
     assert (deployment.server, own.server, rival.server) == ("triton", "triton", "python")
     assert (own.targets[0].runtime, rival.targets[0].runtime) == ("tensorrt", runtime)
     assert deployment.variant_of(rival.targets[0]) is rival
-
-
-def test_baseline_of_a_gpu_is_built_on_a_cpu_and_runs_on_any_gpu_model(tmp_path):
-    (deployment,) = deployments(with_rival(tmp_path), "cloud", only=["example"])
-    plan, rival = (variant.targets[0] for variant in deployment.variants)
-    assert (plan.build_capability, plan.plan_gpu) == ("8.6", "A10G")
-    assert (rival.build_capability, rival.plan_gpu) == ("cpu", None)
-    assert build_route(rival.build_capability, codebuild_gpu=True) == "cpu"
-    assert plan.engine_key != rival.engine_key
-    assert plan.network_keys["float"] == rival.network_keys["float"]
 
 
 def test_refuses_a_driver_that_is_older_than_a_baselines_cuda(tmp_path):

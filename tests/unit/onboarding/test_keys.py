@@ -280,27 +280,6 @@ def test_engine_key_holds_the_gpu_model_of_a_plan_for_that_model_alone(one, othe
         assert keys_on(one, level) == keys_on(other, level)
 
 
-@pytest.mark.parametrize(
-    ("precision", "calibrated", "instance", "networks"),
-    [
-        ("fp32", True, "ml.g6.xlarge", ("float",)),
-        ("auto", True, "ml.g5.xlarge", ("float", "int8")),
-        ("auto", True, "ml.c7i.large", ("float", "int8")),
-        ("auto", True, "ml.g6.xlarge", ("float", "int8", "fp8")),
-        ("auto", False, "ml.g6.xlarge", ("float",)),
-        ("int8", True, "ml.g6.xlarge", ("float", "int8")),
-    ],
-)
-def test_networks_are_those_an_engine_may_need(precision, calibrated, instance, networks):
-    data = with_value("engine.precision", precision)
-    if not calibrated:
-        del data["engine"]["calibration"]
-    spec, row = ModelSpec.model_validate_json(json.dumps(data)), instance_types()[instance]
-    assert network_precisions(spec, row, "explicit") == networks
-    by_cache = network_precisions(spec, row, "calibration-cache")
-    assert by_cache == tuple(name for name in networks if name != "fp8")
-
-
 def test_plan_key_leaves_out_prompts_that_no_build_uses():
     """The default stands before the texts of calibration and validation; others come at serving."""
 

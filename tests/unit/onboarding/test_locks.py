@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,13 +19,10 @@ from onboarding.lock import (
     ModelLock,
     ServedCapacity,
     lock_path,
-    lock_text,
     read_lock,
     record_capacity,
     write_lock_entry,
 )
-from onboarding.manifest import Manifest
-from onboarding.plan_key_file import is_of_plan, plan_key_path, plan_key_text
 from onboarding.replacement import replace_text
 from onboarding.text_generation.checkpoint_lock import GenerationKnee, GenerationLock, record_knee
 from onboarding.workload import lock_type
@@ -174,14 +170,6 @@ def test_lock_only_gains_lines_by_an_engine_or_a_capacity(tmp_path):
         assert all(line in after for line in before), "a merge of two branches would conflict"
 
 
-def test_refuses_a_capacity_under_the_instance_type_of_another(tmp_path):
-    write_lock_entry(tmp_path, "m", lock_entry("m", key(1)))
-    path = record_capacity(tmp_path, "m", key(1), served_capacity())
-    path.write_text(path.read_text().replace("      ml.g5.xlarge:", "      ml.g5.2xlarge:"))
-    with pytest.raises(LockError, match="a capacity under the instance type of another"):
-        read_lock(tmp_path, "m")
-
-
 BROKEN = {
     "not_yaml": ("engines: [", "not a lock file"),
     "empty": ("", "not a lock file"),
@@ -254,31 +242,6 @@ MANIFEST = lock_entry("example", "a" * 20).manifest
 def test_manifest_is_golden():
     """A change here changes every archive: raise RECIPE_VERSION when inputs give other bytes."""
     assert MANIFEST.sha256() == "1502529e2ea09349227518500a1d9fa6bc46114842b5fc7e1c04f0bdf80157aa"
-
-
-def test_only_a_model_that_refuses_long_texts_says_so(tmp_path):
-    assert MANIFEST.auto_truncate and "auto_truncate" not in json.loads(MANIFEST.to_bytes())
-    entry = lock_entry("example", "a" * 20)
-    refusing = entry.model_copy(
-        update={"manifest": MANIFEST.model_copy(update={"auto_truncate": False})}
-    )
-    assert json.loads(refusing.manifest.to_bytes())["auto_truncate"] is False
-    assert Manifest.from_bytes(refusing.manifest.to_bytes()) == refusing.manifest
-    assert "auto_truncate" not in lock_text(Lock(model="example", engines={"a" * 20: entry}))
-    assert "auto_truncate: false" in write_lock_entry(tmp_path, "example", refusing).read_text()
-
-
-PLAN_KEY = "b" * 20
-
-
-def test_plan_s_key_is_the_digest_of_a_file_beside_the_engine():
-    digest = hashlib.sha256(plan_key_text(PLAN_KEY).encode()).hexdigest()
-    path = plan_key_path(MANIFEST.engine_file)
-    assert Path(path).parent == Path(MANIFEST.engine_file).parent
-    known = MANIFEST.model_copy(update={"files": {**MANIFEST.files, path: digest}})
-    assert is_of_plan(known, PLAN_KEY) and not is_of_plan(known, "c" * 20)
-    # A server of before reads it: no field is new.
-    assert json.loads(known.to_bytes()).keys() == json.loads(MANIFEST.to_bytes()).keys()
 
 
 def test_line_endings_mode_and_link_stay(tmp_path):

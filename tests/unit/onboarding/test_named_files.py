@@ -7,7 +7,6 @@ import io
 import random
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -78,13 +77,6 @@ def test_subfolders_are_labels(tmp_path):
     assert image_labels(("cat/a.jpg", "b.jpg")) is None
 
 
-@pytest.mark.parametrize("files", [{}, {"a_gif": b"GIF89a"}, {"a_jpg": b"text"}])
-def test_refuses_a_folder_of_anything_else(files, tmp_path):
-    (tmp_path / "images").mkdir()
-    dataset = write_images(tmp_path, **files)
-    assert dataset.problem is not None and FOLDER in dataset.way_out
-
-
 EMBEDDER = Path(__file__).parents[2] / "fixtures" / "tiny_embedder"
 
 
@@ -109,12 +101,6 @@ def test_weights_that_old_files_list_as_inputs_are_none(tmp_path):
     found = header(tmp_path, onnx_bytes(inputs, weights=("w",)))
     assert [tensor.name for tensor in found.inputs] == ["x"]
     assert not found.has_external_weights and found.exporter == "pytorch"
-
-
-def test_axis_of_size_minus_one_is_dynamic(tmp_path):
-    """As keras2onnx and others of its time write it."""
-    found = header(tmp_path, onnx_bytes({"x": (1, ((1 << 64) - 1, 3))}))
-    assert found.inputs[0].shape == (-1, 3)
 
 
 @pytest.mark.parametrize(
@@ -177,17 +163,6 @@ def test_refuses_a_library_of_another_processor(library, tmp_path):
 def test_refuses_a_library_of_another_tensorrt(library, tmp_path, major, words):
     other = read_shared_library(plugin(tmp_path / "other/libscale.so", major=major))
     assert re.search(words, str(tensorrt_misfit(other, BUILD)))
-
-
-def test_refuses_what_is_no_library(library, tmp_path):
-    source = tmp_path / "program.c"
-    source.write_text("int main(void) { return 0; }\n")
-    for name, option in (("object.o", "-c"), ("program", "-pie"), ("fixed", "-no-pie")):
-        subprocess.run(("gcc", option, "-fPIE", "-o", tmp_path / name, source), check=True)
-        with pytest.raises(ValueError, match="no shared library"):
-            read_shared_library(tmp_path / name)
-    with pytest.raises(ValueError, match="no ELF file"):
-        read_shared_library(source)
 
 
 def test_damaged_libraries_are_refused_in_words(library, tmp_path):

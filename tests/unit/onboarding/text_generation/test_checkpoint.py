@@ -17,7 +17,6 @@ from onboarding.text_generation.platforms import schemes
 from onboarding.text_generation.task_file import TaskFileError, read_task_file
 from onboarding.text_generation.texts import (
     LONGEST_LINE,
-    TextSample,
     TextsError,
     read_texts,
     shared_line,
@@ -168,27 +167,6 @@ def test_refuses_what_vllm_does_not_serve(change, says, tmp_path):
         read_adapter(write_adapter(tmp_path, **change))
 
 
-@pytest.mark.parametrize(
-    ("tensors", "says"),
-    [
-        ({}, "holds no tensor"),
-        ({"model.layers.0.self_attn.q_proj.weight": [8, 8]}, "no matrix of a LoRA adapter"),
-        ({"q_proj.lora_A.weight": [8, 4]}, "no pair of matrices"),
-        (
-            {"q_proj.lora_A.weight": [8, 4], "q_proj.lora_B.weight": [4, 6]},
-            "of one rank for q_proj",
-        ),
-        ({"q_proj.lora_A.weight": [8], "q_proj.lora_B.weight": [8]}, "no matrix"),
-    ],
-)
-def test_refuses_tensors_that_are_no_adapter(tensors, says, tmp_path):
-    folder = write_adapter(tmp_path)
-    content = safetensors({name: ("BF16", shape) for name, shape in tensors.items()})
-    (folder / "adapter_model.safetensors").write_bytes(content)
-    with pytest.raises(CheckpointError, match=says):
-        read_adapter(folder)
-
-
 def test_embeddings_and_a_tied_output_layer_are_modules_of_the_base(tmp_path):
     tied = llama(64, 1, 4, 2, 128, tie_word_embeddings=True)
     tensors = {name: item for name, item in tied.tensors.items() if "lm_head" not in name}
@@ -224,22 +202,6 @@ def write_lines(folder, name, *lines):
     return path
 
 
-def test_json_lines_hold_texts_or_messages(tmp_path):
-    lines = [json.dumps({"text": "one"}), json.dumps({"messages": MESSAGES, "id": 7})]
-    samples = list(read_texts(write_lines(tmp_path, "a.jsonl", *lines)))
-    assert samples == [
-        TextSample(line=1, text="one"),
-        TextSample(line=2, messages=tuple(MESSAGES)),
-    ]
-
-
-def test_a_large_file_is_not_read_beyond_its_first_samples(tmp_path):
-    path = write_lines(tmp_path, "a.jsonl", json.dumps({"text": "one"}), "no JSON")
-    assert [sample.text for sample in read_texts(path, 1)] == ["one"]
-    with pytest.raises(TextsError, match=r"^line 2 is no JSON; write one JSON object a line"):
-        list(read_texts(path))
-
-
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
@@ -263,29 +225,6 @@ def test_shared_samples_are_found_whatever_their_case_and_roles(tmp_path):
     held_out = write_lines(tmp_path, "b.txt", "another", "hello   THERE")
     assert shared_line(calibration, 10, held_out) == (2, 1)
     assert shared_line(calibration, 10, write_lines(tmp_path, "c.txt", "another")) is None
-
-
-TASK = """
-max_tokens: 8
-items:
-  - {prompt: What is the capital of France?, answers: [Paris]}
-  - {prompt: Two and two?, answers: ["4", four]}
-"""
-
-
-def test_task_answers_are_right_whatever_their_case_and_spaces(tmp_path):
-    path = tmp_path / "task.yaml"
-    path.write_text(TASK)
-    task = read_task_file(path)
-    first, second = task.items
-    assert task.is_right(first, "It is  paris.") and not task.is_right(first, "Rome")
-    assert task.is_right(second, "Four") and task.messages(first) == [
-        {"role": "user", "content": "What is the capital of France?"}
-    ]
-    path.write_text(TASK + "match: exact\nsystem: Be brief.\n")
-    exact = read_task_file(path)
-    assert not exact.is_right(first, "It is Paris.") and exact.is_right(first, " PARIS ")
-    assert exact.messages(first)[0] == {"role": "system", "content": "Be brief."}
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import pytest
 from onboarding.text_generation.gpu_memory import GIB, gpu_memory
 from onboarding.text_generation.kv_cache import (
     ArchitectureError,
-    CacheLayers,
     bytes_read,
     cache_layers,
     cache_size,
@@ -82,11 +81,6 @@ def test_tokens_are_within_two_percent_of_an_h200s(row):
 def test_bytes_of_a_token(config, expected):
     assert bytes_read(cache_layers(config), 1, 2, 1) == expected
     assert bytes_read(cache_layers(config), 1, 1, 1) == expected // 2
-
-
-def test_tensor_parallel_divides_heads_and_replicates_the_last():
-    layers = (CacheLayers(count=10, heads=2, values=256),)
-    assert [bytes_read(layers, size, 2, 1) for size in (1, 2, 4)] == [10_240, 5_120, 5_120]
 
 
 def test_windows_are_those_of_the_layers():

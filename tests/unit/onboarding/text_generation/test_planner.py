@@ -16,7 +16,6 @@ from onboarding.text_generation.planner import (
     Request,
     Speed,
     choose,
-    scheme_problem,
     step_sequences,
     step_tokens,
 )
@@ -115,22 +114,6 @@ def test_rates_are_those_of_an_h200(row):
         assert estimate == pytest.approx(tokens, rel=0.13)
 
 
-@pytest.mark.parametrize(
-    ("scheme", "instance", "holds"),
-    [
-        ("int8", "ml.g4dn.xlarge", True), ("int8", "ml.g5.xlarge", True),
-        ("fp8", "ml.g6.xlarge", True), ("fp8", "ml.g5.xlarge", False),
-        ("awq", "ml.g4dn.xlarge", True), ("w4a8-fp8", "ml.p5.48xlarge", True),
-        ("w4a8-fp8", "ml.g6.xlarge", False), ("nvfp4", "ml.p6-b200.48xlarge", True),
-        ("nvfp4", "ml.p5.48xlarge", False), ("mxfp4", "ml.g4dn.xlarge", False),
-        ("int8", "ml.p6-b200.48xlarge", False), ("bf16", "ml.g4dn.xlarge", False),
-        ("fp16", "ml.g4dn.xlarge", True), ("kv-fp8", "ml.p4d.24xlarge", False),
-    ],
-)  # fmt: skip
-def test_formats_and_gpus(scheme, instance, holds):
-    assert (scheme_problem(scheme, instance_types()[instance]) is None) is holds
-
-
 def test_arguments_are_the_plans_and_known_to_the_engine():
     spec = _spec(
         serving={
@@ -158,19 +141,6 @@ def test_model_without_headers_names_the_way_out(tmp_path):
     (plan,) = generation_plans(tree, "cloud")
     assert not tree.faults and plan.chosen is None
     assert "`roundhouse check --fetch-headers`" in plan_line(plan)
-
-
-@pytest.mark.parametrize(
-    ("types", "faults"),
-    [("[ml.g5.12xlarge]", []), ("[ml.g5.13xlarge]", [("environments/cloud.yaml", 6)])],
-)
-def test_environment_overrides_a_generator_and_its_faults_name_its_lines(tmp_path, types, faults):
-    override = f"region: us-east-1\nmodels:\n  chat:\n    endpoint: {{instance_types: {types}}}"
-    changes = {"environments/cloud.yaml": {"region: us-east-1": override}}
-    tree = read_tree(generator_tree(tmp_path, BASE, changes))
-    assert [(fault.file, fault.line) for fault in tree.faults] == faults
-    for plan in generation_plans(tree, "cloud"):
-        assert plan.chosen.instance_type == "ml.g5.12xlarge"
 
 
 @pytest.mark.parametrize(
