@@ -44,11 +44,9 @@ def serve(settings: Settings) -> None:
     asyncio.run(_serve(settings))
 
 
-def _install(emulator: Any, settings: Settings) -> tuple[Any, Callable[[], None]]:
-    """Add the services of this package to MiniStack.
-
-    Returns the application to serve, and the function that stops the services.
-    """
+def _install(emulator: Any, settings: Settings) -> Callable[[], None]:
+    """Add the services of this package to MiniStack; return the function that stops them."""
+    from local_cloud import service_quotas
     from local_cloud.application_autoscaling.api import Scaling
     from local_cloud.application_autoscaling.autoscaler import Autoscaler
     from local_cloud.application_autoscaling.registry import Registry
@@ -64,9 +62,7 @@ def _install(emulator: Any, settings: Settings) -> tuple[Any, Callable[[], None]
     from local_cloud.sagemaker.control_plane import ControlPlane
     from local_cloud.sagemaker.hosting.endpoints import Endpoints
     from local_cloud.sagemaker.runtime.api import Runtime
-    from local_cloud.sagemaker.runtime.openai_path import OpenAiPath
     from local_cloud.sagemaker.training.training_jobs import TrainingJobs
-    from local_cloud.service_quotas import ServiceQuotas
     from local_cloud.step_functions import state_machines
 
     endpoints, builds, registry = Endpoints(settings, alarm_states), Builds(settings), Registry()
@@ -91,7 +87,7 @@ def _install(emulator: Any, settings: Settings) -> tuple[Any, Callable[[], None]
     threads = ThreadPoolExecutor(INVOCATION_THREADS, thread_name_prefix="invocation")
     _add_service(emulator, "sagemaker", _handler(control_plane.answer, runtime.answer, threads))
     _add_service(emulator, "application-autoscaling", _handler(scaling.answer))
-    _add_service(emulator, "servicequotas", _handler(ServiceQuotas(settings.state).answer))
+    _add_service(emulator, "servicequotas", _handler(service_quotas.answer))
 
     def stop() -> None:
         clock.stop()
@@ -99,7 +95,7 @@ def _install(emulator: Any, settings: Settings) -> tuple[Any, Callable[[], None]
         components.stop_all()
         endpoints.stop_all()
 
-    return OpenAiPath(emulator.app, runtime, threads), stop
+    return stop
 
 
 async def _serve(settings: Settings) -> None:
@@ -107,7 +103,7 @@ async def _serve(settings: Settings) -> None:
     from hypercorn.asyncio import serve as hypercorn_serve
     from hypercorn.config import Config
 
-    application, stop = _install(emulator, settings)
+    stop = _install(emulator, settings)
     ending = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ending.set)
@@ -122,7 +118,7 @@ async def _serve(settings: Settings) -> None:
         await ending.wait()
         await asyncio.to_thread(stop)
 
-    await hypercorn_serve(application, config, shutdown_trigger=wait_for_end)
+    await hypercorn_serve(emulator.app, config, shutdown_trigger=wait_for_end)
     announcing.cancel()
 
 

@@ -36,7 +36,6 @@ NAME_LENGTH: Final = 63  # EndpointName, EndpointConfigName, ModelName, VariantN
 NAME_PATTERN: Final = r"^[a-zA-Z0-9](-*[a-zA-Z0-9])*$"  # of the same
 VARIANT_COUNT: Final = 10  # ProductionVariantList
 INSTANCE_POOL_COUNT: Final = 5  # InstancePoolList
-LEAST_WEIGHT: Final = 0.001  # VariantWeight is a 32-bit float: 1.0e-50 is 0 there
 SUBNET_COUNT: Final = 16  # Subnets
 SECURITY_GROUP_COUNT: Final = 5  # VpcSecurityGroupIds
 

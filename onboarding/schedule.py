@@ -7,82 +7,34 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from zoneinfo import available_timezones
-
-from onboarding.nearest import nearest
 
 EXAMPLES = "cron(0 6 ? * MON-FRI *), rate(2 hours), at(2027-01-31T06:00:00)"
 
 _FORM = re.compile(r"(cron|rate|at)\((.*)\)")
 _RATE = re.compile(r"([1-9][0-9]*) (minute|hour|day)(s?)")
+_NUMBER = re.compile("[0-9]+")
 _AT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}")
 MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
-_ABBREVIATIONS = {
-    "Africa/Johannesburg": "SAST", "America/Chicago": "CT CST CDT", "America/Denver": "MT MDT",
-    "America/New_York": "ET EDT", "America/Los_Angeles": "PT PST PDT", "America/Sao_Paulo": "BRT",
-    "Asia/Hong_Kong": "HKT", "Asia/Kolkata": "IST", "Asia/Seoul": "KST", "Asia/Singapore": "SGT",
-    "Asia/Tokyo": "JST", "Australia/Sydney": "AEST AEDT", "Europe/Athens": "EEST",
-    "Europe/Berlin": "CEST MEZ MESZ", "Europe/Lisbon": "WEST", "Europe/London": "BST",
-    "Europe/Moscow": "MSK", "Pacific/Auckland": "NZST NZDT", "UTC": "Z",
-}  # fmt: skip
-"""What people write for a zone whose summer time an abbreviation cannot follow."""
 DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Field:
-    """One field of a cron expression: bounds, words for numbers, and characters of its own."""
-
-    name: str
-    least: int
-    most: int
-    words: tuple[str, ...] = ()
-    marks: str = r"(?!)"
-    open: bool = False
-    """Whether it may say `?`: no particular one."""
-
-    def takes(self, text: str) -> bool:
-        """True when every part of a comma-separated list is a value, a range or a step."""
-        return (self.open and text == "?") or all(
-            self._takes_part(part) for part in text.upper().split(",")
-        )
-
-    def _takes_part(self, part: str) -> bool:
-        if re.fullmatch(self.marks, part):
-            return all(
-                self.least <= int(number) <= self.most for number in re.findall(r"^[0-9]+", part)
-            )
-        span, slash, step = part.partition("/")
-        if slash and not re.fullmatch(r"[1-9][0-9]{0,3}", step):
-            return False
-        return span == "*" or (
-            span.count("-") <= 1 and all(self._is_value(value) for value in span.split("-"))
-        )
-
-    def _is_value(self, text: str) -> bool:
-        return text in self.words or (
-            re.fullmatch(r"[0-9]{1,4}", text) is not None and self.least <= int(text) <= self.most
-        )
-
-
 _FIELDS = (
-    _Field(name="minutes", least=0, most=59),
-    _Field(name="hours", least=0, most=23),
-    _Field(name="day of the month", least=1, most=31, marks=r"L|LW|[0-9]{1,2}W", open=True),
-    _Field(name="month", least=1, most=12, words=MONTHS),
-    _Field(
-        name="day of the week",
-        least=1,
-        most=7,
-        words=DAYS,
-        marks=rf"L|([1-7]|{'|'.join(DAYS)})(L|#[1-5])",
-        open=True,
-    ),
-    _Field(name="year", least=1970, most=2199),
+    ("minutes", 0, 59, ()),
+    ("hours", 0, 23, ()),
+    ("day of the month", 1, 31, ()),
+    ("month", 1, 12, MONTHS),
+    ("day of the week", 1, 7, DAYS),
+    ("year", 1970, 2199, ()),
 )
+_PART = re.compile(r"(\*|[0-9]{1,4}(?:-[0-9]{1,4})?)(?:/[1-9][0-9]{0,3})?")
+_OF_DAYS = {
+    "day of the month": re.compile(r"L|LW|([0-9]{1,2})W"),
+    "day of the week": re.compile(r"L|([0-9])(?:L|#[1-5])"),
+}
+"""Forms of a part that only these fields have beside `?`, no particular one."""
 
 
 def schedule_fault(text: str) -> str | None:
@@ -100,41 +52,34 @@ def time_zones() -> frozenset[str]:
     return frozenset(available_timezones()) - {"Factory", "localtime"}
 
 
-def nearest_time_zone(text: str) -> str | None:
-    """Return the IANA zone of an abbreviation, a city alone or a misspelling; None for others."""
-    word = text.strip()
-    for zone, abbreviations in _ABBREVIATIONS.items():
-        if word.upper() in abbreviations.split():
-            return zone
-    places = sorted(zone for zone in time_zones() if "/" in zone)
-    city = word.replace(" ", "_").lower()
-    named = [
-        zone for zone in places if zone.lower() == city or zone.rsplit("/", 1)[1].lower() == city
-    ]
-    return named[0] if named else nearest(word, [*places, "UTC"], cutoff=0.75)
-
-
 def _cron_fault(content: str) -> str | None:
     fields = content.split()
     if len(fields) != len(_FIELDS):
-        names = ", ".join(field.name for field in _FIELDS)
+        names = ", ".join(name for name, *_ in _FIELDS)
         return f"has {len(fields)} fields, and cron(…) has six: {names}"
-    for field, text in zip(_FIELDS, fields, strict=True):
-        if not field.takes(text):
-            bounds = f"{field.least} to {field.most}" + (
-                f", or {field.words[0]} to {field.words[-1]}" if field.words else ""
-            )
-            return f"says {text} for the {field.name}, which takes {bounds}"
-    return _day_fault(fields)
+    for (name, least, most, words), text in zip(_FIELDS, fields, strict=True):
+        if not _is_taken(text, name, range(least, most + 1), words):
+            named = f", or {words[0]} to {words[-1]}" if words else ""
+            return f"says {text} for the {name}, which takes {least} to {most}{named}"
+    if (fields[2] == "?") == (fields[4] == "?"):
+        return "must say ? for exactly one of the day of the month and the day of the week"
+    return None
 
 
-def _day_fault(fields: Sequence[str]) -> str | None:
-    open_days = (fields[2] == "?") + (fields[4] == "?")
-    return (
-        None
-        if open_days == 1
-        else "must say ? for exactly one of the day of the month and the day of the week"
-    )
+def _is_taken(text: str, name: str, bounds: range, words: Sequence[str]) -> bool:
+    """True when every part of a comma-separated list is a value, a range or a step."""
+    if text == "?":
+        return name in _OF_DAYS
+    text = text.upper()
+    for number, word in enumerate(words, 1):
+        text = text.replace(word, str(number))
+    for part in text.split(","):
+        form = _PART.fullmatch(part)
+        if form is None and name in _OF_DAYS:
+            form = _OF_DAYS[name].fullmatch(part)
+        if form is None or any(int(n) not in bounds for n in _NUMBER.findall(form[1] or "")):
+            return False
+    return True
 
 
 def _rate_fault(content: str) -> str | None:

@@ -20,7 +20,7 @@ CHECKS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("import contracts", (str(BIN / "lint-imports"), "--no-cache")),
     ("JSON Schema drift", (str(BIN / "python"), "-m", "onboarding.schema", "--check")),
     ("onboarding files", (str(BIN / "roundhouse"), "check")),
-    ("templates", (str(BIN / "python"), "-m", "tests.shipped_templates")),
+    ("templates", ("npx", "cdk", "synth", "--quiet", "--output", "build/check-templates")),
     ("locked requirements", (str(BIN / "python"), "-m", "tests.locked_requirements")),
 )
 

@@ -12,7 +12,6 @@ from ministack.services import codebuild
 
 from local_cloud.codebuild.build import BuildRun
 from local_cloud.containers.job import STOP_SECONDS
-from local_cloud.containers.quotas import check_build_quota
 from local_cloud.ministack.account import account_id, in_background, region
 from local_cloud.protocol.errors import AwsError, Reply, error_reply, json_reply
 from local_cloud.settings import Settings
@@ -42,11 +41,6 @@ class Builds:
         token = (account_id(), str(request.get("idempotencyToken") or uuid.uuid4()))
         if token in self._by_token:
             return json_reply({"build": copy.deepcopy(self.runs[self._by_token[token]].record)})
-        try:
-            active = sum(not run.record["buildComplete"] for run in self.runs.values())
-            check_build_quota(self.settings.state, active)
-        except AwsError as error:
-            return error_reply(error)
         record = build_record(project, request)
         self._by_token[token] = record["id"]
         run = BuildRun(

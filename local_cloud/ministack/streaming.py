@@ -5,24 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import enum
-import logging
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from ministack.core.responses import StreamingResponse
 
-logger = logging.getLogger("roundhouse.streams")
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
-
-
-class End(enum.Enum):
-    """How a body ended."""
-
-    WHOLE = enum.auto()
-    BROKEN = enum.auto()
 
 
 def streaming_response(parts: Iterator[bytes], close: Callable[[], None]) -> Any:
@@ -31,47 +21,35 @@ def streaming_response(parts: Iterator[bytes], close: Callable[[], None]) -> Any
     `close` ends the reading from any thread: once the caller has left, and at last in any case.
     """
 
-    async def run(send: Send, receive: Receive) -> None:
-        await send_parts(parts, close, send, receive)
+    async def send_parts(send: Send, receive: Receive) -> None:
+        loop, queue = asyncio.get_running_loop(), asyncio.Queue[bytes | None]()
 
-    return StreamingResponse(run)
+        def put(item: bytes | None) -> None:
+            with contextlib.suppress(RuntimeError):  # The loop has ended with the cloud.
+                loop.call_soon_threadsafe(queue.put_nowait, item)
 
+        def read() -> None:
+            try:
+                for part in parts:
+                    put(part)
+            finally:
+                close()
+                put(None)
 
-async def send_parts(
-    parts: Iterator[bytes], close: Callable[[], None], send: Send, receive: Receive
-) -> None:
-    """Send parts as they come; a body that breaks off is left without its end."""
-    loop, queue = asyncio.get_running_loop(), asyncio.Queue[bytes | End]()
-
-    def put(item: bytes | End) -> None:
-        with contextlib.suppress(RuntimeError):  # The loop has ended with the cloud.
-            loop.call_soon_threadsafe(queue.put_nowait, item)
-
-    def read() -> None:
-        end = End.BROKEN
-        try:
-            for part in parts:
-                put(part)
-            end = End.WHOLE
-        except Exception as error:
-            logger.info("a stream broke off: %r", error)
-        finally:
+        async def watch() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
             close()
-            put(end)
+            queue.put_nowait(None)
 
-    async def watch() -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        close()
-        queue.put_nowait(End.BROKEN)
-
-    context = contextvars.copy_context()
-    threading.Thread(target=context.run, args=(read,), name="stream", daemon=True).start()
-    watching = asyncio.ensure_future(watch())
-    try:
-        while isinstance(item := await queue.get(), bytes):
-            await send({"type": "http.response.body", "body": item, "more_body": True})
-        if item is End.WHOLE:
+        context = contextvars.copy_context()
+        threading.Thread(target=context.run, args=(read,), name="stream", daemon=True).start()
+        watching = asyncio.ensure_future(watch())
+        try:
+            while (part := await queue.get()) is not None:
+                await send({"type": "http.response.body", "body": part, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
-    finally:
-        watching.cancel()
+        finally:
+            watching.cancel()
+
+    return StreamingResponse(send_parts)

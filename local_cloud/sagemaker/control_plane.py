@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
@@ -35,6 +36,7 @@ from local_cloud.sagemaker.hosting.update_request import (
 from local_cloud.sagemaker.tags import Tags
 
 Record = Mapping[str, Any]
+logger = logging.getLogger("roundhouse.sagemaker")
 FindModel = Callable[[str], Record | None]
 
 
@@ -195,6 +197,8 @@ class ControlPlane:
         for variant in all_variants(request):
             for model in model_names(variant):
                 self.endpoints.model(model)
+        if request.get("DataCaptureConfig") is not None:
+            logger.warning("%s: the local cloud captures no requests", name)
         self.tags.begin(arn, request.get("Tags"))
         metrics = {**DEFAULT_METRICS, **(request.get("MetricsConfig") or {})}
         self.endpoints.configs[name] = _record(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onboarding.aws_limits import (
-    LEAST_WEIGHT,
     REAL_TIME_SECONDS,
     VARIANT_COUNT,
 )
@@ -14,7 +13,7 @@ from onboarding.fault import Fault
 from onboarding.nearest import comma_list, did_you_mean
 from onboarding.platform import InstanceType, instance_types
 from onboarding.rules.rule import EndpointCase, JoiningModel, ScalingCase, VariantsCase, rule
-from onboarding.schedule import EXAMPLES, nearest_time_zone, schedule_fault, time_zones
+from onboarding.schedule import EXAMPLES, schedule_fault, time_zones
 
 
 @rule("instance_type")
@@ -215,21 +214,6 @@ def schedule_bounds_are_ordered(case: ScalingCase) -> Iterator[Fault]:
 
 
 @rule("scaling")
-def schedules_differ(case: ScalingCase) -> Iterator[Fault]:
-    """The order of two scheduled actions at one time is undefined."""
-    first: dict[tuple[str, str], int] = {}
-    for index, floor in enumerate(case.scaling.schedule):
-        at = (floor.schedule, "UTC" if floor.timezone is None else floor.timezone)
-        if first.setdefault(at, index) != index:
-            yield case.document.at("scaling", "schedule", index, "schedule").fault(
-                f"'scaling.schedule[{index}].schedule' is that of "
-                f"scaling.schedule[{first[at]}], and either may come last",
-                value=floor.schedule,
-                way_out="keep one of the two, or give one another time",
-            )
-
-
-@rule("scaling")
 def time_zone_is_known(case: ScalingCase) -> Iterator[Fault]:
     """A name of the IANA data base; unchecked where this machine has no such data."""
     for index, floor in enumerate(case.scaling.schedule):
@@ -238,17 +222,12 @@ def time_zone_is_known(case: ScalingCase) -> Iterator[Fault]:
                 f"'scaling.schedule[{index}].timezone' is no IANA time zone",
                 value=floor.timezone,
                 allowed="names such as UTC, Europe/Berlin, America/New_York",
-                way_out=_time_zone_way_out(floor.timezone),
+                way_out=did_you_mean(
+                    floor.timezone,
+                    sorted(time_zones()),
+                    "choose one of the IANA data base, or leave it out for UTC",
+                ),
             )
-
-
-def _time_zone_way_out(given: str) -> str:
-    meant = nearest_time_zone(given)
-    return (
-        "choose one of the IANA data base, or leave it out for UTC"
-        if meant is None
-        else f"did you mean '{meant}'?"
-    )
 
 
 @rule()
@@ -311,38 +290,6 @@ def some_variant_has_weight(case: VariantsCase) -> Iterator[Fault]:
             allowed="a weight above 0 for at least one",
             way_out="raise one of the weights",
         )
-
-
-@rule("weight")
-def weights_are_not_next_to_nothing(case: VariantsCase) -> Iterator[Fault]:
-    """SageMaker takes 32 bits of a weight: 1.0e-50 is 0 there."""
-    places = [(case.spec.weight, case.document.at("weight"))]
-    places += [
-        (model.spec.weight, model.document.at("endpoint", "weight")) for model in case.joined
-    ]
-    for weight, place in places:
-        if 0 < weight < LEAST_WEIGHT:
-            yield place.fault(
-                f"'endpoint.weight' behind endpoint {case.name} is next to nothing",
-                value=f"{weight:g}",
-                allowed=f"0, or {LEAST_WEIGHT} to 1000",
-                way_out="write 0, or raise every weight in proportion",
-            )
-
-
-@rule("weight")
-def shadow_gets_no_more_than_there_is(case: VariantsCase) -> Iterator[Fault]:
-    """A shadow gets its weight's share of the endpoint's own weight, at most all of it."""
-    for model in case.shadows:
-        if model.spec.weight > case.spec.weight > 0:
-            yield model.document.at_change(("endpoint", "weight"), ("endpoint",)).fault(
-                f"'endpoint.weight' of a shadow is above that of {case.name}, which is all of "
-                "the traffic",
-                value=f"{model.spec.weight:g}",
-                allowed=f"at most {case.spec.weight:g}",
-                way_out="lower it: its share of the other weight is the share of requests that "
-                "is copied",
-            )
 
 
 @rule("asynchronous")

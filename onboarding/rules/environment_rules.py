@@ -83,18 +83,6 @@ def locks_lie_inside(case: EnvironmentCase) -> Iterator[Fault]:
 
 
 @rule("network")
-def network_names_each_thing_once(case: EnvironmentCase) -> Iterator[Fault]:
-    """SageMaker refuses a list that holds one id twice."""
-    for name in ("subnet_ids", "security_group_ids", "route_table_ids"):
-        ids = getattr(case.spec.network, name, ())
-        for index, item in enumerate(ids):
-            if item in ids[:index]:
-                yield case.document.at("network", name, index).fault(
-                    f"'{name}' names one thing twice", value=item, way_out="leave the second out"
-                )
-
-
-@rule("network")
 def endpoints_have_two_subnets(case: EnvironmentCase) -> Iterator[Fault]:
     """SageMaker hosting asks for two availability zones, however few the instances."""
     network = case.spec.network
@@ -143,8 +131,7 @@ def fleet_is_of_this_account(case: EnvironmentCase) -> Iterator[Fault]:
 @rule("trusted_signers")
 def signers_are_keys(case: EnvironmentCase) -> Iterator[Fault]:
     """Keys that a server can read: one that it cannot would stop every container."""
-    signers = case.spec.trusted_signers
-    for index, signer in enumerate(signers):
+    for index, signer in enumerate(case.spec.trusted_signers):
         place = case.document.at("trusted_signers", index)
         try:
             parse_public_key(signer)
@@ -153,10 +140,6 @@ def signers_are_keys(case: EnvironmentCase) -> Iterator[Fault]:
                 f"a key of 'trusted_signers' {fault}",
                 value=f"{signer[:40]}…" if len(signer) > 40 else signer,
                 way_out="copy the key's PublicKey whole",
-            )
-        if signer in signers[:index]:
-            yield place.fault(
-                "'trusted_signers' names one key twice", way_out="leave the second out"
             )
 
 
@@ -181,16 +164,6 @@ def oidc_provider_is_the_forges(case: EnvironmentCase) -> Iterator[Fault]:
                 value=forge.oidc_provider_arn,
                 allowed=own,
                 way_out="correct it, or leave it out, and the access stack makes the provider",
-            )
-
-
-@rule("alarm_https")
-def alarm_addresses_are_distinct(case: EnvironmentCase) -> Iterator[Fault]:
-    """SNS has one subscription of an address."""
-    for index, address in enumerate(case.spec.alarm_https):
-        if address in case.spec.alarm_https[:index]:
-            yield case.document.at("alarm_https", index).fault(
-                f"'alarm_https[{index}]' is there already", value=address, way_out="remove it"
             )
 
 

@@ -270,33 +270,6 @@ def _code(case: ModelCase, file: str) -> bytes | None:
 PACKAGES = ("numpy", "tokenizers")
 """What both of Triton's images and the builder have; `tests/unit/onboarding/test_code_scan.py`
 holds it against their requirements."""
-NETWORK = frozenset(
-    (
-        *("asyncio", "ftplib", "http", "imaplib", "mailbox", "nntplib", "poplib", "select"),
-        *("selectors", "smtplib", "socket", "socketserver", "ssl", "telnetlib", "urllib"),
-        *("webbrowser", "wsgiref", "xmlrpc"),
-    )
-)
-PURE = frozenset(("urllib.parse",))
-"""Modules of such a package that reach nothing."""
-PROCESSES = frozenset(
-    (
-        *("_posixsubprocess", "_thread", "concurrent", "ctypes", "multiprocessing", "posix"),
-        *("pty", "signal", "subprocess", "threading"),
-    )
-)
-HIDING = frozenset(
-    ("code", "codeop", "imp", "importlib", "marshal", "pickle", "runpy", "shelve", "zipimport")
-)
-"""Modules by which code runs that this scan cannot read."""
-REASONS = (
-    (NETWORK, "reaches the network"),
-    (PROCESSES, "starts processes or threads, or native code"),
-    (HIDING, "runs code that no scan can read"),
-)
-OS_CALLS = ("exec", "fork", "kill", "popen", "posix_spawn", "spawn", "startfile", "system")
-"""Beginnings of the names of `os` that start or end processes."""
-CALLS = frozenset(("__import__", "breakpoint", "compile", "eval", "exec", "input"))
 Problem = tuple[int, str, str]
 """Line, what is wrong, the way out."""
 
@@ -312,7 +285,6 @@ def code_problems(source: bytes, function: str) -> tuple[Problem, ...]:
     problems = [*_function_problems(tree, function)]
     for node in ast.walk(tree):
         problems.extend(_import_problems(node))
-        problems.extend(_call_problems(node))
     return tuple(sorted(problems))
 
 
@@ -343,37 +315,12 @@ def _import_problems(node: ast.AST) -> Iterator[Problem]:
     if isinstance(node, ast.Import):
         names = [alias.name for alias in node.names]
     elif isinstance(node, ast.ImportFrom):
-        names = [node.module or "."] if not node.level else ["."]
-        if node.module == "os":
-            for alias in node.names:
-                yield from _os_problems(node.lineno, alias.name)
+        names = [(node.module or "") if not node.level else ""]
     for name in names:
-        root = name.partition(".")[0]
-        line = getattr(node, "lineno", 1)
-        reason = next((reason for modules, reason in REASONS if root in modules), None)
-        if name in PURE:
-            continue
-        if reason is not None:
-            yield line, f"imports {name}, which {reason}", "do without it"
-        elif not root:
+        root, line = name.partition(".")[0], getattr(node, "lineno", 1)
+        if not root:
             yield line, "imports a file beside it", "keep all of the code in one file"
         elif root not in PACKAGES and root not in sys.stdlib_module_names:
             allowed = f"the standard library, {', '.join(PACKAGES)}"
             way_out = f"use what the servers' images have: {allowed}"
             yield line, f"imports {name}, which the servers' images lack", way_out
-
-
-def _call_problems(node: ast.AST) -> Iterator[Problem]:
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in CALLS:
-        yield node.lineno, f"calls {node.func.id}(), which no scan can follow", "do without it"
-    if (
-        isinstance(node, ast.Attribute)
-        and isinstance(node.value, ast.Name)
-        and node.value.id == "os"
-    ):
-        yield from _os_problems(node.lineno, node.attr)
-
-
-def _os_problems(line: int, name: str) -> Iterator[Problem]:
-    if name.startswith(OS_CALLS):
-        yield line, f"uses os.{name}, which starts or ends processes", "do without it"

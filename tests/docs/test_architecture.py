@@ -14,7 +14,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = (
     "onboarding",
     "stacks",
-    "template_rules",
     "engine_build",
     "container",
     "local_cloud",

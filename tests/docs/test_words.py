@@ -22,7 +22,6 @@ PACKAGES = (
     "engine_build",
     "container",
     "stacks",
-    "template_rules",
     "roundhouse",
     "local_cloud",
     "benchmarks",

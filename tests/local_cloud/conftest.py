@@ -8,23 +8,6 @@ from local_cloud.settings import BENCHMARK_SECONDS
 from tests.local_cloud.account import BUCKET, ROOT, Account
 
 PYTHON = str(ROOT / ".venvs" / "cloud" / "bin" / "python")
-SERVER_FOLDER = ROOT / ".venvs" / "server"
-TIGHT = (
-    "env",
-    "MALLOC_ARENA_MAX=1",
-    "ROUNDHOUSE_THREADS=1",
-    "prlimit",
-    "--as=385000000",
-    str(SERVER_FOLDER / "bin" / "python"),
-    "-m",
-    "container.server",
-    "serve",
-)
-"""Our server where a few models fill the address space.
-
-One arena, and one thread a model: what is refused is a thread's stack, which the server survives,
-and not some small piece in native code. By default each thread may take an arena of 64 MiB.
-"""
 # What a tiny engine measures is not what these tests are about; every shape still has its round.
 os.environ.setdefault(BENCHMARK_SECONDS, "0.1")
 SERVER = str(ROOT / "tests" / "local_cloud" / "answering_server.py")
@@ -35,7 +18,6 @@ def write_images(state):
     """Adds a test server and a build image to the local cloud's image table."""
     rows = {
         "test-server": {"command": [PYTHON, "-I", SERVER]},
-        "tight-server": {"command": TIGHT, "environment_folder": str(SERVER_FOLDER)},
         "streaming-server": {"command": [PYTHON, "-I", STREAMING]},
         "test-builder": {},
     }

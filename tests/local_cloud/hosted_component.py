@@ -1,14 +1,8 @@
 """The stack of an endpoint with an inference component, and its invocations."""
 
-import base64
 import contextlib
-import http.client
 import json
 import threading
-
-from botocore.auth import SigV4QueryAuth
-from botocore.awsrequest import AWSRequest
-from botocore.credentials import Credentials
 
 from tests.local_cloud.account import ACCOUNT, BUCKET, CREATED, MARK, ROLE, until
 
@@ -177,32 +171,3 @@ def component_resources(
         kind: {"Type": f"AWS::SageMaker::{kind}", "Properties": fields}
         for kind, fields in properties.items()
     }
-
-
-def bearer_token(
-    seconds=3600, region="us-east-1", action="CallWithBearerToken", key=ACCOUNT, secret="local"
-):
-    """A token as sagemaker-core makes it."""
-    request = AWSRequest(
-        method="POST",
-        url="https://sagemaker.amazonaws.com/",
-        headers={"host": "sagemaker.amazonaws.com"},
-        params={"Action": action},
-    )
-    credentials = Credentials(key, secret)
-    SigV4QueryAuth(credentials, "sagemaker", region, expires=seconds).add_auth(request)
-    url = request.url.removeprefix("https://") + "&Version=1"
-    return "sagemaker-api-key-" + base64.b64encode(url.encode()).decode()
-
-
-def openai_request(cloud, path, body, token):
-    """Sends a request of the OpenAI path; returns status, content type and body."""
-    host = cloud.client("sagemaker").meta.endpoint_url.removeprefix("http://")
-    connection = http.client.HTTPConnection(host, timeout=60)
-    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-    try:
-        connection.request("POST", path, body=json.dumps(body).encode(), headers=headers)
-        reply = connection.getresponse()
-        return reply.status, reply.getheader("content-type"), reply.read()
-    finally:
-        connection.close()

@@ -18,7 +18,6 @@ COPIED = (
     "roundhouse",
     "roundhouse_cdk",
     "stacks",
-    "template_rules",
 )
 LINKED = (".venv", ".venvs", "node_modules")
 

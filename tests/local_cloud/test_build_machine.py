@@ -6,8 +6,6 @@ No GPU is here: training jobs run on a CPU instance type, to which the input's `
 explicitly.
 """
 
-from itertools import pairwise
-
 import pytest
 
 from tests.local_cloud.account import until
@@ -15,7 +13,6 @@ from tests.local_cloud.build_machine import Machine, engine, write_capacity, wri
 
 pytestmark = pytest.mark.local_cloud
 NO_CAPACITY = "CapacityError: Unable to provision requested ML compute capacity"
-QUOTA = "ml.c5.xlarge for training job usage"
 
 
 @pytest.fixture(scope="module")
@@ -156,96 +153,11 @@ def test_two_of_five_engines_fail_and_the_others_are_built(machine):
     )
 
 
-def test_a_wave_begins_when_the_one_before_has_ended_and_a_failure_does_not_keep_it(machine):
-    status, cause = machine.run([engine("bad-first"), engine("beside")], [engine("later")])
-    assert status == "FAILED" and "later" not in cause
-    builds = {variable(build, "ROUNDHOUSE_MODEL"): build for build in machine.builds()}
-    assert builds["later"]["startTime"] >= max(
-        builds["bad-first"]["endTime"], builds["beside"]["endTime"]
-    )
-    assert builds["later"]["buildStatus"] == "SUCCEEDED"
-
-
 def variable(build, name):
     return {
         variable["name"]: variable["value"]
         for variable in build["environment"]["environmentVariables"]
     }[name]
-
-
-def test_no_more_builds_run_at_once_than_the_environment_says(cloud, machine):
-    narrow = Machine(cloud, "narrow", at_once=1)
-    assert narrow.run([engine("n1"), engine("n2"), engine("n3")])[0] == "SUCCEEDED"
-    spans = sorted((build["startTime"], build["endTime"]) for build in narrow.builds())
-    assert all(later[0] >= earlier[1] for earlier, later in pairwise(spans))
-
-
-def test_a_job_that_found_no_capacity_is_started_again_and_a_later_build_takes_nothing_of_it(
-    cloud, machine, capacity
-):
-    patient = Machine(cloud, "patient", capacity_retries=20)
-    capacity(**{"ml.c5.xlarge": 0})
-    execution = patient.start([engine("patient", "training-job")])
-    until(lambda: any(NO_CAPACITY in item.get("FailureReason", "") for item in patient.jobs()[:1]))
-    capacity(**{"ml.c5.xlarge": 1})
-    assert patient.outcome(execution)["status"] == "SUCCEEDED"
-    tries = [job["TrainingJobName"].rpartition("-")[2] for job in patient.jobs()]
-    assert len(tries) > 1 and tries == [str(number) for number in reversed(range(len(tries)))]
-    again = patient.start([engine("patient", "training-job")])
-    assert patient.outcome(again)["status"] == "SUCCEEDED"
-    assert "tries before none" in words(patient, patient.jobs()[0])
-
-
-def test_exhausted_capacity_is_one_clear_failure_and_the_others_are_built(machine, capacity):
-    capacity(**{"ml.c5.xlarge": 0})
-    machine.events()
-    execution = machine.start([engine("hopeless", "training-job"), engine("unconcerned")])
-    assert machine.outcome(execution)["status"] == "FAILED"
-    records = machine.records(execution)
-    assert records["unconcerned"]["status"] == "built"
-    assert records["hopeless"]["reason"].startswith(NO_CAPACITY)
-    tries = [
-        job["TrainingJobName"]
-        for job in machine.jobs()
-        if engine("hopeless")["engineKey"] in job["TrainingJobName"]
-    ]
-    assert len(tries) == 1 + machine.environment.builds.capacity_retries
-    assert [subject for subject, *_ in machine.events()] == [
-        "Roundhouse one: hopeless was not built",
-        "Roundhouse one: 1 engines built, 1 not",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("limit", "route", "message"),
-    [
-        (QUOTA, "training-job", "The account-level service limit 'ml.c5.xlarge"),
-        ("concurrent builds", "cpu", "Cannot have more"),
-    ],
-)
-def test_a_quota_that_others_use_up_is_waited_for(machine, capacity, limit, route, message):
-    capacity(**{limit: 1})
-    blocker = machine.start([engine(f"slow-{route}", route)])
-    until(
-        lambda: machine.cloud.client("stepfunctions").list_map_runs(executionArn=blocker)["mapRuns"]
-    )
-    until(lambda: running(machine, f"slow-{route}"))
-    waiting = machine.start([engine(f"queued-{route}", route)])
-    history = machine.cloud.client("stepfunctions").get_execution_history
-    until(
-        lambda: message in str([history(executionArn=child) for child in machine.children(waiting)])
-    )
-    machine.stop(blocker)
-    capacity()
-    assert machine.outcome(waiting)["status"] == "SUCCEEDED"
-
-
-def running(machine, model):
-    jobs = [job for job in machine.jobs() if job["HyperParameters"]["model"] == model]
-    builds = [build for build in machine.builds() if variable(build, "ROUNDHOUSE_MODEL") == model]
-    return any(item["SecondaryStatus"] == "Training" for item in jobs) or any(
-        entry["currentPhase"] == "BUILD" for entry in builds
-    )
 
 
 def test_an_unknown_route_and_a_source_that_is_gone_are_failures_with_a_reason(machine):
@@ -279,15 +191,3 @@ def test_a_stopped_execution_starts_nothing_more(cloud, machine):
     assert narrow.outcome(execution)["status"] == "ABORTED"
     assert [variable(build, "ROUNDHOUSE_MODEL") for build in narrow.builds()] == ["slow-one"]
     assert narrow.events() == []
-
-
-def test_an_engine_that_is_not_signed_has_failed(cloud):
-    machine = Machine(cloud, "two")
-    status, cause = machine.run([engine("unsigned"), engine("unsignable"), engine("signed")])
-    assert status == "FAILED"
-    reasons = ("unsigned is another's Log: of", "no key to sign with Log: of")
-    for reason in reasons:
-        assert f"{reason} function roundhouse-two-signer, log group /aws/lambda/" in cause
-    assert "\nsigned, engine" not in cause
-    subject = "Roundhouse two: unsignable was not built"
-    assert subject in {event for event, _, _ in machine.events()}

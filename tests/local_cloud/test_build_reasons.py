@@ -35,13 +35,6 @@ CAPACITY = (
     "CapacityError: Unable to provision requested ML compute capacity. Please retry using "
     "a different ML instance type."
 )
-IN_USE = (
-    "The account-level service limit 'ml.g6.xlarge for training job usage' is 2 Instances, with "
-    "current utilization of 2 "
-    "Instances and a request delta of 1 Instances. (Service: SageMaker, Status Code: 400, "
-    "Request ID: 1)"
-)
-NOTHING = IN_USE.replace("is 2 Instances", "is 0 Instances")
 
 
 def states():
@@ -88,12 +81,6 @@ def of_job(reason=None, status="Failed", secondary="Failed"):
     )
 
 
-def of_refusal(state, error, cause):
-    return evaluated(
-        states()[state]["Catch"][-1]["Output"], errorOutput={"Error": error, "Cause": cause}
-    )
-
-
 OWN = "the worst cosine is 0.91, and the budget asks for 0.95."
 FAILED = "Error while executing command: python -m engine_build. Reason: exit status {}"
 KILLED = "the build was killed (exit code 137), as when the machine has no memory left"
@@ -105,7 +92,6 @@ UNPULLED = (
     "BUILD_CONTAINER_UNABLE_TO_PULL_IMAGE: Unable to pull customer's container image. "
     "CannotPullContainerError: not found"
 )
-NO_BUILDS = "Cannot have more than 0 builds in queue for the account"
 QUEUED = ("SUBMITTED", "QUEUED")
 
 
@@ -162,41 +148,3 @@ def test_a_failed_build_says_why_in_one_sentence(given, more, reason):
 def test_a_failed_training_job_says_why_in_one_sentence(job, reason, retriable):
     found, again = of_job(*job)
     assert found.startswith(reason) and again is retriable
-
-
-@pytest.mark.parametrize(
-    ("state", "error", "cause", "sentence", "retriable"),
-    [
-        (
-            "StartTrainingJob",
-            "SageMaker.ResourceLimitExceededException",
-            IN_USE,
-            "; the quota stayed in use for 7 tries",
-            True,
-        ),
-        (
-            "StartTrainingJob",
-            "SageMaker.ResourceLimitExceededException",
-            NOTHING,
-            "; the account has no quota for this machine: ask for one in AWS Service Quotas",
-            False,
-        ),
-        (
-            "StartBuild",
-            "CodeBuild.AccountLimitExceededException",
-            f"{NO_BUILDS} (Service: CodeBuild, Status Code: 400, Request ID: 1)",
-            f"{NO_BUILDS}; the account has no quota",
-            False,
-        ),
-    ],
-)
-def test_a_quota_in_use_is_tried_again_and_a_quota_of_nothing_is_not(
-    state, error, cause, sentence, retriable
-):
-    reason, again = of_refusal(state, error, cause)
-    assert sentence in reason and "Request ID" not in reason and again is retriable
-
-
-def test_a_build_that_is_gone_says_so():
-    actual = evaluated(states()["LookAtBuild"]["Output"], result={"Builds": []})
-    assert actual == ("the build ended as GONE", False)

@@ -50,13 +50,3 @@ def test_container_without_namespaces_answers_warns_and_ends_with_its_control(sp
     container.control.close()
     assert container.process.wait(10) == 137
     assert wait_until_gone(spec.folder.name)
-
-
-def test_container_without_namespaces_stops(spec):
-    container = start_container(spec, NO_NAMESPACES)
-    client = ServerClient(container.connection)
-    assert ready(client)
-    client.close()
-    container.stop(5)
-    assert container.exit_status() is not None
-    assert wait_until_gone(spec.folder.name)

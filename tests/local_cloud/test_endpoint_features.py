@@ -51,22 +51,6 @@ def session(tiny):
     return tiny.start()
 
 
-def objects(session, prefix):
-    """Everything under a prefix of the artifact bucket, once there is something."""
-    bucket, s3 = artifact_bucket(session.environment), session.clients("s3")
-
-    def stored_objects():
-        names = [
-            entry["Key"]
-            for entry in s3.list_objects_v2(Bucket=bucket, Prefix=prefix).get("Contents", [])
-        ]
-        return {
-            name: s3.get_object(Bucket=bucket, Key=name)["Body"].read() for name in names
-        } or None
-
-    return until(stored_objects)
-
-
 def invocations(session, variant):
     """How many requests a variant got, by its metric."""
     now = datetime.datetime.now(datetime.UTC)
@@ -115,14 +99,6 @@ def test_floor_is_registered_as_the_file_says(session):
     action = actions[f"endpoint/{ENDPOINT}/variant/AllTraffic"]
     assert (action["Schedule"], action["Timezone"]) == ("cron(0 6 29 2 ? *)", "Europe/Berlin")
     assert action["ScalableTargetAction"] == {"MinCapacity": 2, "MaxCapacity": 2}
-
-
-def test_requests_and_answers_are_captured_where_the_stack_says(session):
-    Caller(session).invoke(ENDPOINT)
-    captured = objects(session, f"captures/{ENDPOINT}/AllTraffic/")
-    line = json.loads(next(iter(captured.values())).splitlines()[0])["captureData"]
-    assert json.loads(line["endpointInput"]["data"]) == json.loads(QUESTION)
-    assert json.loads(line["endpointOutput"]["data"])["outputs"][0]["shape"][0] == 1
 
 
 def test_queue_answers_by_way_of_s3(session):

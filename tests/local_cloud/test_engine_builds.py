@@ -20,7 +20,6 @@ from roundhouse.deploy.builds import engines, execution
 from roundhouse.deploy.builds.execution import BuildMonitor
 from roundhouse.deploy.builds.requests import EnginesNotBuiltError
 from roundhouse.deploy.builds.source import upload_source
-from roundhouse.errors import NotReadyError
 from tests.local_cloud.tiny_session import deploy_all, session_at, sound_network, vector
 
 pytestmark = pytest.mark.local_cloud
@@ -108,21 +107,3 @@ def test_three_of_four_engines_land_and_the_fourths_old_endpoint_answers(tiny):
         assert invocation.invoke_texts(session.clients("sagemaker-runtime"), to, ["a red train"])[
             0
         ] == pytest.approx(answer, abs=1e-5)
-
-
-def test_python_server_answers_for_a_model_of_a_shared_endpoint_and_refuses_another(tiny):
-    tiny.write_model(sound_network())
-    session = tiny.start()
-    assert deploy_all(session).built == ()
-    (key,) = read_lock(tiny.lock.parent, "one").engines
-    runtime = session.clients("sagemaker-runtime")
-    for _ in range(2):
-        to = invocation.Address(endpoint="local-shared", target_model=target_model(key))
-        (numbers,) = invocation.invoke_texts(runtime, to, ["a red train"])
-        assert sum(number * number for number in numbers) == pytest.approx(1, abs=1e-5)
-    with pytest.raises(NotReadyError, match="Failed to download model data"):
-        invocation.invoke_texts(
-            runtime,
-            invocation.Address(endpoint="local-shared", target_model=target_model("0" * 16)),
-            ["a red train"],
-        )

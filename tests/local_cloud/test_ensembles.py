@@ -96,7 +96,7 @@ def test_ensembles_are_built_after_their_models_and_answer_as_they_do(tmp_path_f
         waves = [[item.target.model.name for item in wave] for wave in engines.waves(requests)]
         assert waves[-1] == ["mood"] and len(waves) == 2
         deploy_all(session)
-        # As tests/fixtures/tiny_embedder/make.py has it.
+        # The weights of tests/fixtures/tiny_embedder/scorer.onnx.
         head = np.random.default_rng(19).standard_normal((16, 3)).astype(np.float32)
         expected = softmax(np.array(vector(session)) @ head)
         assert np.allclose(scores(session, "local-mood"), expected, atol=1e-5)

@@ -1,9 +1,6 @@
 """Inference components: created, invoked, updated in place, scaled, given adapters, deleted."""
 
-import contextlib
-
 import pytest
-from botocore.exceptions import ClientError, EventStreamError
 
 from tests.local_cloud.account import (
     BUCKET,
@@ -90,25 +87,3 @@ def test_an_adapter_is_served_by_the_copies_of_its_base(cloud, hosted):
             not hosted.client.list_inference_components(NameContains=adapter)["InferenceComponents"]
         )
     )
-
-
-def test_a_lost_copy_is_replaced(hosted):
-    hosted.deploy()
-    with pytest.raises(EventStreamError, match="ModelStreamError"):
-        hosted.parts(events=1, breaks=True)
-
-    def answer():
-        # Until the loss is seen, requests still go to the copy that is gone.
-        with contextlib.suppress(ClientError):
-            return hosted.invoke()["greeting"]
-
-    assert until(answer) == "hi"
-    hosted.comes_to(1)
-
-
-def test_another_endpoint_config_moves_the_components(cloud, hosted):
-    hosted.deploy()
-    hosted.deploy("1", UPDATED, instance_type="ml.g6.xlarge")
-    assert hosted.invoke()["greeting"] == "hi"
-    assert hosted.copies() == 1
-    assert cloud.wait_for(hosted.name)["EndpointConfigName"].endswith("ml-g6-xlarge")

@@ -13,7 +13,6 @@ from tests.local_cloud.account import (
     MARK,
     ROLE,
     endpoint_config,
-    endpoint_resources,
     marked_processes,
     until,
     wait_until_gone,
@@ -22,9 +21,6 @@ from tests.local_cloud.build_machine import write_capacity
 from tests.local_cloud.load import CALLERS, steady_load
 
 pytestmark = pytest.mark.local_cloud
-SHORT = (
-    "Unable to provision requested ML compute capacity due to InsufficientInstanceCapacity error."
-)
 BY_LOAD = {"RoutingStrategy": "LEAST_OUTSTANDING_REQUESTS"}
 
 
@@ -77,23 +73,6 @@ def test_a_killed_instance_is_passed_by_and_replaced(cloud, sagemaker):
 def latest(load):
     """Which instances gave the newest answers."""
     return {answer["instance"] for answer in load.answers[-60:]}
-
-
-def test_old_endpoint_answers_when_there_is_no_capacity_for_an_update(cloud, sagemaker, capacity):
-    cloud.serve("tightly", "first", InstanceType="ml.g5.xlarge")
-    capacity(g5_xlarge=1)
-    with steady_load(cloud, "tightly") as load:
-        newer = endpoint_resources(
-            "tightly",
-            cloud.put_archive("tightly/2.tar.gz", "second"),
-            "2",
-            InstanceType="ml.g5.xlarge",
-        )
-        status, reason = cloud.deploy("tightly", newer)
-    assert status == "UPDATE_ROLLBACK_COMPLETE"
-    assert SHORT in reason
-    assert (load.failures, load.greetings()) == ([], {"first"})
-    cloud.destroy("tightly")
 
 
 def pooled(*types, **more):

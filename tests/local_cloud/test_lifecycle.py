@@ -3,14 +3,12 @@
 import os
 import shutil
 import signal
-import socket
-import sys
 from pathlib import Path
 
 import pytest
 
 from local_cloud import lifecycle
-from local_cloud.address import is_alive, process_start, read_address, write_address
+from local_cloud.address import is_alive
 from tests.local_cloud.account import (
     BUCKET,
     CREATED,
@@ -25,22 +23,6 @@ from tests.local_cloud.account import (
 )
 
 pytestmark = pytest.mark.local_cloud
-
-
-def test_environment_points_every_client_at_the_cloud(cloud):
-    inherited = {
-        "HOME": "/home/x",
-        "AWS_CA_BUNDLE": "/etc/ca.pem",
-        "AWS_PROFILE": "work",
-        "http_proxy": "http://proxy:1",
-    }
-    found = lifecycle.client_environment(cloud.address, inherited, account="111122223333")
-    assert found["AWS_ENDPOINT_URL"] == found["AWS_ENDPOINT_URL_S3"] == cloud.address.endpoint_url
-    assert found["AWS_ACCESS_KEY_ID"] == "111122223333"
-    assert found["AWS_EC2_METADATA_DISABLED"] == "true"
-    assert found["HOME"] == "/home/x"
-    assert found["NO_PROXY"] == "127.0.0.1,localhost"
-    assert not {"AWS_CA_BUNDLE", "AWS_PROFILE"} & set(found)
 
 
 def test_cloud_listens_on_loopback_only(cloud):
@@ -66,13 +48,6 @@ def test_stop_ends_every_process_and_removes_what_the_cloud_made(new_state):
     assert wait_until_gone("stopped")
     assert [path.name for path in new_state.iterdir()] == ["images.yaml"]
     assert not lifecycle.stop(new_state)
-
-
-def test_interrupt_stops_every_child(new_state):
-    account = start_with_work(new_state, "interrupted")
-    os.kill(account.address.pid, signal.SIGINT)
-    until(lambda: not alive(account.address))
-    assert wait_until_gone("interrupted")
 
 
 def test_killed_cloud_leaves_no_process_and_starts_again(new_state):
@@ -136,59 +111,6 @@ def alive(address):
     return is_alive(address)
 
 
-def test_find_knows_a_later_process_with_the_same_pid(tmp_path, cloud):
-    other = type(cloud.address)(
-        pid=os.getpid(),
-        pid_started="an earlier boot/7",
-        port=1,
-        endpoint_url="http://127.0.0.1:1",
-        started_at="",
-    )
-    write_address(tmp_path, other)
-    assert process_start(os.getpid()) is not None
-    assert read_address(tmp_path) == other
-    assert lifecycle.find(tmp_path) is None
-    assert lifecycle.stop(tmp_path)
-    assert not tmp_path.exists()
-    assert process_start(os.getpid()) is not None
-
-
-def test_refuses_a_port_that_is_taken(new_state):
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        with pytest.raises(lifecycle.CloudError, match=rf"port {port} on 127\.0\.0\.1 is not free"):
-            lifecycle.start(ROOT, new_state, port)
-
-
-def test_pace_is_taken_from_the_environment_and_printed(new_state, monkeypatch):
-    monkeypatch.setenv("ROUNDHOUSE_CLOUD_SECONDS_PER_MINUTE", "0.5")
-    assert lifecycle.start(ROOT, new_state).seconds_per_minute == 0.5
-
-
-def test_refuses_a_pace_that_is_no_number(new_state, monkeypatch):
-    monkeypatch.setenv("ROUNDHOUSE_CLOUD_SECONDS_PER_MINUTE", "soon")
-    with pytest.raises(
-        lifecycle.CloudError,
-        match="ROUNDHOUSE_CLOUD_SECONDS_PER_MINUTE is 'soon': it takes a number above 0",
-    ):
-        lifecycle.start(ROOT, new_state)
-
-
-def test_refuses_a_state_folder_that_cannot_be_written(tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(lifecycle.CloudError, match=r"cannot write its state folder .*file/state"):
-        lifecycle.start(ROOT, tmp_path / "file" / "state")
-
-
-def test_refuses_a_missing_environment(tmp_path):
-    with pytest.raises(
-        lifecycle.CloudError, match="cloud is missing: `make environments` makes it"
-    ):
-        lifecycle.start(tmp_path, tmp_path / "state")
-
-
 def root_of(folder, program):
     """A repository whose local cloud is another program."""
     python = folder / "root" / ".venvs" / "cloud" / "bin" / "python"
@@ -196,22 +118,6 @@ def root_of(folder, program):
     python.write_text(program)
     python.chmod(0o755)
     return folder / "root"
-
-
-LOOKS_AT_ITS_PORT = f"""#!{sys.executable}
-import socket, sys
-port = int(sys.argv[sys.argv.index("--port") + 1])
-try:
-    socket.socket().bind(("127.0.0.1", port))
-    sys.exit("anybody could take it")
-except OSError:
-    sys.exit("nobody can take it")
-"""
-
-
-def test_port_is_held_from_the_moment_it_is_chosen(tmp_path):
-    with pytest.raises(lifecycle.CloudError, match="stopped while starting: nobody can take it"):
-        lifecycle.start(root_of(tmp_path, LOOKS_AT_ITS_PORT), tmp_path / "state")
 
 
 def test_refuses_to_wait_for_a_cloud_that_died(tmp_path):

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import io
 import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from rich.console import Console
 
 from onboarding.fault import FaultsError
 from onboarding.lock import read_lock, write_lock_entry
 from onboarding.names import UNREFERENCED_TAG, artifact_bucket
-from roundhouse.cli.prune import prune_table, summary_lines
 from roundhouse.deploy import prune as tags
 from roundhouse.deploy.prune import Verdict, prune
 from tests.local_cloud.tiny_session import deploy_all, session_at, sound_network
@@ -165,30 +162,6 @@ def test_a_mark_begins_the_days_anew_and_keeps_the_bytes(session):
     )
 
 
-def test_a_dry_run_marks_nothing_and_a_second_run_nothing_more(session):
-    assert verdicts(pruned(session, dry_run=True))[LOST] is Verdict.marked
-    assert marks(session) == {}
-    pruned(session)
-    first = marks(session)
-    again = pruned(session)
-    assert marks(session) == first
-    assert verdicts(again)[LOST] is Verdict.marked_before
-
-
-def test_young_engines_are_left_to_the_branch_that_built_them(session):
-    assert verdicts(pruned(session, days=29))[LOST] is Verdict.young
-    assert marks(session) == {}
-
-
-def test_a_mark_that_was_broken_off_is_finished(session):
-    s3, bucket = session.clients("s3"), artifact_bucket(session.environment)
-    tags.mark(s3, bucket, tags.objects_under(s3, bucket, f"engines/{LOST}/card.html"))
-    pruned(session, days=0)
-    assert {name for name in marks(session) if LOST in name} == {
-        name for name in FILES if LOST in name
-    }
-
-
 def test_pruning_takes_the_mark_off_what_a_lock_names_again(tiny, session):
     s3, bucket = session.clients("s3"), artifact_bucket(session.environment)
     prefix = f"engines/{own_engine(tiny)}/"
@@ -197,19 +170,6 @@ def test_pruning_takes_the_mark_off_what_a_lock_names_again(tiny, session):
     found = pruned(session, days=0)
     assert marks(session) == {}
     assert verdicts(found)[own_engine(tiny)] is Verdict.taken_back
-
-
-def test_deploying_takes_the_mark_off_what_its_lock_names(tiny, session):
-    s3, bucket = session.clients("s3"), artifact_bucket(session.environment)
-    entry = read_lock(tiny.lock.parent, "tiny").engines[own_engine(tiny)]
-    prefixes = [
-        f"engines/{own_engine(tiny)}/",
-        *(f"networks/{key}/" for key in entry.manifest.network_keys.values()),
-    ]
-    for prefix in prefixes:
-        assert tags.mark(s3, bucket, tags.objects_under(s3, bucket, prefix)) > 0
-    assert deploy_all(session).deployed.changed == ()
-    assert marks(session) == {}
 
 
 def test_an_engine_that_another_branch_deployed_is_left_alone(tiny, session):
@@ -251,24 +211,3 @@ def test_refuses_to_mark_anything_while_a_file_cannot_be_read(tiny, session, bro
         if kept is not None:
             path.write_bytes(kept)
     assert marks(session) == {}
-
-
-def test_the_table_says_what_is_lost_and_how_to_take_it_back(session):
-    def gone_on():
-        return (datetime.now(UTC) + timedelta(days=31 + 91)).date().isoformat()
-
-    # Midnight may pass in between.
-    days = {gone_on()}
-    found = pruned(session)
-    days.add(gone_on())
-    console = Console(file=io.StringIO(), width=160)
-    console.print(prune_table(found))
-    text = console.file.getvalue()
-    assert (
-        LOST in text and "gone-model" in text and any(f"deleted on {day}" in text for day in days)
-    )
-    assert (
-        "put the lock's entry back" in summary_lines(found)[1]
-        and "3 marked" in summary_lines(found)[0]
-    )
-    assert json.dumps(found.as_dict())

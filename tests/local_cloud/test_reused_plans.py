@@ -129,17 +129,6 @@ def test_changed_batching_and_instances_answer_anew_and_nothing_is_compiled(tiny
         ask(session, "tiny", LONG)
 
 
-def test_renamed_model_answers_as_before_and_nothing_is_compiled(tiny):
-    session = tiny.start()
-    answer, models = vector(session), tiny.paths.tree / "models"
-    (models / "tiny.yaml").rename(models / "renamed.yaml")
-    change(models / "renamed.yaml", "name: tiny", "name: renamed")
-    session, result, logs = deploy(tiny)
-    assert (len(logs), compilations(logs)) == (1, 0)
-    assert [entry.manifest.model for entry in result.built] == ["renamed"]
-    assert ask(session, "renamed", "a red train") == pytest.approx(answer, abs=1e-5)
-
-
 def test_refuses_a_changed_archive_as_a_source_and_compiles_with_the_reason(tiny):
     """The lock's archive is in S3, and its bytes are others: the builder alone can tell."""
     session, locks = tiny.start(), tiny.lock.parent
@@ -147,7 +136,7 @@ def test_refuses_a_changed_archive_as_a_source_and_compiles_with_the_reason(tiny
         for entry in read_lock(locks, path.name.removesuffix(".lock.yaml")).engines.values():
             publish(session, entry, b"x" * entry.archive.size_bytes)
     models = tiny.paths.tree / "models"
-    text = (models / "renamed.yaml").read_text().replace("name: renamed", "name: four")
+    text = (models / "tiny.yaml").read_text().replace("name: tiny", "name: four")
     (models / "four.yaml").write_text(text.replace(REFUSING, f"{REFUSING[:-1]}, warm_up: false}}"))
     before = build_logs(session)
     (built,) = engines.build_all(session, engines.missing_engines(session, ("four",)))

@@ -140,63 +140,6 @@ def test_alarm_rolls_an_update_back_and_fails_no_request(cloud, alarm, kind):
     assert wait_until_gone(name)
 
 
-def test_canary_that_refuses_requests_trips_a_metric_alarm_and_is_rolled_back(cloud):
-    cloudwatch, dimensions = (
-        cloud.client("cloudwatch"),
-        {"EndpointName": "bad-canary", "VariantName": "AllTraffic"},
-    )
-    cloudwatch.put_metric_alarm(
-        AlarmName="refusing",
-        Namespace="AWS/SageMaker",
-        MetricName="Invocation4XXErrors",
-        Statistic="Average",
-        Period=60,
-        EvaluationPeriods=1,
-        Threshold=0.01,
-        ComparisonOperator="GreaterThanThreshold",
-        TreatMissingData="notBreaching",
-        Dimensions=[{"Name": name, "Value": value} for name, value in dimensions.items()],
-    )
-    deployment = blue_green(
-        "CANARY", wait=1800, CanarySize={"Type": "CAPACITY_PERCENT", "Value": 20}
-    )
-    deployment["AutoRollbackConfiguration"] = {"Alarms": [{"AlarmName": "refusing"}]}
-    deployed(cloud, "bad-canary", "1", deployment)
-    with steady_load(cloud, "bad-canary") as load:
-        status, reason = deployed(
-            cloud, "bad-canary", "2", deployment, environment={"SERVER_MODE": "refuses"}
-        )
-        assert status == "UPDATE_ROLLBACK_COMPLETE"
-        assert "in ALARM state: refusing." in reason
-        load.forget_failures()
-        load.forget_answers()
-        until(lambda: len(load.answers) > 50)
-        assert load.failures == []
-    cloudwatch.delete_alarms(AlarmNames=["refusing"])
-    cloud.destroy("bad-canary")
-
-
-def test_canary_takes_its_share(cloud, alarm):
-    deployment = blue_green(
-        "CANARY", wait=3600, CanarySize={"Type": "CAPACITY_PERCENT", "Value": 25}
-    )
-    deployed(cloud, "share", "1", deployment)
-    updating = threading.Thread(target=deployed, args=(cloud, "share", "2", deployment))
-    with steady_load(cloud, "share") as load:
-        updating.start()
-        load.until_answered("version 2")
-        load.forget_answers()
-        until(lambda: len(load.answers) >= 200)
-        young = sum(answer["greeting"] == "version 2" for answer in load.answers[:200])
-        shown = described(cloud, "share")
-        alarm("ALARM")
-        updating.join()
-    assert 20 <= young <= 80
-    assert shown["EndpointStatus"] == "Updating"
-    assert shown["EndpointConfigName"] == "share-1"
-    cloud.destroy("share")
-
-
 @pytest.mark.parametrize("kind", ["canary", "rolling"])
 def test_sick_new_version_is_rolled_back_and_the_old_one_answers_throughout(cloud, alarm, kind):
     name = f"sick-{kind.replace('_', '-')}"
@@ -212,44 +155,3 @@ def test_sick_new_version_is_rolled_back_and_the_old_one_answers_throughout(clou
     assert described(cloud, name)["ProductionVariants"][0]["CurrentInstanceCount"] == 2
     cloud.destroy(name)
     assert wait_until_gone(name)
-
-
-def test_new_version_that_dies_while_it_bakes_is_rolled_back(cloud, alarm):
-    name, deployment = "dies-canary", baking(ROLLOUTS["canary"], 3600)
-    deployed(cloud, name, "1", deployment)
-    status, reason = deployed(
-        cloud, name, "2", deployment, environment={"SERVER_MODE": "ends_soon"}
-    )
-    assert status == "UPDATE_ROLLBACK_COMPLETE"
-    assert f"instances of endpoint config {name}-2 did not stay healthy" in reason
-    assert {cloud.invoke(name)["greeting"] for _ in range(10)} == {"version 1"}
-    cloud.destroy(name)
-    assert wait_until_gone(name)
-
-
-def test_long_request_is_answered_by_the_fleet_that_an_update_replaces(cloud, alarm, tmp_path):
-    deployed(cloud, "drained", "1", count=1)
-    answer, answers = tmp_path / "answer", []
-    asking = threading.Thread(
-        target=lambda: answers.append(
-            cloud.invoke("drained", f"until {answer}".encode())["greeting"]
-        )
-    )
-    asking.start()
-    (log,) = cloud.state.glob("endpoints/*-drained-*/*/server.log")
-    until(lambda: "asked b'until" in log.read_text())
-    updated = []
-    updating = threading.Thread(
-        target=lambda: updated.append(deployed(cloud, "drained", "2", count=1))
-    )
-    updating.start()
-    try:
-        until(lambda: cloud.invoke("drained")["greeting"] == "version 2")
-        assert answers == [] and asking.is_alive()
-    finally:
-        answer.touch()
-        asking.join()
-        updating.join()
-    assert answers == ["version 1"]
-    assert updated == [UPDATED]
-    cloud.destroy("drained")

@@ -14,8 +14,6 @@ RATE, TARGET = 10, 240
 """Requests a second that need three instances of so many requests a minute, and little of the
 machine.
 """
-CPU_TARGET, COMPUTE_SECONDS = 10, 0.03
-"""Percent of one core, and what a request takes of it: RATE requests a second take 30 %."""
 
 
 DIMENSION = "sagemaker:variant:DesiredInstanceCount"
@@ -147,64 +145,3 @@ def test_load_makes_instances_more_and_its_end_fewer(endpoint):
     )
     assert "-AlarmLow-" in shrunk["Cause"]
     assert shrunk["EndTime"] >= shrunk["StartTime"]
-
-
-def test_cpu_load_makes_instances_more(endpoint):
-    endpoint.register(high=2)
-    dimensions = [
-        {"Name": "EndpointName", "Value": endpoint.name},
-        {"Name": "VariantName", "Value": "AllTraffic"},
-    ]
-    metric = {
-        "Namespace": "/aws/sagemaker/Endpoints",
-        "MetricName": "CPUUtilization",
-        "Statistic": "Average",
-        "Dimensions": dimensions,
-    }
-    endpoint.track(CPU_TARGET, {"CustomizedMetricSpecification": metric}, "cpu")
-    body = f"compute {COMPUTE_SECONDS}".encode()
-    with paced_load(lambda: endpoint.cloud.invoke(endpoint.name, body), RATE):
-        endpoint.comes_to(2)
-    assert endpoint.activities()[-1]["Cause"].endswith("in state ALARM triggered policy cpu")
-
-
-def test_a_step_policy_follows_an_alarm_of_one_s_own(endpoint):
-    endpoint.register()
-    steps = {
-        "AdjustmentType": "ChangeInCapacity",
-        "Cooldown": 60,
-        "StepAdjustments": [{"MetricIntervalLowerBound": 0, "ScalingAdjustment": 2}],
-    }
-    arn = endpoint.client.put_scaling_policy(
-        **endpoint.of,
-        PolicyName="steps",
-        PolicyType="StepScaling",
-        StepScalingPolicyConfiguration=steps,
-    )["PolicyARN"]
-    watch = endpoint.cloud.client("cloudwatch")
-    watch.put_metric_alarm(
-        AlarmName="steps",
-        Namespace="Test",
-        MetricName="Backlog",
-        Statistic="Average",
-        Period=60,
-        EvaluationPeriods=1,
-        Threshold=1,
-        ComparisonOperator="GreaterThanOrEqualToThreshold",
-        AlarmActions=[arn],
-    )
-    watch.put_metric_data(Namespace="Test", MetricData=[{"MetricName": "Backlog", "Value": 5}])
-    endpoint.comes_to(3)
-    cause = endpoint.activities()[0]["Cause"]
-    assert cause == "monitor alarm steps in state ALARM triggered policy steps"
-
-
-def test_a_target_goes_with_its_endpoint(cloud):
-    cloud.serve("scaled-leaving")
-    leaving = Scaled(cloud, "scaled-leaving")
-    leaving.register()
-    leaving.track(600)
-    cloud.destroy("scaled-leaving")
-    named = {"ServiceNamespace": "sagemaker", "ResourceIds": [leaving.of["ResourceId"]]}
-    until(lambda: not leaving.client.describe_scalable_targets(**named)["ScalableTargets"])
-    assert leaving.alarms() == {}

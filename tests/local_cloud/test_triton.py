@@ -4,10 +4,6 @@
 """
 
 import json
-import os
-import re
-import sys
-from pathlib import Path
 
 import pytest
 from botocore.exceptions import ClientError
@@ -17,7 +13,6 @@ from tests.local_cloud.account import (
     ACCOUNT,
     BUCKET,
     CREATED,
-    ROOT,
     archive,
     endpoint_resources,
     wait_until_gone,
@@ -82,58 +77,6 @@ def test_multi_model_endpoint_answers_by_target_model(cloud):
     cloud.destroy("adders")
 
 
-def test_backends_are_linked_though_another_first_process_is_at_it(tmp_path):
-    """In their namespaces two servers that start at once have one process id."""
-    distribution, backends = tmp_path / "triton", tmp_path / "backends"
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    stub = distribution / "python_backend_stubs" / version / "triton_python_backend_stub"
-    library = distribution / "backends" / "python" / "libtriton_python.so"
-    for file in (stub, library):
-        file.parent.mkdir(parents=True)
-        file.touch()
-    (backends / "python").mkdir(parents=True)
-    for file in (stub, library):
-        (backends / "python" / f".{file.name}.{os.getpid()}").symlink_to(file)
-    triton_serve.gather_backends(distribution, backends)
-    actual = [(backends / "python" / file.name).resolve() for file in (stub, library)]
-    assert actual == [stub, library]
-
-
-def test_command_follows_the_variables_of_serve(tmp_path):
-    variables = {
-        "SM_MODEL_DIR": str(tmp_path),
-        "SAGEMAKER_BIND_TO_PORT": "8080",
-        "ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1",
-        "SAGEMAKER_TRITON_ALLOW_METRICS": "true",
-        "SAGEMAKER_TRITON_LOG_VERBOSE": "false",
-        "SAGEMAKER_TRITON_ADDITIONAL_ARGS": "--cache-config=local,size=8388608",
-    }
-    (tmp_path / "adder").mkdir()
-    command = triton_serve.triton_command(
-        triton_serve.served_variables(variables), Path("/triton"), Path("/backends")
-    )
-    assert command == (
-        "/triton/bin/tritonserver",
-        f"--model-repository={tmp_path}",
-        "--backend-directory=/backends",
-        "--cache-directory=/triton/caches",
-        "--model-control-mode=explicit",
-        "--model-namespacing=true",
-        "--allow-http=false",
-        "--allow-sagemaker=true",
-        "--sagemaker-port=8080",
-        "--allow-grpc=false",
-        "--allow-metrics=true",
-        "--metrics-address=127.0.0.1",
-        "--metrics-port=8002",
-        "--log-verbose=false",
-        "--backend-config=python,shm-default-byte-size=16777216",
-        "--backend-config=python,shm-growth-byte-size=1048576",
-        "--load-model=adder",
-        "--cache-config=local,size=8388608",
-    )
-
-
 @pytest.mark.parametrize(
     ("folders", "named", "message"),
     [
@@ -148,24 +91,3 @@ def test_refuses_an_archive_without_one_clear_model(tmp_path, folders, named, me
         (tmp_path / name).mkdir()
     with pytest.raises(triton_serve.ServeError, match=message):
         triton_serve.single_model(named, tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("variables", "mode"),
-    [
-        ({}, None),
-        ({"SAGEMAKER_TRITON_OVERRIDE_PING_MODE": "live"}, None),
-        (triton_serve.IMAGE, "live"),
-        (triton_serve.IMAGE | {"SAGEMAKER_TRITON_OVERRIDE_PING_MODE": "ready"}, "ready"),
-    ],
-)
-def test_ping_mode_reaches_the_server_only_where_it_was_set_before(variables, mode):
-    multi_model = {"SAGEMAKER_MULTI_MODEL": "true", **variables}
-    assert triton_serve.served_variables(multi_model).get(triton_serve.PING_MODE) == mode
-
-
-def test_image_variables_are_those_of_the_image():
-    text = (ROOT / "container" / "triton" / "Dockerfile").read_text()
-    assert dict(re.findall(r"(SAGEMAKER_TRITON_\w+)=(\S+)", text)) == triton_serve.IMAGE
-    empty = triton_serve.set_variables({"SAGEMAKER_TRITON_PING_MODE": "", "HOME": ""})
-    assert empty == {"HOME": ""}

@@ -5,7 +5,6 @@ What our templates watch, evaluated on a real server's requests.
 
 from __future__ import annotations
 
-import json
 import threading
 
 import botocore.exceptions
@@ -101,14 +100,3 @@ def test_clients_mistakes_trip_their_own_alarm_alone_and_it_recovers(session):
     assert asking.refused > 0
     assert {name for name, state in now.items() if state == "ALARM"} == {"client-errors"}
     until(lambda: states(session)["client-errors"] == "OK")
-
-
-def test_own_dashboard_is_stored_with_the_alarms_that_are_there(session):
-    watch = session.clients("cloudwatch")
-    body = json.loads(watch.get_dashboard(DashboardName="roundhouse-local--tiny")["DashboardBody"])
-    (listed,) = (
-        widget["properties"]["alarms"] for widget in body["widgets"] if widget["type"] == "alarm"
-    )
-    assert {arn.rsplit(":", 1)[-1].removeprefix(f"{ENDPOINT}-") for arn in listed} == OURS
-    rows = [row[-1] for item in body["widgets"] for row in item["properties"].get("metrics", ())]
-    assert any("expression" in row for row in rows)

@@ -25,6 +25,8 @@ network:
   vpc_endpoints: true
 permissions_boundary_arn: arn:aws:iam::111122223333:policy/boundary
 alarm_email: team@example.com
+alarm_https: [https://events.example.com/b, https://events.example.com/a]
+unreferenced_engine_days: 7
 otel_enrichment: create
 alarm_slack: {workspace: T0123ABCDEF, channel: C0123ABCDEF}
 github: {repository: acme/models, repository_id: 456789, owner_id: 123456}

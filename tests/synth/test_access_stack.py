@@ -177,16 +177,6 @@ def test_role_may_do_what_its_commands_call_and_nothing_else(pair, name):
     assert allowed == wanted
 
 
-def test_role_that_promotes_within_an_account_reads_the_alarms_itself(tmp_path):
-    source = spec("staging", "111122223333")
-    dev = spec("dev", "111122223333", promotes_from="staging")
-    near = roles(stacks(tmp_path / "dev", dev, source))["promote"]
-    assert actions_of(near) == documented()["`promote`"] - {"sts:AssumeRole"}
-    before = stacks(tmp_path / "staging", source, dev)
-    assert "gate" not in roles(before)
-    assert "promote" not in json.dumps(before["Foundation"].template)
-
-
 def test_every_write_but_a_bill_of_materials_and_a_check_s_source_is_conditional(pair):
     wanted = {
         "build": {"sources/*"},
@@ -243,15 +233,6 @@ def test_sessions_that_build_deploy_or_promote_last_as_long_as_a_build_may(tmp_p
         assert {name: role["MaxSessionDuration"] for name, role in found.items()} == {
             "plan": 3600, "drift": 3600, "build": seconds, "deploy": seconds, "promote": seconds,
         }  # fmt: skip
-
-
-def test_provider_of_the_account_is_used_where_it_is_named(tmp_path):
-    arn = f"arn:aws:iam::111122223333:oidc-provider/{GITHUB_ISSUER}"
-    github = GITHUB.model_copy(update={"oidc_provider_arn": arn})
-    found = stacks(tmp_path, spec("dev", "111122223333", github=github))
-    assert found["Access"].properties("AWS::IAM::OIDCProvider") == {}
-    (statement,) = roles(found)["plan"]["AssumeRolePolicyDocument"]["Statement"]
-    assert statement["Principal"] == {"Federated": arn}
 
 
 def test_policies_of_a_role_fit_into_iams_limit(pair):

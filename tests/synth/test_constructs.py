@@ -7,7 +7,6 @@ import re
 import pytest
 from aws_cdk import App, Environment, Stack
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from aws_cdk.assertions import Match, Template
 
@@ -27,9 +26,6 @@ from roundhouse_cdk import (
     VpcEndpoints,
     VpcEndpointsProps,
 )
-from stacks.environment_stage import EnvironmentStage
-from tests.synth.assembly import SOURCES, read_stacks
-from tests.synth.deployments import locked
 from tests.synth.pipeline import PROGRAMS
 
 pytestmark = pytest.mark.synth
@@ -94,39 +90,6 @@ def test_an_environment_stands_in_a_stack_of_ones_own(stack):
     template.has_resource("AWS::S3::Bucket", {"DeletionPolicy": "RetainExceptOnCreate"})
 
 
-def test_bucket_and_key_that_are_there_are_used(stack):
-    props = ArtifactStoreProps(
-        environment=DEV,
-        bucket=s3.Bucket.from_bucket_name(stack, "Bucket", BUCKET),
-        key=kms.Key.from_key_arn(stack, "Key", KEY),
-    )
-    store = ArtifactStore(stack, "Store", props=props)
-    template = Template.from_stack(stack)
-    assert (store.bucket.bucket_name, store.key.key_arn) == (BUCKET, KEY)
-    template.resource_count_is("AWS::S3::Bucket", 0)
-    template.resource_count_is("AWS::KMS::Key", 1)
-    template.all_resources_properties("AWS::SNS::Topic", {"KmsMasterKeyId": KEY})
-
-
-def test_a_vpc_that_is_there_gets_a_private_name_for_every_service(stack):
-    props = VpcEndpointsProps(environment=DEV, network=NETWORK)
-    endpoints = VpcEndpoints(stack, "Endpoints", props=props)
-    template = Template.from_stack(stack)
-    found = template.find_resources(
-        "AWS::EC2::VPCEndpoint", {"Properties": {"VpcEndpointType": "Interface"}}
-    ).values()
-    assert len(found) == len(endpoints.interfaces) == 8
-    for item in found:
-        given = item["Properties"]
-        assert given["PrivateDnsEnabled"] is True
-        assert given["SubnetIds"] == list(NETWORK.subnet_ids)
-        assert given["SecurityGroupIds"] == list(NETWORK.security_group_ids)
-    template.has_resource_properties(
-        "AWS::EC2::VPCEndpoint",
-        {"VpcEndpointType": "Gateway", "RouteTableIds": list(NETWORK.route_table_ids)},
-    )
-
-
 def foreign_bucket(stack: Stack) -> None:
     bucket = s3.Bucket.from_bucket_name(stack, "Bucket", "company-artifacts")
     ArtifactStore(stack, "Store", props=ArtifactStoreProps(environment=DEV, bucket=bucket))
@@ -157,24 +120,3 @@ REFUSED = {
 def test_refuses_props_that_cannot_be_deployed(stack, build):
     with pytest.raises(ValueError, match=re.escape(REFUSED[build])):
         build(stack)
-
-
-def test_two_stages_of_one_environment_stand_in_one_app_with_ids_of_their_own(tmp_path):
-    app = App(outdir=str(tmp_path), context={"myteam": "1"}, analytics_reporting=False)
-    for construct_id in ("Blue", "Green"):
-        deployments = locked("dev")
-        stage = EnvironmentStage(
-            app,
-            construct_id,
-            environment=deployments[0].environment,
-            deployments=deployments[:1],
-            sources=SOURCES,
-        )
-        assert stage.refusals() == [] and stage.node.try_get_context("myteam") == "1"
-    app.synth()
-    assert {path.name for path in tmp_path.glob("assembly-*")} == {
-        "assembly-Blue",
-        "assembly-Green",
-    }
-    names = [stack.name for stack in read_stacks(tmp_path)]
-    assert len(names) == 2 * len(set(names)) == 10

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import Any
 
 import pytest
@@ -144,41 +143,6 @@ def test_intrinsic_functions_and_escape_hatches_reach_the_template():
     assert config["ProductionVariants"][0]["VolumeSizeInGB"] == 100
 
 
-@pytest.mark.parametrize("name", ["Variables", "ComputeType", "Environment"])
-def test_variable_named_as_a_property_of_aws_leaves_the_others(name):
-    variables = {name: "1", "OTHER": "2"}
-    stack = new_stack()
-    RealtimeEndpoint(stack, "Endpoint", props=with_variables(**variables))
-    model = only(stack, "SageMaker::Model")["Properties"]
-    assert model["PrimaryContainer"]["Environment"] == variables
-
-
-def test_scaled_endpoint_keeps_its_counts_from_the_first_deployment_on():
-    stack = new_stack()
-    RealtimeEndpoint(stack, "Default", props=dataclasses.replace(PLAIN, is_scaled=True))
-    template = Template.from_stack(stack).to_json()
-    parameter = template["Parameters"]["RetainVariantProperties"]
-    (condition, retained, otherwise) = only(stack, "SageMaker::Endpoint")["Properties"][
-        "RetainAllVariantProperties"
-    ]["Fn::If"]
-    assert template["Conditions"][condition] == {
-        "Fn::Equals": [{"Ref": "RetainVariantProperties"}, parameter["Default"]]
-    }
-    assert retained is True and otherwise == {"Ref": "AWS::NoValue"}
-
-
-def test_logs_expire_and_only_the_stack_makes_their_groups():
-    stack = new_stack()
-    TextGenerationEndpoint(stack, "Chat", props=CHAT)
-    groups = [item["Properties"] for item in resources(stack, "Logs::LogGroup").values()]
-    assert sorted(group["LogGroupName"] for group in groups) == [
-        "/aws/sagemaker/Endpoints/demo-chat",
-        "/aws/sagemaker/InferenceComponents/demo-chat",
-    ]
-    assert {group["RetentionInDays"] for group in groups} == {90}
-    assert "logs:CreateLogGroup" not in json.dumps(only(stack, "IAM::Role"))
-
-
 def network(*subnets: str) -> EnvironmentSpec:
     found = NetworkSpec(
         vpc_id="vpc-00000000", subnet_ids=subnets, security_group_ids=("sg-00000000",)
@@ -224,24 +188,3 @@ def test_refuses_a_queue_of_many_models_and_adapters_without_a_component():
     chat = dataclasses.replace(CHAT, component=None, adapters={"legal": "adapters/a"})
     with pytest.raises(ValueError, match="adapters without a component: legal; allowed"):
         TextGenerationEndpoint(new_stack(), "Chat", props=chat)
-
-
-def test_misspelt_property_is_a_type_error():
-    with pytest.raises(TypeError, match="network_isolatoin"):
-        RealtimeEndpointProps(
-            environment=DEMO, name="embedder", variants=[OWN], network_isolatoin=True
-        )
-
-
-def test_image_of_another_account_is_pulled_from_there():
-    stack = new_stack()
-    other = IMAGE.replace("111122223333", "999999999999").replace("us-east-1", "eu-west-1")
-    pool = dataclasses.replace(
-        OWN.pools[0], container=dataclasses.replace(ENGINE, image_uri=f"{other}@sha256:0")
-    )
-    props = dataclasses.replace(PLAIN, variants=[dataclasses.replace(OWN, pools=[pool])])
-    RealtimeEndpoint(stack, "Endpoint", props=props)
-    pull = only(stack, "IAM::Policy")["Properties"]["PolicyDocument"]["Statement"][0]
-    assert pull["Resource"].endswith(
-        ":ecr:eu-west-1:999999999999:repository/roundhouse-demo/triton"
-    )

@@ -13,34 +13,18 @@ import pytest
 
 from onboarding.platform import serving_platforms
 from onboarding.text_generation.platforms import generation_platforms
-from onboarding.text_generation.quantizer_route import QUANTIZER_IMAGE
 from stacks.image_contents import IMAGE_CONTENTS
 from stacks.images import (
     DOCKERFILES,
     GENERATION_IMAGE,
-    base_image,
-    base_image_uri,
     build_arguments,
     generation_image,
     needed_images,
     read_image_files,
 )
-from tests.synth.assembly import synthesized
 from tests.synth.deployments import ROOT, environment, locked
 
 pytestmark = pytest.mark.synth
-
-
-def test_a_platform_on_nvidias_image_pulls_no_triton_from_aws_account(tmp_path):
-    newer = environment("dev").model_copy(update={"platform": "triton-26.06"})
-    (policy,) = synthesized(tmp_path, newer, ())["Images"].only("AWS::IAM::Role")["Policies"]
-    statements = {item["Sid"]: item for item in policy["PolicyDocument"]["Statement"]}
-    vllm = "arn:aws:ecr:us-east-1:763104351884:repository/vllm"
-    assert statements["PullBaseImage"]["Resource"] == vllm
-    assert (
-        base_image_uri(newer, serving_platforms()["triton-26.06"])
-        == "nvcr.io/nvidia/tritonserver:26.06-py3"
-    )
 
 
 @pytest.mark.parametrize("image", IMAGE_CONTENTS)
@@ -90,36 +74,6 @@ def test_an_image_that_is_built_alone_brings_what_its_dockerfile_copies(image, p
     assert [source for source, paths in of.items() if not paths] == []
     more = set(held) - {DOCKERFILES[image], *(path for paths in of.values() for path in paths)}
     assert [path for path in more if not path.startswith("requirements/bindings-")] == []
-
-
-@pytest.mark.parametrize("image", IMAGE_CONTENTS)
-def test_images_on_a_distributions_python_install_over_what_it_installed(image):
-    """Pip refuses to remove what apt put there: "Cannot uninstall …, RECORD file not found"."""
-    text = (ROOT / DOCKERFILES[image]).read_text()
-    steps = [
-        step
-        for step in re.sub(r"\\\n\s*", "", text).splitlines()
-        if step.startswith("RUN") and "--require-hashes" in step
-    ]
-    # The quantizer's image has a second environment, of vLLM; torch has a lock of its own.
-    second = image == QUANTIZER_IMAGE or "torch-${TORCH}.txt" in text
-    assert len(steps) == (0 if image == GENERATION_IMAGE else 1 + second)
-    for step in steps:
-        assert ("--ignore-installed" in step) == ("FROM ${TRITON_IMAGE}" in text)
-
-
-def test_refuses_a_gpu_image_of_a_platform_without_tensorrt():
-    with pytest.raises(
-        ValueError, match=r"platform triton-24.10-cpu has no TensorRT for the image builder-gpu"
-    ):
-        build_arguments(
-            environment("local"), serving_platforms()["triton-24.10-cpu"], "builder-gpu"
-        )
-
-
-def test_platforms_start_from_different_images():
-    bases = [base_image(platform) for platform in serving_platforms().values()]
-    assert len(bases) == len(set(bases))
 
 
 def test_a_cpu_environment_needs_no_gpu_builder():

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
-from local_cloud.sagemaker.hosting.changes import IN_PROGRESS, Changing
+from local_cloud.sagemaker.hosting.changes import Changing
 from local_cloud.sagemaker.hosting.fleet import Fleet, VariantFleet
 from local_cloud.sagemaker.hosting.instance import Instance, NoInstance
 
@@ -17,12 +17,10 @@ class Endpoint(Changing):
     """An endpoint's state.
 
     `traffic` is None until it first answers and once it is deleted, at any moment: read it once.
-    `pending` is the fleet of a deployment under way.
     """
 
     config_name: str
     traffic: Traffic | None = None
-    pending: Fleet | None = None
 
     @property
     def fleets(self) -> tuple[Fleet, ...]:
@@ -36,12 +34,6 @@ class Endpoint(Changing):
         """Whether it takes its requests from a queue."""
         traffic = self.traffic
         return traffic is not None and traffic.fleet.config.get("AsyncInferenceConfig") is not None
-
-    def become(self, status: str, failure_reason: str | None = None) -> None:
-        """Set the status; a final one wakes those who wait."""
-        if status not in IN_PROGRESS:
-            self.pending = None
-        super().become(status, failure_reason)
 
     def route(self, traffic: Traffic) -> None:
         """Set the traffic for the next request."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections import Counter
 from collections.abc import Callable, Mapping, MutableMapping
 from functools import partial
 from typing import Any, TypeVar
 
-from local_cloud.containers.quotas import Capacity, check_endpoint_quotas
+from local_cloud.containers.capacity import Capacity
 from local_cloud.ministack.account import Scoped, account_id, in_background, region, sagemaker_arn
 from local_cloud.protocol.errors import validation_error
 from local_cloud.sagemaker.hosting.changes import AlarmStates, Monitor, RolledBack
@@ -21,13 +20,9 @@ from local_cloud.sagemaker.hosting.update_request import (
     COUNT,
     UpdateRequest,
     Wanted,
-    added_instances,
     apply_changes,
     check_changes,
-    config_instances,
     keep_properties,
-    running_instances,
-    variant_types,
 )
 from local_cloud.settings import Settings
 
@@ -79,7 +74,6 @@ class Endpoints:
             if name.lower() in {endpoint.name.lower() for endpoint in self.endpoints.values()}:
                 raise validation_error(f'Cannot create already existing endpoint "{arn}".')
             config = self.config(config_name)
-            self._check_quotas(config_instances(config))
             endpoint = Endpoint(
                 name=name,
                 arn=arn,
@@ -100,7 +94,6 @@ class Endpoints:
                     f'Cannot update endpoint "{endpoint.arn}" in status {endpoint.status}: it '
                     "can only be deleted."
                 )
-            self._check_quotas(added_instances(request, endpoint.traffic.fleet, config))
             endpoint.deployment_config = request.deployment_config
             endpoint.become("Updating")
         endpoint.begin(partial(self._update, endpoint, request, config), "InService")
@@ -115,7 +108,6 @@ class Endpoints:
         with self._turn:
             endpoint = self._settled_endpoint(endpoint_name)
             check_changes(endpoint, wanted)
-            self._check_quotas(_growth(endpoint, wanted))
             endpoint.become("Updating")
         endpoint.begin(partial(apply_changes, endpoint, wanted), "InService")
         return endpoint
@@ -136,10 +128,6 @@ class Endpoints:
         for thread in threads:
             thread.join()
 
-    def _check_quotas(self, added: Mapping[str, int]) -> None:
-        running = running_instances(self.endpoints.values(), self.configs)
-        check_endpoint_quotas(self.settings.state, running, added)
-
     def _settled_endpoint(self, name: str) -> Endpoint:
         endpoint = self.endpoint_named(name)
         endpoint.require_settled("endpoint")
@@ -157,7 +145,6 @@ class Endpoints:
 
     def _create(self, endpoint: Endpoint, config: Record) -> None:
         fleet = self._fleet(endpoint, config)
-        endpoint.pending = fleet
         fleet.start()
         endpoint.route(Traffic(fleet=fleet))
 
@@ -167,7 +154,6 @@ class Endpoints:
             raise RolledBack(f"endpoint {endpoint.name} has no fleet")
         fleet = self._fleet(endpoint, config)
         keep_properties(request, before.fleet, fleet)
-        endpoint.pending = fleet
         counts = {name: variant.desired for name, variant in fleet.production.items()}
         Update(
             before=before,
@@ -200,15 +186,6 @@ def _inspect(fleet: Fleet, pinging: bool) -> None:
     inspect(fleet, pinging=pinging)
     for variant in fleet.variants:
         variant.mend()
-
-
-def _growth(endpoint: Endpoint, wanted: Wanted) -> Mapping[str, int]:
-    """Return how many instances a change of counts adds."""
-    added: Counter[str] = Counter()
-    for variant in () if endpoint.traffic is None else endpoint.traffic.fleet.variants:
-        count = wanted.get(variant.name, {}).get(COUNT, variant.desired)
-        added[variant_types(variant.spec)] += count - variant.desired
-    return added
 
 
 def _record(records: Mapping[str, R], noun: str, arn_kind: str, name: str) -> R:

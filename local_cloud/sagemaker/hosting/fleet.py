@@ -17,7 +17,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from local_cloud.containers.quotas import Capacity, InsufficientCapacity
+from local_cloud.containers.capacity import Capacity, InsufficientCapacity
 from local_cloud.protocol.errors import AwsError
 from local_cloud.sagemaker.definitions import hosts_components, instance_types, ordered_pools
 from local_cloud.sagemaker.hosting.instance import (

@@ -1,9 +1,8 @@
-"""UpdateEndpoint: its request, its refusals, and the instances of quotas that it adds."""
+"""UpdateEndpoint: its request, and its refusals."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,47 +10,11 @@ from local_cloud.protocol.errors import validation_error
 from local_cloud.sagemaker.definitions import instance_types
 from local_cloud.sagemaker.hosting.endpoint import Endpoint
 from local_cloud.sagemaker.hosting.fleet import Fleet, VariantFleet
-from local_cloud.sagemaker.hosting.rollout import rollout
 
 Record = Mapping[str, Any]
 Wanted = Mapping[str, Record]
 """Of each variant the wanted weight and instance count, where they change."""
 COUNT, WEIGHT = "DesiredInstanceCount", "DesiredWeight"
-VARIANTS = ("ProductionVariants", "ShadowProductionVariants")
-BETWEEN_POOLS = " or "
-"""Between the types of a variant with instance pools, which no quota of one type limits here."""
-
-
-def running_instances(endpoints: Iterable[Endpoint], configs: Mapping[str, Record]) -> Counter[str]:
-    """Return the instances that endpoints have or are starting."""
-    counts: Counter[str] = Counter()
-    for endpoint in endpoints:
-        pending = () if endpoint.pending is None else (endpoint.pending,)
-        fleets = dict.fromkeys((*endpoint.fleets, *pending))
-        for fleet in fleets:
-            for variant in fleet.variants:
-                counts[variant_types(variant.spec)] += variant.desired
-        if not fleets:
-            counts += config_instances(configs.get(endpoint.config_name, {}))
-    return counts
-
-
-def config_instances(
-    config: Record, present: Mapping[str, VariantFleet] | None = None
-) -> Counter[str]:
-    """Return the instances of a new fleet; variants of `present` keep its counts."""
-    counts: Counter[str] = Counter()
-    for variant in (variant for key in VARIANTS for variant in config.get(key) or ()):
-        kept = (present or {}).get(variant["VariantName"])
-        counts[variant_types(variant)] += (
-            variant["InitialInstanceCount"] if kept is None else kept.desired
-        )
-    return counts
-
-
-def variant_types(variant: Record) -> str:
-    """Return the instance types of a variant as one key."""
-    return BETWEEN_POOLS.join(instance_types(variant))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,16 +59,6 @@ def check_update(
                 f"to {', '.join(after)} while it is registered as a scalable target: delete its "
                 "scaling policies and deregister it first."
             )
-
-
-def added_instances(request: UpdateRequest, old: Fleet, config: Record) -> Mapping[str, int]:
-    """Return the instances that an update needs beside the present ones, by instance type.
-
-    Blue/green: the whole new fleet. Rolling: the first batch.
-    """
-    counts = config_instances(config, _variants(old) if COUNT in request.retained else None)
-    batches = rollout(request.deployment_config, counts).batches
-    return {name: min(count, batches[0]) for name, count in counts.items()} if batches else counts
 
 
 def keep_properties(request: UpdateRequest, old: Fleet, new: Fleet) -> None:

@@ -1,7 +1,6 @@
 """SageMaker Runtime: InvokeEndpoint, InvokeEndpointAsync and InvokeEndpointWithResponseStream.
 
-Answers are streamed as SageMaker's event stream, or as they are. Shadow variants get copies of
-requests; their answers and faults go nowhere.
+Shadow variants get copies of requests; their answers and faults go nowhere.
 Source of the refusals of inference components: its own sentences, as its users quote them.
 """
 
@@ -32,9 +31,7 @@ from local_cloud.sagemaker.hosting.fleet import VariantFleet
 from local_cloud.sagemaker.hosting.instance import Instance, NoInstance
 from local_cloud.sagemaker.metrics.invocation_metrics import ComponentMetrics
 from local_cloud.sagemaker.runtime.asynchronous import Asynchronous
-from local_cloud.sagemaker.runtime.capture import Captures
 from local_cloud.sagemaker.runtime.invocation import (
-    PASSED_BACK,
     TARGET_VARIANT,
     Invocation,
     passed_back,
@@ -44,7 +41,6 @@ from local_cloud.sagemaker.runtime.streams import (
     Progress,
     StreamedReply,
     event_stream,
-    plain_stream,
 )
 
 AMZN_CONTENT_TYPE = "X-Amzn-SageMaker-Content-Type"
@@ -54,11 +50,8 @@ AMZN_CONTENT_TYPE = "X-Amzn-SageMaker-Content-Type"
 class StreamedInvocation(Invocation):
     """An invocation whose parts are passed on as they come.
 
-    With `is_plain` its bytes and its errors are the container's own, as the OpenAI path has them.
     The pause between two parts may last `model_seconds`; AWS's limit is not published.
     """
-
-    is_plain: bool = False
 
     def send(self, instance: Instance) -> Reply | StreamedReply:
         """Invoke one instance. Raises NotListening, so that another one may be tried."""
@@ -75,23 +68,15 @@ class StreamedInvocation(Invocation):
             raise
         except (OSError, http.client.HTTPException) as error:
             return self.unreachable(instance, error, begin)
-        if response.status >= 400 and not self.is_plain:
+        if response.status >= 400:
             return self._error(instance, response, begin)
         progress = Progress(begun=begin)
-        if self.is_plain:
-            headers = {
-                name: response.headers[name] for name in PASSED_BACK[:1] if name in response.headers
-            }
-            parts = plain_stream(progress, response)
-        else:
-            found = passed_back(response.headers, instance)
-            content_type = found.pop("content-type", "application/octet-stream")
-            headers = {**found, AMZN_CONTENT_TYPE: content_type, "content-type": CONTENT_TYPE}
-            parts = event_stream(progress, response)
+        found = passed_back(response.headers, instance)
+        content_type = found.pop("content-type", "application/octet-stream")
         return StreamedReply(
             status=response.status,
-            headers=headers,
-            parts=self._recorded_parts(instance, response, progress, parts),
+            headers={**found, AMZN_CONTENT_TYPE: content_type, "content-type": CONTENT_TYPE},
+            parts=self._recorded_parts(instance, response, progress),
             leave=response.close,
         )
 
@@ -105,15 +90,11 @@ class StreamedInvocation(Invocation):
         return self.model_error(instance, whole)
 
     def _recorded_parts(
-        self,
-        instance: Instance,
-        response: OpenResponse,
-        progress: Progress,
-        parts: Iterator[bytes],
+        self, instance: Instance, response: OpenResponse, progress: Progress
     ) -> Iterator[bytes]:
         """Yield the parts, then record the invocation, however it ends."""
         try:
-            yield from parts
+            yield from event_stream(progress, response)
         finally:
             self._record(instance, response.status, progress)
 
@@ -188,7 +169,6 @@ class Runtime:
     def __init__(self, components: Components) -> None:
         self.components, self.endpoints = components, components.endpoints
         self._shadows = Shadows()
-        self._captures = Captures(self.endpoints.settings)
         self._asynchronous = Asynchronous(self.endpoints.settings, self._invoke_whole)
 
     def answer(self, path: str, headers: Mapping[str, str], body: bytes) -> Reply | StreamedReply:
@@ -211,20 +191,6 @@ class Runtime:
             return self.invoke(endpoint, invocation, headers.get(COMPONENT))
         except AwsError as error:
             return error_reply(error)
-
-    def answer_openai(
-        self, name: str, component: str | None, headers: Mapping[str, str], body: bytes
-    ) -> Reply | StreamedReply:
-        """Answer a request of the OpenAI path with the container's own answer. Raises AwsError.
-
-        Which of a container's routes AWS calls is not published; here it is /invocations.
-        """
-        endpoint = self._endpoint(name)
-        _check_body(body)
-        invocation = StreamedInvocation(
-            endpoint=name, headers=headers, body=body, begun=time.monotonic(), is_plain=True
-        )
-        return self.invoke(endpoint, invocation, component)
 
     def _endpoint(self, name: str) -> Endpoint:
         endpoint = self.endpoints.endpoints.get(name)
@@ -258,7 +224,7 @@ class Runtime:
         return reply
 
     def _invoke(self, endpoint: Endpoint, invocation: Invocation) -> Reply | StreamedReply:
-        """Invoke an endpoint's model; shadows and captures get what was answered whole."""
+        """Invoke an endpoint's model; shadows get what was answered whole."""
         variant, chosen = invocation.headers.get(TARGET_VARIANT), list[Served]()
 
         @contextmanager
@@ -289,7 +255,6 @@ class Runtime:
             raise AwsError("ServiceUnavailable", message, 503) from None
         if chosen and not isinstance(reply, StreamedReply):
             self._shadows.copy(chosen[-1], invocation)
-            self._captures.record(chosen[-1], invocation, reply)
         return reply
 
     def _invoke_component(

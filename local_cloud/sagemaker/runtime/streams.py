@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -11,8 +10,6 @@ from dataclasses import dataclass, field
 
 from local_cloud.containers.server_client import OpenResponse
 from local_cloud.protocol.event_stream import payload_part, stream_exception, uneven_parts
-
-logger = logging.getLogger("roundhouse.streams")
 
 
 @dataclass(kw_only=True)
@@ -55,16 +52,8 @@ class Progress:
 
 def event_stream(progress: Progress, response: OpenResponse) -> Iterator[bytes]:
     """Yield a response as SageMaker's event stream, with an exception where it broke off."""
-    try:
-        for chunk in progress.parts(response):
-            yield from map(payload_part, uneven_parts(chunk))
-    except Exception as fault:
-        progress.broken = fault
-        logger.exception("a stream failed in the local cloud itself")
-        yield stream_exception(
-            "InternalStreamFailure", Message=f"The local cloud failed: {fault!r}."
-        )
-        return
+    for chunk in progress.parts(response):
+        yield from map(payload_part, uneven_parts(chunk))
     error = progress.broken
     if isinstance(error, TimeoutError):
         message = "Your invocation timed out while waiting for a response from container primary."
@@ -74,14 +63,3 @@ def event_stream(progress: Progress, response: OpenResponse) -> Iterator[bytes]:
     elif error is not None:
         message = f"The container's stream ended before its answer did ({error!r})."
         yield stream_exception("ModelStreamError", Message=message, ErrorCode="StreamBroken")
-
-
-class BrokenStream(Exception):
-    """A body passed on as it is broke off: its reader's connection must break off too."""
-
-
-def plain_stream(progress: Progress, response: OpenResponse) -> Iterator[bytes]:
-    """Yield a response's bytes. Raises BrokenStream where it broke off."""
-    yield from progress.parts(response)
-    if progress.broken is not None:
-        raise BrokenStream from progress.broken

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
-from local_cloud.containers.quotas import Capacity, check_training_quota
+from local_cloud.containers.capacity import Capacity
 from local_cloud.ministack.account import Scoped, account_id, in_background, region, sagemaker_arn
 from local_cloud.protocol.errors import Actions, AwsError, validation_error
 from local_cloud.protocol.listing import list_page
@@ -55,13 +55,6 @@ class TrainingJobs:
                 "Training job names must be unique within an AWS account and region, and a "
                 f"training job with this name already exists ({arn})",
             )
-        resources = request["ResourceConfig"]
-        active = sum(
-            run.record["ResourceConfig"]["InstanceType"] == resources["InstanceType"]
-            and run.record["TrainingJobStatus"] in GOING
-            for run in self.runs.values()
-        )
-        check_training_quota(self._settings.state, resources["InstanceType"], active)
         run = TrainingRun(
             record=new_record(request, arn),
             account=account_id(),

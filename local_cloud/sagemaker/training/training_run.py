@@ -15,10 +15,10 @@ from typing import Any
 from ministack.services import cloudwatch_logs, s3
 
 from local_cloud.containers.archive import s3_location
+from local_cloud.containers.capacity import Capacity, CapacityFileError, InsufficientCapacity
 from local_cloud.containers.container import ContainerSpec
 from local_cloud.containers.images import ImageError, LocalImage, local_image
 from local_cloud.containers.job import Job
-from local_cloud.containers.quotas import Capacity, CapacityFileError, InsufficientCapacity
 from local_cloud.ministack.account import in_background, read_object, write_object
 
 LONGEST_REASON = 1024

@@ -7,7 +7,6 @@ import io
 import json
 import os
 import subprocess
-from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -23,7 +22,6 @@ from roundhouse.processes import Processes
 from roundhouse.report import Report
 from roundhouse.session import LOCAL, cloud_folder, open_session, start_local_cloud
 from tests.local_cloud.account import ROOT
-from tests.local_cloud.hosted_component import bearer_token, openai_request
 from tests.text_generation.vllm.conftest import PYTHON
 
 pytestmark = [
@@ -137,21 +135,10 @@ def ask_model(session, model):
     return json.loads(answer["Body"].read())["choices"][0]["message"]["content"]
 
 
-def ask_openai(session, component):
-    """What a component answers on the OpenAI path."""
-    body = {"messages": [{"role": "user", "content": LONG}], "max_tokens": 24, "temperature": 0,
-            "ignore_eos": True}  # fmt: skip
-    path = f"/endpoints/local-chat/inference-components/{component}/openai/v1/chat/completions"
-    cloud = SimpleNamespace(client=session.clients)
-    _, _, answer = openai_request(cloud, path, body, bearer_token())
-    return json.loads(answer)["choices"][0]["message"]["content"]
-
-
 def test_adapters_answer_are_updated_and_go(session, tree):
     deploy_all(session)
     first = {name: ask(session, name) for name in (BASE, FRENCH, LEGAL)}
     assert len(set(first.values())) == 3
-    assert ask_openai(session, "local-chat-french") == first[FRENCH]
     assert ask_model(session, "local-chat-french") == first[FRENCH]
     assert ask_model(session, "chat") == first[BASE]
 

@@ -1,14 +1,14 @@
 """vLLM behind an inference component: streamed answers, and changes that cut none of them."""
 
 import contextlib
-import json
 import threading
 
 import pytest
+from botocore.exceptions import ClientError
 
 from container.generation_client import payload_parts, read_answer, read_events
 from tests.local_cloud.account import ACCOUNT, UPDATED
-from tests.local_cloud.hosted_component import MANAGED, ROLLING, bearer_token, openai_request
+from tests.local_cloud.hosted_component import MANAGED, ROLLING
 
 pytestmark = pytest.mark.text_generation
 IMAGE = f"{ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/roundhouse-local/vllm-server:1"
@@ -67,18 +67,14 @@ class EndlessStreams:
             thread.join(120)
 
 
-def test_an_answer_is_streamed_by_both_paths(cloud, chat):
+def test_an_answer_is_streamed_and_another_model_refused(chat):
     hosted = chat("vllm-chat", **OPTIONS)
     answer = read_stream(hosted, question(20))
     assert (answer.usage.completion_tokens, answer.finish_reason) == (20, "length")
-    path = f"/endpoints/{hosted.name}/inference-components/{hosted.name}/openai/v1/chat/completions"
-    status, kind, body = openai_request(cloud, path, question(20), bearer_token())
-    assert (status, kind.partition(";")[0]) == (200, "text/event-stream")
-    assert read_answer(read_events([body])).text == answer.text
-    unknown = {**question(2), "stream": False, "model": "another"}
-    status, _, body = openai_request(cloud, path, unknown, bearer_token())
-    assert status == 404
-    assert "another" in json.loads(body)["error"]["message"]
+    with pytest.raises(ClientError) as refused:
+        hosted.invoke(**{**question(2), "stream": False, "model": "another"})
+    assert refused.value.response["OriginalStatusCode"] == 404
+    assert "another" in refused.value.response["OriginalMessage"]
 
 
 def test_a_rolling_update_and_a_scale_in_under_eight_streams_cut_none(chat):

@@ -14,11 +14,6 @@ from tests.unit.onboarding.trees import tree_root
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def test_shipped_profiles_fit_their_texts():
-    tree = read_tree(ROOT)
-    assert profile_notes(tree) == ()
-
-
 @pytest.mark.parametrize(("mode", "count"), [("calibration-cache", 1), ("explicit", 0)])
 def test_calibration_cache_of_a_text_model_is_noted(tmp_path, mode, count):
     words = {"precision: auto": f"precision: auto\n  quantization: {mode}"}

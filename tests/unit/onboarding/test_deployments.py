@@ -10,16 +10,15 @@ import pytest
 
 from onboarding.document import Document, Place
 from onboarding.fault import FaultsError
-from onboarding.lock import lock_path, write_lock_entry
-from onboarding.manifest import RuntimeIdentity
+from onboarding.lock import write_lock_entry
 from onboarding.memory_findings import memory_findings
-from onboarding.platform import build_route, instance_types, serving_platforms
-from onboarding.resolve import deployments, runtime_identity, target
+from onboarding.platform import instance_types, serving_platforms
+from onboarding.resolve import deployments, target
 from onboarding.rules.rule import EngineCase
 from onboarding.rules.runtime_rules import driver_runs_the_baseline
 from onboarding.tree import read_tree
 from tests.unit.onboarding.manifests import lock_entry
-from tests.unit.onboarding.trees import FIXTURES, tree_root
+from tests.unit.onboarding.trees import tree_root
 
 ROOT = Path(__file__).parents[3]
 MODEL, CLOUD, SHARED, JOINER = (
@@ -28,18 +27,6 @@ MODEL, CLOUD, SHARED, JOINER = (
     "endpoints/shared.yaml",
     "models/joiner.yaml",
 )
-CPU_ENVIRONMENT = """
-name: desk
-account: "000000000000"
-region: us-east-1
-platform: triton-24.10-cpu
-locks: build/locks
-models:
-  example: {serving: {server: python}, endpoint: {instance_type: ml.c7i.large}}
-  joiner: {engine: {precision: fp32}}
-endpoints:
-  shared: {instance_type: ml.c7i.xlarge}
-"""
 
 
 def test_deployments_are_each_model_s_own_endpoint_and_the_shared_ones(tmp_path):
@@ -57,36 +44,6 @@ def test_deployments_are_each_model_s_own_endpoint_and_the_shared_ones(tmp_path)
     )
     assert own.inference_ami_version == "al2023-ami-sagemaker-inference-gpu-4-1"
     assert own.missing == own.targets
-
-
-def test_deployments_follow_the_environment(tmp_path):
-    own, shared = deployments(
-        read_tree(tree_root(tmp_path, {"environments/desk.yaml": CPU_ENVIRONMENT})), "desk"
-    )
-    assert (own.server, own.instance_type.name, own.inference_ami_version) == (
-        "python",
-        "ml.c7i.large",
-        None,
-    )
-    assert (shared.server, shared.instance_type.name) == ("triton", "ml.c7i.xlarge")
-    assert own.targets[0].model.serving.server == "python"
-
-
-def test_deployments_of_the_same_gpu_need_the_same_engine_and_of_another_do_not(tmp_path):
-    tree = read_tree(tree_root(tmp_path, {"environments/desk.yaml": CPU_ENVIRONMENT}))
-    bigger = read_tree(
-        tree_root(
-            tmp_path / "bigger", {MODEL: {"ml.g5.xlarge": "ml.g5.8xlarge", "max: 2": "max: 9"}}
-        )
-    )
-    _, on_gpu = target(tree, "cloud", "example")
-    _, on_cpu = target(tree, "desk", "example")
-    _, on_bigger = target(bigger, "cloud", "example")
-    assert on_gpu.engine_key == on_bigger.engine_key != on_cpu.engine_key
-    assert on_gpu.network_keys == on_cpu.network_keys and set(on_gpu.network_keys) == {
-        "float",
-        "int8",
-    }
 
 
 @pytest.mark.parametrize(
@@ -110,21 +67,6 @@ def test_environment_deploys_the_models_that_it_chooses_by_name_or_label(
     tree = read_tree(tree_root(tmp_path, changes))
     assert tree.faults == ()
     assert [deployment.name for deployment in deployments(tree, "cloud")] == deployed
-
-
-def test_model_of_a_gpu_alone_leaves_an_environment_of_cpus_without_fault(tmp_path):
-    gpu_only = {MODEL: {"precision: auto": "precision: fp16"}}
-    without = CPU_ENVIRONMENT.replace(
-        "  example: {serving: {server: python}, endpoint: {instance_type: ml.c7i.large}}",
-        "  except: [example]",
-    )
-    refused = read_tree(
-        tree_root(tmp_path / "a", {**gpu_only, "environments/desk.yaml": CPU_ENVIRONMENT})
-    )
-    sound = read_tree(tree_root(tmp_path / "b", {**gpu_only, "environments/desk.yaml": without}))
-    assert len(refused.faults) == 1
-    assert sound.faults == ()
-    assert [deployment.name for deployment in deployments(sound, "desk")] == ["shared"]
 
 
 @pytest.mark.parametrize("resolve", [target, lambda *names: deployments(*names[:2], names[2:])])
@@ -178,70 +120,6 @@ def test_refuses_a_key_that_two_environments_claim_with_different_archives(tmp_p
     assert deployments(read_tree(root), "cloud")[0].targets[0].lock_entry == entry
 
 
-def test_refuses_promotions_in_a_circle(tmp_path):
-    changes = {
-        "environments/prod.yaml": PROD,
-        CLOUD: {"name: cloud": "name: cloud\npromotes_from: prod"},
-    }
-    faults = read_tree(tree_root(tmp_path, changes)).faults
-    assert [(fault.file, fault.value) for fault in faults] == [
-        (CLOUD, "cloud → prod → cloud"),
-        ("environments/prod.yaml", "prod → cloud → prod"),
-    ]
-
-
-def test_environment_s_own_host_image_wins(tmp_path):
-    image = "al2023-ami-sagemaker-inference-gpu-4-1"
-    tree = read_tree(
-        tree_root(
-            tmp_path, {CLOUD: {"name: cloud": f"name: cloud\ninference_ami_version: {image}"}}
-        )
-    )
-    assert {deployment.inference_ami_version for deployment in deployments(tree, "cloud")} == {
-        image
-    }
-
-
-def test_target_carries_its_lock_entry_from_the_environment_s_locks(tmp_path):
-    root = tree_root(tmp_path, {"environments/desk.yaml": CPU_ENVIRONMENT})
-    _, before = target(read_tree(root), "desk", "example")
-    entry = lock_entry("example", before.engine_key)
-    write_lock_entry(root / "build/locks", "example", entry)
-    deployment, after = target(read_tree(root), "desk", "example")
-    assert before.lock_entry is None and after.lock_entry == entry and deployment.missing == ()
-    assert target(read_tree(root), "cloud", "example")[1].lock_entry is None
-
-
-def test_refuses_a_tree_with_faults(tmp_path):
-    tree = read_tree(tree_root(tmp_path, {MODEL: {"min: 1": "min: 3"}, CLOUD: {"us-east-1": "x"}}))
-    with pytest.raises(FaultsError) as error:
-        deployments(tree, "cloud")
-    assert error.value.faults == tree.faults and str(error.value).count("\n") == 1
-
-
-def test_refuses_every_broken_lock_at_once(tmp_path):
-    root = tree_root(tmp_path, {})
-    for model in ("example", "joiner"):
-        lock_path(root / "models", model).write_text("broken")
-    with pytest.raises(FaultsError) as error:
-        deployments(read_tree(root), "cloud")
-    assert [fault.file for fault in error.value.faults] == [
-        "models/example.lock.yaml",
-        "models/joiner.lock.yaml",
-    ]
-
-
-def test_runtime_is_onnxruntime_on_a_cpu_and_tensorrt_on_a_gpu():
-    platform, instances = serving_platforms()["triton-26.05"], instance_types()
-    model = read_tree(FIXTURES / "base").models["example"]
-    assert runtime_identity(model, platform, instances["ml.c7i.large"]) == RuntimeIdentity(
-        name="onnxruntime", version=platform.onnxruntime
-    )
-    assert runtime_identity(model, platform, instances["ml.g5.xlarge"]) == RuntimeIdentity(
-        name="tensorrt", version="10.16.1.11"
-    )
-
-
 @pytest.fixture
 def root(tmp_path):
     for folder in ("models", "endpoints", "environments"):
@@ -250,25 +128,6 @@ def root(tmp_path):
     shared = (tmp_path / "endpoints" / "text-shared.yaml").read_text()
     (tmp_path / "endpoints" / "alone.yaml").write_text(shared.replace("text-shared", "alone"))
     return tmp_path
-
-
-def test_some_endpoints_are_as_they_are_among_all(root):
-    tree = read_tree(root)
-    every = {deployment.name: deployment for deployment in deployments(tree, "dev")}
-    assert set(every) == {"sentence-embedder", "text-shared"}
-    for name, deployment in every.items():
-        assert deployments(tree, "dev", (name,)) == (deployment,)
-    assert deployments(tree, "dev", tuple(reversed(every))) == tuple(every.values())
-
-
-def test_locks_of_other_endpoints_are_not_read(root):
-    (root / "models" / "sentence-embedder-fp32.lock.yaml").write_text("no lock\n")
-    tree = read_tree(root)
-    assert [deployment.name for deployment in deployments(tree, "dev", ("sentence-embedder",))] == [
-        "sentence-embedder"
-    ]
-    with pytest.raises(FaultsError, match=r"sentence-embedder-fp32\.lock\.yaml"):
-        deployments(tree, "dev", ("text-shared",))
 
 
 @pytest.mark.parametrize(
@@ -330,19 +189,6 @@ def test_deployment_has_an_engine_for_every_gpu_generation_in_the_order_of_prior
     assert target(tree, "cloud", "example", "7.5")[1].instance_type.name == "ml.g4dn.xlarge"
 
 
-def test_host_image_is_named_where_a_joined_variant_alone_has_a_gpu(tmp_path):
-    changes = {
-        MODEL: {"ml.g5.xlarge": "ml.c7i.large"},
-        BESIDE: JOINS % "instance_type: ml.g5.2xlarge",
-    }
-    own = next(
-        deployment
-        for deployment in deployments(read_tree(tree_root(tmp_path, changes)), "cloud")
-        if deployment.name == "example"
-    )
-    assert own.inference_ami_version == "al2023-ami-sagemaker-inference-gpu-4-1"
-
-
 RIVAL = """
 name: rival
 task: text-embedding
@@ -368,16 +214,6 @@ def test_baseline_joins_an_endpoint_of_triton_with_a_server_of_its_own(tmp_path,
     assert (deployment.server, own.server, rival.server) == ("triton", "triton", "python")
     assert (own.targets[0].runtime, rival.targets[0].runtime) == ("tensorrt", runtime)
     assert deployment.variant_of(rival.targets[0]) is rival
-
-
-def test_baseline_of_a_gpu_is_built_on_a_cpu_and_runs_on_any_gpu_model(tmp_path):
-    (deployment,) = deployments(with_rival(tmp_path), "cloud", only=["example"])
-    plan, rival = (variant.targets[0] for variant in deployment.variants)
-    assert (plan.build_capability, plan.plan_gpu) == ("8.6", "A10G")
-    assert (rival.build_capability, rival.plan_gpu) == ("cpu", None)
-    assert build_route(rival.build_capability, codebuild_gpu=True) == "cpu"
-    assert plan.engine_key != rival.engine_key
-    assert plan.network_keys["float"] == rival.network_keys["float"]
 
 
 def test_refuses_a_driver_that_is_older_than_a_baselines_cuda(tmp_path):

@@ -11,7 +11,6 @@ import yaml
 from pydantic import BaseModel
 
 from onboarding.keys import (
-    chosen_network,
     engine_key,
     network_key,
     network_precisions,
@@ -217,17 +216,6 @@ def test_keys_are_golden():
     assert keys(on_cpu, platform="triton-24.10-cpu")["engine"] == "7ab31bd8e4e01c267fda"
 
 
-def test_keys_are_the_same_in_another_order_of_the_file():
-    def backwards(value: Any) -> Any:
-        return (
-            {key: backwards(value[key]) for key in reversed(value)}
-            if isinstance(value, dict)
-            else value
-        )
-
-    assert keys(yaml.safe_load(yaml.safe_dump(backwards(MODEL), sort_keys=False))) == keys(MODEL)
-
-
 PLUGIN = {"file": "models/libscale.so", "sha256": "0" * 64, "operators": ["Scale"]}
 CODE = {"file": "models/code/a.py", "sha256": "0" * 64}
 ON_CPU = with_value("endpoint.instance_type", "ml.c7i.large")
@@ -264,16 +252,6 @@ def test_keys_are_the_same(data, path, value, other):
     assert keys(with_value(path, value, data), platform=platform) == keys(known, platform=platform)
 
 
-def test_keys_follow_the_digest_of_a_plugin_and_of_code():
-    other = PLUGIN | {"sha256": "1" * 64}
-    one, two = (keys(with_value("engine.plugins", [plugin])) for plugin in (PLUGIN, other))
-    assert one["engine"] != two["engine"] and one["float"] == two["float"]
-    code, changed = (
-        keys(with_value("serving.preprocessing", CODE | {"sha256": digit * 64})) for digit in "01"
-    )
-    assert code["engine"] != changed["engine"]
-
-
 def test_keys_follow_the_bytes_of_a_dataset_never_its_name():
     moved = with_value("engine.calibration.dataset", "moved.txt")
     assert keys(moved, digests={**DIGESTS, "moved.txt": DIGESTS["a.txt"]}) == keys(MODEL)
@@ -281,14 +259,6 @@ def test_keys_follow_the_bytes_of_a_dataset_never_its_name():
     assert (
         other_bytes["float"] == keys(MODEL)["float"] and other_bytes["int8"] != keys(MODEL)["int8"]
     )
-
-
-@pytest.mark.parametrize(
-    "instance", ["ml.g4dn.xlarge", "ml.g6.xlarge", "ml.p4d.24xlarge", "ml.c7i.large"]
-)
-def test_engine_key_changes_with_the_gpu_and_network_keys_do_not(instance):
-    before, after = keys(MODEL), keys(with_value("endpoint.instance_type", instance))
-    assert {name for name in before if before[name] != after[name]} == {"plan", "engine"}
 
 
 @pytest.mark.parametrize(
@@ -308,41 +278,6 @@ def test_engine_key_holds_the_gpu_model_of_a_plan_for_that_model_alone(one, othe
     assert keys_on(one, "none")["engine"] != keys_on(other, "none")["engine"]
     for level in ("same_compute_capability", "ampere+"):
         assert keys_on(one, level) == keys_on(other, level)
-
-
-def test_engine_key_changes_with_the_tensorrt_build():
-    assert keys(MODEL, platform="triton-26.06")["engine"] != keys(MODEL)["engine"]
-
-
-@pytest.mark.parametrize(
-    ("precision", "calibrated", "instance", "networks"),
-    [
-        ("fp32", True, "ml.g6.xlarge", ("float",)),
-        ("auto", True, "ml.g5.xlarge", ("float", "int8")),
-        ("auto", True, "ml.c7i.large", ("float", "int8")),
-        ("auto", True, "ml.g6.xlarge", ("float", "int8", "fp8")),
-        ("auto", False, "ml.g6.xlarge", ("float",)),
-        ("int8", True, "ml.g6.xlarge", ("float", "int8")),
-    ],
-)
-def test_networks_are_those_an_engine_may_need(precision, calibrated, instance, networks):
-    data = with_value("engine.precision", precision)
-    if not calibrated:
-        del data["engine"]["calibration"]
-    spec, row = ModelSpec.model_validate_json(json.dumps(data)), instance_types()[instance]
-    assert network_precisions(spec, row, "explicit") == networks
-    by_cache = network_precisions(spec, row, "calibration-cache")
-    assert by_cache == tuple(name for name in networks if name != "fp8")
-
-
-def test_int8_network_of_engines_tuned_for_one_sample_has_a_key_of_its_own():
-    one = keys(with_value("engine.optimization_profiles.batch", [1, 1, 8]))
-    assert one["float"] == keys(MODEL)["float"] and one["int8"] != keys(MODEL)["int8"]
-
-
-def test_chosen_network_is_a_quantized_one_for_eight_bits_only():
-    chosen = [chosen_network(precision) for precision in ("fp32", "fp16", "bf16", "fp8", "int8")]
-    assert chosen == ["float", "float", "float", "fp8", "int8"]
 
 
 def test_plan_key_leaves_out_prompts_that_no_build_uses():

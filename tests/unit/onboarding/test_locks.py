@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,7 +11,6 @@ from typing import Any
 
 import pytest
 import yaml
-from pydantic import ValidationError
 
 from onboarding.lock import (
     BuiltEntry,
@@ -21,13 +19,10 @@ from onboarding.lock import (
     ModelLock,
     ServedCapacity,
     lock_path,
-    lock_text,
     read_lock,
     record_capacity,
     write_lock_entry,
 )
-from onboarding.manifest import Manifest, Prompts
-from onboarding.plan_key_file import is_of_plan, plan_key_path, plan_key_text
 from onboarding.replacement import replace_text
 from onboarding.text_generation.checkpoint_lock import GenerationKnee, GenerationLock, record_knee
 from onboarding.workload import lock_type
@@ -122,15 +117,6 @@ def test_lock_gives_back_what_was_written(kind, tmp_path):
         kind.entries(path.parent)
 
 
-def test_lock_is_written_the_same_whatever_the_order(kind, tmp_path):
-    for folder, numbers in (("a", (1, 2)), ("b", (2, 1))):
-        for number in numbers:
-            write_lock_entry(tmp_path / folder, "m", kind.entry(number))
-    assert (
-        lock_path(tmp_path / "a", "m").read_bytes() == lock_path(tmp_path / "b", "m").read_bytes()
-    )
-
-
 def test_what_was_measured_stays_with_the_same_digest_and_goes_with_another(kind, tmp_path):
     entry = kind.entry(1)
     write_lock_entry(tmp_path, "m", entry)
@@ -182,32 +168,6 @@ def test_lock_only_gains_lines_by_an_engine_or_a_capacity(tmp_path):
         change()
         after = iter(lock_path(tmp_path, "m").read_text().splitlines())
         assert all(line in after for line in before), "a merge of two branches would conflict"
-
-
-def test_capacity_is_recorded_beside_the_engine_and_every_other(tmp_path):
-    for number in (1, 2):
-        write_lock_entry(tmp_path, "m", lock_entry("m", key(number)))
-    for capacity in (
-        served_capacity(),
-        served_capacity("ml.g5.2xlarge"),
-        served_capacity(rate=320.0),
-    ):
-        path = record_capacity(tmp_path, "m", key(1), capacity)
-    engines = read_lock(path.parent, "m").engines
-    assert engines[key(1)].capacity == {
-        "ml.g5.xlarge": served_capacity(rate=320.0),
-        "ml.g5.2xlarge": served_capacity("ml.g5.2xlarge"),
-    }
-    assert engines[key(2)] == lock_entry("m", key(2))
-    assert engines[key(1)].manifest == lock_entry("m", key(1)).manifest
-
-
-def test_refuses_a_capacity_under_the_instance_type_of_another(tmp_path):
-    write_lock_entry(tmp_path, "m", lock_entry("m", key(1)))
-    path = record_capacity(tmp_path, "m", key(1), served_capacity())
-    path.write_text(path.read_text().replace("      ml.g5.xlarge:", "      ml.g5.2xlarge:"))
-    with pytest.raises(LockError, match="a capacity under the instance type of another"):
-        read_lock(tmp_path, "m")
 
 
 BROKEN = {
@@ -265,18 +225,6 @@ def test_refuses_a_digest_that_the_files_of_a_checkpoint_do_not_have(tmp_path):
         KINDS["checkpoints"].entries(tmp_path)
 
 
-def test_refuses_a_folder_that_is_a_file(tmp_path):
-    (tmp_path / "locks").write_text("x")
-    with pytest.raises(LockError, match="cannot be"):
-        write_lock_entry(tmp_path / "locks", "m", lock_entry("m", key(1)))
-
-
-def test_refuses_to_read_a_folder(tmp_path):
-    lock_path(tmp_path, "m").mkdir()
-    with pytest.raises(LockError, match="cannot be read"):
-        read_lock(tmp_path, "m")
-
-
 def test_failed_write_leaves_the_old_lock_and_nothing_else(tmp_path):
     model = "m" * (
         255 - len(".lock.yaml")
@@ -288,82 +236,12 @@ def test_failed_write_leaves_the_old_lock_and_nothing_else(tmp_path):
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [before]
 
 
-def test_plan_s_key_is_written_where_there_is_one(tmp_path):
-    path = write_lock_entry(tmp_path, "m", lock_entry("m", key(1)))
-    assert "plan_key" not in path.read_text()
-    entry = lock_entry("m", key(2)).model_copy(update={"plan_key": "p" * 20})
-    write_lock_entry(tmp_path, "m", entry)
-    assert [item.plan_key for item in read_lock(tmp_path, "m").engines.values()] == [None, "p" * 20]
-
-
 MANIFEST = lock_entry("example", "a" * 20).manifest
 
 
 def test_manifest_is_golden():
     """A change here changes every archive: raise RECIPE_VERSION when inputs give other bytes."""
     assert MANIFEST.sha256() == "1502529e2ea09349227518500a1d9fa6bc46114842b5fc7e1c04f0bdf80157aa"
-
-
-def test_only_a_model_that_refuses_long_texts_says_so(tmp_path):
-    assert MANIFEST.auto_truncate and "auto_truncate" not in json.loads(MANIFEST.to_bytes())
-    entry = lock_entry("example", "a" * 20)
-    refusing = entry.model_copy(
-        update={"manifest": MANIFEST.model_copy(update={"auto_truncate": False})}
-    )
-    assert json.loads(refusing.manifest.to_bytes())["auto_truncate"] is False
-    assert Manifest.from_bytes(refusing.manifest.to_bytes()) == refusing.manifest
-    assert "auto_truncate" not in lock_text(Lock(model="example", engines={"a" * 20: entry}))
-    assert "auto_truncate: false" in write_lock_entry(tmp_path, "example", refusing).read_text()
-
-
-def test_only_a_model_with_prompts_has_them():
-    assert MANIFEST.prompts is None and "prompts" not in json.loads(MANIFEST.to_bytes())
-    prompts = Prompts(texts={"query": "find: ", "document": ""})
-    known = Manifest.from_bytes(MANIFEST.model_copy(update={"prompts": prompts}).to_bytes())
-    assert known.prompts == prompts and known.prompts.differ
-    assert (prompts.prefix(), prompts.prefix("query")) == ("", "find: ")
-
-
-def test_refuses_a_requirement_that_it_does_not_know():
-    """So does a server that is older than `auto_truncate`."""
-    data = json.loads(MANIFEST.to_bytes()) | {"auto_translate": False}
-    with pytest.raises(ValidationError, match="auto_translate"):
-        Manifest.from_bytes(json.dumps(data).encode())
-
-
-PLAN_KEY = "b" * 20
-
-
-def test_plan_s_key_is_the_digest_of_a_file_beside_the_engine():
-    digest = hashlib.sha256(plan_key_text(PLAN_KEY).encode()).hexdigest()
-    path = plan_key_path(MANIFEST.engine_file)
-    assert Path(path).parent == Path(MANIFEST.engine_file).parent
-    known = MANIFEST.model_copy(update={"files": {**MANIFEST.files, path: digest}})
-    assert is_of_plan(known, PLAN_KEY) and not is_of_plan(known, "c" * 20)
-    # A server of before reads it: no field is new.
-    assert json.loads(known.to_bytes()).keys() == json.loads(MANIFEST.to_bytes()).keys()
-
-
-def test_archive_of_before_is_of_no_plan():
-    assert not is_of_plan(MANIFEST, PLAN_KEY)
-
-
-def test_a_file_is_written_whole_with_its_folder(tmp_path):
-    path = tmp_path / "folder" / "file.yaml"
-    replace_text(path, "a: é\n")
-    replace_text(path, "b: 2\n")
-    assert path.read_text(encoding="utf-8") == "b: 2\n"
-    assert path.stat().st_mode & 0o777 == 0o644
-    assert [file.name for file in path.parent.iterdir()] == ["file.yaml"]
-
-
-def test_refuses_text_that_is_not_utf_8_and_keeps_the_file(tmp_path):
-    path = tmp_path / "file.yaml"
-    replace_text(path, "a: 1\n")
-    with pytest.raises(UnicodeEncodeError):
-        replace_text(path, "a: \ud800\n")
-    assert path.read_text(encoding="utf-8") == "a: 1\n"
-    assert [file.name for file in tmp_path.iterdir()] == ["file.yaml"]
 
 
 def test_line_endings_mode_and_link_stay(tmp_path):

@@ -87,31 +87,6 @@ def test_memory_is_of_one_gpu_or_of_the_host_less_a_reserve(instance, kind, usab
     assert memory is not None and (memory.kind, memory.usable_mib) == (kind, pytest.approx(usable))
 
 
-@pytest.mark.parametrize(
-    ("instance", "driver_shows"),
-    # nvidia-smi's own totals.
-    [("ml.g4dn.xlarge", 15360), ("ml.g5.xlarge", 23028), ("ml.p5.48xlarge", 81559)],
-)
-def test_reserve_leaves_no_more_than_the_driver_shows(instance, driver_shows):
-    assert instance_memory(instance_types()[instance]).usable_mib <= driver_shows
-
-
-def test_memory_of_an_unknown_instance_type_is_unknown():
-    row = instance_types()["ml.g5.xlarge"].model_copy(update={"gpu_memory_gib": None})
-    assert instance_memory(row) is None
-    assert (
-        instance_memory(instance_types()["ml.c7i.large"].model_copy(update={"memory_gib": None}))
-        is None
-    )
-
-
-def test_models_that_fit_are_never_evicted_and_worth_no_sentence():
-    deployment = with_models({"a": CAPACITY_MIB / 2, "b": CAPACITY_MIB / 2})
-    plan = only_plan(deployment)
-    assert (plan.fits, plan.evicted, plan.round_seconds, len(plan.placement)) == (True, 0, 0.0, 1)
-    assert memory_notes(deployment) == memory_faults(deployment) == ()
-
-
 def test_models_that_do_not_fit_are_predicted_with_their_cost():
     deployment = with_models({"a": 10000, "b": 9000, "c": 8000, "d": 4000}, seconds=2.5)
     plan = only_plan(deployment)
@@ -162,24 +137,6 @@ def test_refuses_a_model_larger_than_the_memory_and_names_a_type_that_holds_a_co
     assert fault.endswith(way_out) and memory_notes(deployment) == ()
 
 
-def test_refuses_a_model_too_large_for_one_of_several_types():
-    deployment = with_models({"a": 20000})
-    small = with_models({"a": 20000}, instance="ml.g4dn.xlarge").own.pools[0]
-    both = dataclasses.replace(
-        deployment.own, pools=(*deployment.own.pools, dataclasses.replace(small, priority=2))
-    )
-    (fault,) = memory_faults(dataclasses.replace(deployment, variants=(both,)))
-    assert "ml.g4dn.xlarge" in fault
-
-
-def test_refuses_the_only_model_of_an_endpoint_when_it_does_not_fit():
-    own = next(deployment for deployment in deployments(TREE, "dev") if not deployment.multi_model)
-    big = own.with_targets(lambda target: with_memory(target, 30000))
-    assert pool_memories(big) == ()
-    assert len(memory_faults(big)) == 1
-    assert memory_faults(own.with_targets(lambda target: with_memory(target, 300))) == ()
-
-
 def test_copies_count_for_packing_and_one_copy_for_refusal():
     deployment = with_models({"a": 9000, "b": 9000}, copies=2)
     plan = only_plan(deployment)
@@ -191,30 +148,6 @@ def test_copies_count_for_packing_and_one_copy_for_refusal():
         "the copies of 'a' take up to 24000 MiB" in note
         and "lower its 'serving.instances_per_gpu'" in note
     )
-
-
-def test_unmeasured_memory_is_a_note_and_refuses_nothing():
-    deployment = with_models({"a": None, "b": 100})
-    plan = only_plan(deployment)
-    assert plan.unmeasured == ("a",)
-    (note,) = memory_notes(deployment)
-    assert "the GPU memory of model 'a' is not measured" in note
-    assert memory_faults(deployment) == ()
-
-
-def test_models_not_built_are_left_to_the_build():
-    plan = only_plan(
-        SHARED.with_targets(lambda target: dataclasses.replace(target, lock_entry=None))
-    )
-    assert plan.not_built == ("sentence-embedder-fp32", "sentence-embedder-int8")
-    assert (plan.models, plan.unmeasured, plan.fits) == ((), (), True)
-
-
-def test_host_memory_counts_where_there_is_no_gpu():
-    local = next(deployment for deployment in deployments(TREE, "local") if deployment.multi_model)
-    plan = only_plan(local.with_targets(lambda target: with_memory(target, None, host=2000.0)))
-    assert plan.memory is not None and plan.memory.kind == "host memory"
-    assert (plan.total_mib, plan.fits) == (4000.0, True)
 
 
 SIZES = st.dictionaries(
@@ -258,16 +191,6 @@ def test_check_finds_a_model_that_does_not_fit_with_file_and_line(tmp_path):
     ) and fault.line is not None
     assert fault.what.startswith("in environment cloud, Model 'joiner' takes 30000 MiB")
     assert fault.way_out.startswith("choose an instance type with more memory")
-
-
-def test_check_notes_what_is_not_measured(tmp_path):
-    findings = memory_findings(_tree_with(tmp_path, device_memory_mib=None))
-    assert findings.faults == ()
-    (note,) = findings.notes
-    assert note.startswith(
-        "cloud: Endpoint 'shared' on ml.g5.2xlarge: the GPU memory of model 'joiner' is not "
-        "measured"
-    )
 
 
 def test_check_judges_no_tree_with_faults_and_reports_a_broken_lock(tmp_path):

@@ -7,17 +7,15 @@ import io
 import random
 import re
 import shutil
-import subprocess
-import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from onboarding.dataset import FOLDER, ArrayHeader, Datasets, array_headers, image_labels, is_image
+from onboarding.dataset import FOLDER, Datasets, array_headers, image_labels
 from onboarding.onnx_header import NetworkTensor, read_onnx_header
 from onboarding.shared_library import read_shared_library, tensorrt_misfit
-from tests.shared_libraries import FIXTURE, of_aarch64, plugin
+from tests.shared_libraries import of_aarch64, plugin
 from tests.unit.onboarding.onnx_bytes import field, onnx_bytes, varint
 
 
@@ -27,33 +25,9 @@ def npz(**arrays: np.ndarray) -> bytes:
     return data.getvalue()
 
 
-def test_headers_are_numpy_s_own():
-    data = npz(pixels=np.zeros((3, 2, 5), np.float32), ids=np.zeros(7, np.int64))
-    assert array_headers(data) == (
-        ArrayHeader(name="pixels", shape=(3, 2, 5), dtype="<f4"),
-        ArrayHeader(name="ids", shape=(7,), dtype="<i8"),
-    )
-
-
 def test_refuses_pickled_objects():
     with pytest.raises(ValueError, match="'things' of Python objects"):
         array_headers(npz(things=np.array([{}], dtype=object)))
-
-
-def test_refuses_a_zip_of_something_else():
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w") as archive:
-        archive.writestr("a.txt", "hello, reader")
-    with pytest.raises(ValueError, match=r"'a.txt', which is no numpy array"):
-        array_headers(data.getvalue())
-
-
-def test_refuses_a_damaged_header():
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w") as archive:
-        archive.writestr("x.npy", b"\x93NUMPY\x01\x00\x08\x00{'shape'")
-    with pytest.raises(ValueError, match="'x' with a damaged header"):
-        array_headers(data.getvalue())
 
 
 @pytest.mark.parametrize(
@@ -70,12 +44,6 @@ def test_refuses_a_damaged_header():
 def test_refuses_arrays_that_are_no_samples(tmp_path, arrays, problem):
     (tmp_path / "a.npz").write_bytes(npz(**arrays))
     assert Datasets(tmp_path)["a.npz"].problem == problem
-
-
-def test_dataset_of_arrays_counts_rows_and_tells_labels(tmp_path):
-    (tmp_path / "a.npz").write_bytes(npz(x=np.zeros((3, 2)), labels=np.arange(3)))
-    found = Datasets(tmp_path)["a.npz"]
-    assert (found.problem, found.count, found.labels is not None) == (None, 3, True)
 
 
 def test_dataset_of_labelled_texts_holds_both(tmp_path):
@@ -109,17 +77,6 @@ def test_subfolders_are_labels(tmp_path):
     assert image_labels(("cat/a.jpg", "b.jpg")) is None
 
 
-@pytest.mark.parametrize("files", [{}, {"a_gif": b"GIF89a"}, {"a_jpg": b"text"}])
-def test_refuses_a_folder_of_anything_else(files, tmp_path):
-    (tmp_path / "images").mkdir()
-    dataset = write_images(tmp_path, **files)
-    assert dataset.problem is not None and FOLDER in dataset.way_out
-
-
-def test_image_is_known_by_how_it_begins():
-    assert is_image(JPEG) and is_image(PNG) and not is_image(b"RIFF")
-
-
 EMBEDDER = Path(__file__).parents[2] / "fixtures" / "tiny_embedder"
 
 
@@ -144,26 +101,6 @@ def test_weights_that_old_files_list_as_inputs_are_none(tmp_path):
     found = header(tmp_path, onnx_bytes(inputs, weights=("w",)))
     assert [tensor.name for tensor in found.inputs] == ["x"]
     assert not found.has_external_weights and found.exporter == "pytorch"
-
-
-def test_external_weights_are_known(tmp_path):
-    content = onnx_bytes({"x": (16, (None,))}, weights=("w",), external=True)
-    found = header(tmp_path, content)
-    assert found.has_external_weights and found.inputs[0].datatype == "BF16"
-    assert found.external_names == ("data/w.bin",)
-
-
-def test_tensor_may_have_no_shape(tmp_path):
-    bare = field(1, "x") + field(2, field(1, field(1, 1)))
-    graph = field(11, bare) + field(12, bare)
-    found = header(tmp_path, field(7, graph))
-    assert found.inputs[0].shape is None and str(found.inputs[0]) == "x FP32"
-
-
-def test_axis_of_size_minus_one_is_dynamic(tmp_path):
-    """As keras2onnx and others of its time write it."""
-    found = header(tmp_path, onnx_bytes({"x": (1, ((1 << 64) - 1, 3))}))
-    assert found.inputs[0].shape == (-1, 3)
 
 
 @pytest.mark.parametrize(
@@ -209,22 +146,11 @@ def test_library_names_its_processor_and_what_it_is_linked_with(library):
     assert tensorrt_misfit(facts, BUILD) is None
 
 
-def test_fixture_of_the_onboarding_tree_is_such_a_library():
-    assert tensorrt_misfit(read_shared_library(FIXTURE), BUILD) is None
-
-
 def test_refuses_a_library_of_another_processor(library, tmp_path):
     misfit = tensorrt_misfit(
         read_shared_library(write_library(tmp_path, of_aarch64(library))), BUILD
     )
     assert "another processor" in str(misfit) and "(AArch64); allowed: x86-64" in str(misfit)
-
-
-def test_refuses_a_library_of_32_bits(library, tmp_path):
-    data = bytearray(library.read_bytes())
-    data[4], data[18:20] = 1, (3).to_bytes(2, "little")
-    misfit = tensorrt_misfit(read_shared_library(write_library(tmp_path, bytes(data))), BUILD)
-    assert "x86 (32 bits)" in str(misfit)
 
 
 @pytest.mark.parametrize(
@@ -237,17 +163,6 @@ def test_refuses_a_library_of_32_bits(library, tmp_path):
 def test_refuses_a_library_of_another_tensorrt(library, tmp_path, major, words):
     other = read_shared_library(plugin(tmp_path / "other/libscale.so", major=major))
     assert re.search(words, str(tensorrt_misfit(other, BUILD)))
-
-
-def test_refuses_what_is_no_library(library, tmp_path):
-    source = tmp_path / "program.c"
-    source.write_text("int main(void) { return 0; }\n")
-    for name, option in (("object.o", "-c"), ("program", "-pie"), ("fixed", "-no-pie")):
-        subprocess.run(("gcc", option, "-fPIE", "-o", tmp_path / name, source), check=True)
-        with pytest.raises(ValueError, match="no shared library"):
-            read_shared_library(tmp_path / name)
-    with pytest.raises(ValueError, match="no ELF file"):
-        read_shared_library(source)
 
 
 def test_damaged_libraries_are_refused_in_words(library, tmp_path):

@@ -8,10 +8,9 @@ from typing import get_args
 import pytest
 
 from onboarding.fault import FaultsError
-from onboarding.prices import parse_prices, price_list
-from onboarding.schedule import EXAMPLES, schedule_fault, time_zones
+from onboarding.prices import parse_prices
+from onboarding.schedule import schedule_fault, time_zones
 from onboarding.starter_texts import Kind, starter_texts
-from onboarding.tensorrt_operators import operator_list
 from onboarding.values import is_same_build
 
 # The examples of AWS's own documentation.
@@ -40,38 +39,27 @@ def test_documented_expression_has_no_fault(text):
     assert schedule_fault(text) is None
 
 
-def test_examples_in_our_own_sentence_have_no_fault():
-    assert [schedule_fault(expression) for expression in EXAMPLES.split(", ")] == [None, None, None]
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "is no schedule expression"),
         ("0 6 * * ? *", "is no schedule expression"),
-        ("CRON(0 6 * * ? *)", "is no schedule expression"),
         ("cron(0 6 * * *)", "has 5 fields"),
         ("cron(60 6 * * ? *)", "says 60 for the minutes, which takes 0 to 59"),
-        ("cron(0 24 * * ? *)", "says 24 for the hours"),
         ("cron(0 6 0 * ? *)", "says 0 for the day of the month, which takes 1 to 31"),
         ("cron(0 6 32W * ? *)", "says 32W for the day of the month"),
         ("cron(0 6 * 13 ? *)", "says 13 for the month, which takes 1 to 12, or JAN to DEC"),
         ("cron(0 6 ? * 8 *)", "says 8 for the day of the week, which takes 1 to 7, or SUN to SAT"),
         ("cron(0 6 ? * MON#6 *)", "says MON#6 for the day of the week"),
-        ("cron(0 6 ? * MONDAY *)", "says MONDAY for the day of the week"),
         ("cron(0 6 * * ? 1969)", "says 1969 for the year"),
         ("cron(*/0 6 * * ? *)", "says */0 for the minutes"),
-        ("cron(1-2-3 6 * * ? *)", "says 1-2-3 for the minutes"),
         ("cron(1, 6 * * ? *)", "says 1, for the minutes"),
         ("cron(? 6 * * ? *)", "says ? for the minutes"),
         ("cron(0 6 * * * *)", "must say ? for exactly one"),
         ("cron(0 6 ? * ? *)", "must say ? for exactly one"),
         ("rate(0 minutes)", "is no rate"),
-        ("rate(5 weeks)", "is no rate"),
         ("rate(1 minutes)", "says 1 minutes, and 1 takes minute"),
         ("rate(2 hour)", "says 2 hour, and 2 takes hours"),
         ("at(2027-02-30T06:00:00)", "names no time"),
-        ("at(2027-01-31 06:00:00)", "names no time"),
         ("at(2027-01-31T06:00:00Z)", "names no time"),
         ("at(２０２７-01-31T06:00:00)", "names no time"),
     ],
@@ -93,10 +81,6 @@ regions:
     hosting:
       ml.g5.xlarge: 1.4084
 """
-
-
-def test_shipped_prices_are_read():
-    assert price_list().regions["us-east-1"].hosting["ml.g5.xlarge"] > 0
 
 
 @pytest.mark.parametrize(
@@ -122,13 +106,6 @@ def test_refuses_an_unreadable_price(text, line, what):
     assert (fault.file, fault.line) == ("onboarding/data/prices.yaml", line)
     assert what in fault.what and "\n" not in str(fault)
     assert fault.way_out == "correct it, or restore the file from git"
-
-
-def test_each_operator_stands_once_and_the_list_has_its_source():
-    operators = operator_list()
-    kinds = (operators.supported, tuple(operators.restricted), operators.unsupported)
-    assert len(set().union(*kinds)) == sum(map(len, kinds)) == 200
-    assert operators.source.startswith("https://github.com/onnx/onnx-tensorrt/")
 
 
 @pytest.mark.parametrize(
@@ -157,8 +134,6 @@ SHIPPED = {
 }
 STARTER = {kind: starter_texts(kind).splitlines() for kind in KINDS}
 SETS = [pytest.param(sets, id=name) for name, sets in (("shipped", SHIPPED), ("starter", STARTER))]
-USED = {"calibration": 256, "search": 128, "validation": 400}
-"""Lines that a model file's defaults use."""
 
 
 @pytest.mark.parametrize("sets", SETS)
@@ -166,8 +141,3 @@ def test_no_line_stands_in_two_sets_or_twice(sets):
     lines = [line.casefold() for kind in KINDS for line in sets[kind]]
     assert len(set(lines)) == len(lines)
     assert all(line == line.strip() != "" for line in lines)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_starter_sets_are_as_large_as_the_defaults_ask(kind):
-    assert len(STARTER[kind]) == USED[kind]

@@ -9,7 +9,6 @@ import yaml
 
 from onboarding.checkpoint import checkpoint_sha256
 from onboarding.data import __name__ as DATA
-from onboarding.manifest import TensorRecord
 from onboarding.platform import instance_types, serving_platforms
 from onboarding.repository_spec import RepositorySpec, repository_key
 from onboarding.resolve import target
@@ -34,20 +33,6 @@ def repository(tmp_path):
 
 def faults_of(folder):
     return [str(fault) for fault in read_repository(folder, SHOWN, "mood").faults]
-
-
-def test_repository_without_faults_tells_what_its_models_take(repository):
-    found = read_repository(repository, SHOWN, "mood")
-    assert found.faults == () and found.plans == ()
-    assert {name: model.backend for name, model in found.models.items()} == {
-        "label": "python",
-        "mood": "ensemble",
-        "other": "python",
-        "scale": "python",
-    }
-    mood = found.models["mood"]
-    assert mood.tensors("input") == (TensorRecord(name="x", datatype="FP32", shape=(-1, 4)),)
-    assert mood.tensors("output") == (TensorRecord(name="label", datatype="BYTES", shape=(-1, 1)),)
 
 
 @pytest.mark.parametrize("case", FAULTS)
@@ -106,15 +91,6 @@ def test_refuses_what_is_no_protobuf_text(text, line, words):
     with pytest.raises(ConfigurationFault) as caught:
         read_configuration(text)
     assert (caught.value.line, str(caught.value)) == (line, words)
-
-
-def test_text_format_is_read_in_each_of_its_forms():
-    text = "name: 'a' \"b\\n\" # why\ninput < dims: [ -1, 0x10 ]; dims: 3, >\ninput [{}, {}]"
-    found = read_configuration(text)
-    assert found.text("name") == "ab\n"
-    first, *others = found.all("input")
-    assert [item.value for item in first.all("dims")] == ["-1", "0x10", "3"]
-    assert len(others) == 2 and others[0].line == 3
 
 
 def test_fields_are_those_of_tritons_own_protobuf():
@@ -192,19 +168,6 @@ def test_refuses_a_model_file(text, line, words, tmp_path):
     assert words in str(faults[0])
 
 
-def test_every_fault_of_a_repository_comes_at_once(tmp_path):
-    text = model_file(None)
-    broken = {"other__config.pbtxt": "backend: 3", "new__config.pbtxt": "backend: "}
-    faults = [str(fault) for fault in read_tree(tree(tmp_path, text, **broken)).faults]
-    assert [fault.partition(";")[0].partition(",")[0] for fault in faults] == [
-        "models/mood.yaml:5: unpinned source: 'source.triton_repository.folder' has no digest",
-        "models/mood/new: has no version",
-        "models/mood/new/config.pbtxt:1: is no protobuf text: 'the end' stands where backend has "
-        "its value",
-        "models/mood/other/config.pbtxt:1: backend is 3",
-    ]
-
-
 @pytest.mark.parametrize(
     ("backend", "plans", "words"),
     [
@@ -225,14 +188,6 @@ def test_refuses_what_the_image_and_the_gpu_cannot_run(backend, plans, words, tm
     faults = [str(fault) for fault in read_tree(root).faults]
     assert len(faults) == (0 if words is None else 1), faults
     assert words is None or words in faults[0]
-
-
-def test_refuses_plans_of_a_package_that_were_made_for_another_gpu(tmp_path):
-    source = "source:\n  triton_repository:\n    python_package: mine==1.0\n"
-    plans = "    plans: {gpu: L4, tensorrt: 10.16.1.11}\n"
-    text = f"name: mood\ntask: tensors\n{source}{plans}endpoint: {{instance_type: ml.g5.xlarge}}\n"
-    (fault,) = read_tree(tree(tmp_path, text)).faults
-    assert "plans.gpu' is not what ml.g5.xlarge" in str(fault)
 
 
 def test_key_follows_from_the_files_and_from_what_serves_them(tmp_path):

@@ -47,18 +47,10 @@ def test_packages_are_in_every_place_that_runs_the_code(file):
     [
         ("import requests", "imports requests, which the servers' images lack"),
         ("from torch.nn import functional", "imports torch.nn, which the servers' images lack"),
-        ("import urllib.request", "imports urllib.request, which reaches the network"),
-        ("import socket as s", "imports socket, which reaches the network"),
-        ("from subprocess import run", "imports subprocess, which starts processes or threads"),
-        ("import pickle", "imports pickle, which runs code that no scan can read"),
         ("from . import helper", "imports a file beside it"),
-        ("from os import system", "uses os.system, which starts or ends processes"),
-        ("os.popen('ls')", "uses os.popen, which starts or ends processes"),
-        ("eval('1')", "calls eval(), which no scan can follow"),
-        ("__import__('socket')", "calls __import__(), which no scan can follow"),
     ],
 )
-def test_refuses_what_the_image_lacks_and_what_leaves_the_process(line, problem):
+def test_refuses_what_the_image_lacks(line, problem):
     found = problems(f"def preprocess(inputs):\n    {line}\n")
     assert [number for number, _ in found] == [2]
     assert found[0][1].startswith(problem)
@@ -81,11 +73,6 @@ def test_refuses_what_the_image_lacks_and_what_leaves_the_process(line, problem)
 def test_refuses_a_file_without_the_function(source, line, problem):
     (found,) = problems(source)
     assert found[0] == line and found[1].startswith(problem)
-
-
-def test_every_problem_comes_at_once_in_order_of_lines():
-    found = problems("import socket\nimport requests\nexec('')\n")
-    assert [line for line, _ in found] == [1, 1, 2, 3]
 
 
 def test_one_value_is_a_row_of_one():

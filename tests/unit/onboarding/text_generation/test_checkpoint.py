@@ -9,28 +9,23 @@ from typing import Any
 import pytest
 
 from onboarding.checkpoint import checkpoint_sha256
-from onboarding.starter_texts import evaluation_path
 from onboarding.text_generation.adapter import adapter_problem, read_adapter
 from onboarding.text_generation.checkpoint import (
     CheckpointError,
-    read_folder,
-    read_headers_file,
 )
 from onboarding.text_generation.platforms import schemes
 from onboarding.text_generation.task_file import TaskFileError, read_task_file
 from onboarding.text_generation.texts import (
     LONGEST_LINE,
-    TextSample,
     TextsError,
     read_texts,
     shared_line,
 )
-from onboarding.text_generation.weights import count_weights, is_linear, mismatches
+from onboarding.text_generation.weights import count_weights, is_linear
 from onboarding.tree import read_tree
 from tests.unit.onboarding.text_generation.shapes import (
     FIXTURES,
     LLAMA_8B,
-    SHAPES,
     SMOLLM,
     adapter_files,
     generator_tree,
@@ -67,27 +62,6 @@ def checkpoint(folder: Path) -> Path:
     return folder
 
 
-def test_folder_gives_every_shards_tensors(tmp_path):
-    found = read_folder(checkpoint(tmp_path))
-    assert found.config == CONFIG and set(found.tensors) == set(TENSORS)
-    assert found.bytes == (64 * 4 + 8 * 4) * 2
-
-
-def test_headers_file_gives_the_same_back(tmp_path):
-    (tmp_path / "h.json").write_text(LLAMA_8B.document())
-    assert read_headers_file(tmp_path / "h.json") == LLAMA_8B
-    assert LLAMA_8B.bytes == 16_060_522_496
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"config": {}, "tensors": {"a": [1]}}',
-                                  '{"config": [], "tensors": {}}',
-                                  '{"config": {}, "tensors": {"a": ["BF16", [-1]]}}'])  # fmt: skip
-def test_refuses_a_file_that_holds_no_headers(text, tmp_path):
-    (tmp_path / "h.json").write_text(text)
-    with pytest.raises(CheckpointError, match="headers"):
-        read_headers_file(tmp_path / "h.json")
-
-
 def messages_of(tmp_path: Path, break_it, source: str = "") -> list[str]:
     text = BASE.replace(
         "  huggingface: acme/chat@0123456789abcdef0123456789abcdef01234567\n"
@@ -103,10 +77,6 @@ def messages_of(tmp_path: Path, break_it, source: str = "") -> list[str]:
     faults = [fault for fault in read_tree(root).faults if fault.file == "models/chat.yaml"]
     assert all(fault.line for fault in faults)
     return list(map(str, faults))
-
-
-def test_whole_checkpoint_of_the_tree_is_accepted(tmp_path):
-    assert messages_of(tmp_path, lambda folder: None) == []
 
 
 def _write_config(folder: Path, **changes: int) -> None:
@@ -140,22 +110,6 @@ def test_refuses_a_checkpoint_that_is_not_whole(break_it, says, tmp_path):
     assert any(says in message for message in messages_of(tmp_path, break_it))
 
 
-@pytest.mark.parametrize(
-    ("source", "says"),
-    [
-        ("  checkpoint: s3://bucket/own\n  sha256: DIGEST\n", "end the prefix in /"),
-        ("  checkpoint: models/data/none\n  sha256: DIGEST\n", "nor a folder under"),
-        ("  checkpoint: models/data/own\n", "needs 'source.sha256'"),
-        ("  checkpoint: models/data/own\n  sha256: abc\n", "is no SHA-256"),
-        ("  checkpoint: models/data/own\n  sha256: DIGEST\n  path: ../x\n", "leaves the source"),
-        ("  trust_remote_code: false\n", "names no source"),
-    ],
-    ids=["s3", "folder", "no-digest", "digest", "path", "nothing"],
-)
-def test_refuses_a_source_that_is_not_there(source, says, tmp_path):
-    assert any(says in message for message in messages_of(tmp_path, lambda folder: None, source))
-
-
 def test_eight_bits_halve_linear_layers_alone():
     full, half = (count_weights(LLAMA_8B, schemes()[name], 1) for name in ("bf16", "fp8"))
     linear = sum(t.bytes for n, t in LLAMA_8B.tensors.items() if is_linear(n, t))
@@ -175,16 +129,6 @@ def test_output_layer_is_counted_once_where_it_is_the_embedding():
     whole = count_weights(llama(4096, 1, 32, 8, 14_336), schemes()["bf16"], 1).gpu_bytes
     rows = 128_256 * 4096 * 2
     assert count_weights(tied, schemes()["bf16"], 1).gpu_bytes == whole - rows
-
-
-def test_formats_of_quantized_checkpoints_are_known():
-    assert SHAPES["8b-fp8"].scheme == "fp8" and LLAMA_8B.scheme is None
-    packed = {"quant_method": "compressed-tensors", "format": "pack-quantized"}
-    assert llama(64, 1, 2, 2, 64, quantization_config=packed).scheme == "gptq"
-
-
-def test_shapes_of_tests_agree_with_themselves():
-    assert mismatches(LLAMA_8B) is None and mismatches(SHAPES["torn"]) is not None
 
 
 def write_adapter(folder: Path, **options: Any) -> Path:
@@ -223,39 +167,6 @@ def test_refuses_what_vllm_does_not_serve(change, says, tmp_path):
         read_adapter(write_adapter(tmp_path, **change))
 
 
-@pytest.mark.parametrize(
-    ("tensors", "says"),
-    [
-        ({}, "holds no tensor"),
-        ({"model.layers.0.self_attn.q_proj.weight": [8, 8]}, "no matrix of a LoRA adapter"),
-        ({"q_proj.lora_A.weight": [8, 4]}, "no pair of matrices"),
-        (
-            {"q_proj.lora_A.weight": [8, 4], "q_proj.lora_B.weight": [4, 6]},
-            "of one rank for q_proj",
-        ),
-        ({"q_proj.lora_A.weight": [8], "q_proj.lora_B.weight": [8]}, "no matrix"),
-    ],
-)
-def test_refuses_tensors_that_are_no_adapter(tensors, says, tmp_path):
-    folder = write_adapter(tmp_path)
-    content = safetensors({name: ("BF16", shape) for name, shape in tensors.items()})
-    (folder / "adapter_model.safetensors").write_bytes(content)
-    with pytest.raises(CheckpointError, match=says):
-        read_adapter(folder)
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b"[]"])
-def test_refuses_files_that_are_damaged(content, tmp_path):
-    folder = write_adapter(tmp_path)
-    (folder / "adapter_config.json").write_bytes(content)
-    with pytest.raises(CheckpointError):
-        read_adapter(folder)
-    folder = write_adapter(tmp_path / "other")
-    (folder / "adapter_model.safetensors").write_bytes(content)
-    with pytest.raises(CheckpointError):
-        read_adapter(folder)
-
-
 def test_embeddings_and_a_tied_output_layer_are_modules_of_the_base(tmp_path):
     tied = llama(64, 1, 4, 2, 128, tie_word_embeddings=True)
     tensors = {name: item for name, item in tied.tensors.items() if "lm_head" not in name}
@@ -280,16 +191,6 @@ def test_embeddings_and_a_tied_output_layer_are_modules_of_the_base(tmp_path):
     assert adapter_problem(found, llama_kind) is None
 
 
-def test_packed_weights_have_the_module_and_no_sizes(tmp_path):
-    document = json.loads(LLAMA_8B.document())
-    name = "model.layers.0.self_attn.q_proj"
-    tensors = {key: item for key, item in LLAMA_8B.tensors.items() if not key.startswith(name)}
-    tensors |= {f"{name}.{part}": item for part, item in zip(
-        ("qweight", "scales"), LLAMA_8B.tensors.values(), strict=False)}  # fmt: skip
-    packed = type(LLAMA_8B)(config=document["config"], tensors=tensors)
-    assert adapter_problem(read_adapter(write_adapter(tmp_path)), packed) is None
-
-
 pytestmark = pytest.mark.unit
 
 MESSAGES = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "there"}]
@@ -299,28 +200,6 @@ def write_lines(folder, name, *lines):
     path = folder / name
     path.write_text("\n".join(lines) + "\n")
     return path
-
-
-def test_a_text_file_has_a_sample_a_line_and_blank_lines_are_none(tmp_path):
-    path = write_lines(tmp_path, "a.txt", "one", "", "  two  ", "three")
-    found = [(sample.line, sample.text) for sample in read_texts(path, 2)]
-    assert found == [(1, "one"), (3, "two")]
-
-
-def test_json_lines_hold_texts_or_messages(tmp_path):
-    lines = [json.dumps({"text": "one"}), json.dumps({"messages": MESSAGES, "id": 7})]
-    samples = list(read_texts(write_lines(tmp_path, "a.jsonl", *lines)))
-    assert samples == [
-        TextSample(line=1, text="one"),
-        TextSample(line=2, messages=tuple(MESSAGES)),
-    ]
-
-
-def test_a_large_file_is_not_read_beyond_its_first_samples(tmp_path):
-    path = write_lines(tmp_path, "a.jsonl", json.dumps({"text": "one"}), "no JSON")
-    assert [sample.text for sample in read_texts(path, 1)] == ["one"]
-    with pytest.raises(TextsError, match=r"^line 2 is no JSON; write one JSON object a line"):
-        list(read_texts(path))
 
 
 @pytest.mark.parametrize(
@@ -346,40 +225,6 @@ def test_shared_samples_are_found_whatever_their_case_and_roles(tmp_path):
     held_out = write_lines(tmp_path, "b.txt", "another", "hello   THERE")
     assert shared_line(calibration, 10, held_out) == (2, 1)
     assert shared_line(calibration, 10, write_lines(tmp_path, "c.txt", "another")) is None
-
-
-def test_samples_that_calibration_does_not_use_are_not_shared(tmp_path):
-    calibration = write_lines(tmp_path, "a.txt", "one", "two")
-    assert shared_line(calibration, 1, write_lines(tmp_path, "b.txt", "two")) is None
-
-
-def test_shipped_paragraphs_are_enough_and_stand_once():
-    texts = [sample.text for sample in read_texts(evaluation_path())]
-    assert len(texts) == len(set(texts)) == 56
-    assert min(len(text.split()) for text in texts) >= 80
-
-
-TASK = """
-max_tokens: 8
-items:
-  - {prompt: What is the capital of France?, answers: [Paris]}
-  - {prompt: Two and two?, answers: ["4", four]}
-"""
-
-
-def test_task_answers_are_right_whatever_their_case_and_spaces(tmp_path):
-    path = tmp_path / "task.yaml"
-    path.write_text(TASK)
-    task = read_task_file(path)
-    first, second = task.items
-    assert task.is_right(first, "It is  paris.") and not task.is_right(first, "Rome")
-    assert task.is_right(second, "Four") and task.messages(first) == [
-        {"role": "user", "content": "What is the capital of France?"}
-    ]
-    path.write_text(TASK + "match: exact\nsystem: Be brief.\n")
-    exact = read_task_file(path)
-    assert not exact.is_right(first, "It is Paris.") and exact.is_right(first, " PARIS ")
-    assert exact.messages(first)[0] == {"role": "system", "content": "Be brief."}
 
 
 @pytest.mark.parametrize(

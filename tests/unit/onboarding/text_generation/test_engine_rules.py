@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from onboarding.generation_checks import generation_case
-from onboarding.text_generation.arguments import container_environment
 from onboarding.tree import read_tree
 from tests.unit.onboarding.text_generation.plans import plan_text
 from tests.unit.onboarding.text_generation.shapes import generator_tree, llama
@@ -52,10 +50,6 @@ def test_refuses_what_keeps_vllm_from_answering(tmp_path, serving, says):
     assert says in fault and "take it out" in fault
 
 
-def test_accepts_servers_without_adapters(tmp_path):
-    assert not _faults(tmp_path, {"serving": {"arguments": {"api_server_count": 2}}})
-
-
 SERVER_ROW = {"platform": "vllm-server-2.6", "max_num_queued_reqs": None}
 OFF = {"arguments": {"enable_prefix_caching": False}}
 
@@ -71,17 +65,6 @@ def test_refuses_a_flag_that_it_cannot_turn_off(tmp_path, serving, version):
     (fault,) = _faults(tmp_path, {"serving": {**serving, **OFF}, "endpoint": AMI})
     assert f"how vLLM {version} turns --enable-prefix-caching off is not known" in fault
     assert "choose a platform with vLLM 0.30.0" in fault
-
-
-def test_turns_a_flag_off_by_the_version_that_the_file_names(tmp_path):
-    serving = {**SERVER_ROW, "engine_version": "0.30.0", **OFF}
-    root = generator_tree(tmp_path, plan_text({"serving": serving, "endpoint": AMI}))
-    tree = read_tree(root)
-    assert not tree.faults
-    case = generation_case(tree.views["cloud"].generators["chat"], root)
-    variables = container_environment(case.spec, 1, case.engine_version)
-    assert variables["SM_VLLM_NO_ENABLE_PREFIX_CACHING"] == "true"
-    assert "SM_VLLM_ENABLE_PREFIX_CACHING" not in variables
 
 
 @pytest.mark.parametrize(

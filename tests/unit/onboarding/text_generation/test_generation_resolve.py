@@ -53,12 +53,6 @@ def test_no_checkpoint_is_built_so_all_are_wanted(tmp_path):
     assert "`roundhouse build --env cloud --model chat`" in found.problem
 
 
-def test_scheme_that_holds_on_no_type_is_not_wanted(tmp_path):
-    slow = _root(tmp_path, slo={"itl_p95_ms": 20})
-    found = _deployment(slow)
-    assert [scheme for _, scheme in found.wanted] == ["fp8", "awq"]
-
-
 def test_accepted_checkpoints_serve_and_others_never_do(tmp_path):
     root = _root(tmp_path)
     _build(root, "awq", accepted=False, reason="KL 0.7 is above 0.1")
@@ -84,18 +78,6 @@ def test_problem_names_budget_or_slo_where_nothing_is_left_to_build(tmp_path):
     assert "holds its SLO: bf16 does not" in _deployment(slow).problem
 
 
-def test_entry_of_another_key_does_not_serve(tmp_path):
-    root = _root(tmp_path)
-    _build(root, "bf16")
-    text = (root / "models" / "chat.yaml").read_text()
-    (root / "models" / "chat.yaml").write_text(
-        text.replace("0123456789" * 4, "1" * 40).replace(
-            "0123456789abcdef0123456789abcdef01234567", "1" * 40
-        )
-    )
-    assert _deployment(root).entry is None
-
-
 def test_plan_key_and_variables_follow_from_what_serves(tmp_path):
     root = _root(tmp_path)
     before = _deployment(root)
@@ -107,23 +89,10 @@ def test_plan_key_and_variables_follow_from_what_serves(tmp_path):
     assert after.inference_ami_version == "al2023-ami-sagemaker-inference-gpu-4-1"
 
 
-def test_only_names_text_generators(tmp_path):
-    tree = read_tree(_root(tmp_path))
-    assert generation_deployments(tree, "cloud", ("other",)) == ()
-    assert generation_deployments(tree, "nowhere") == ()
-
-
 def test_refuses_a_source_without_headers(tmp_path):
     text = yaml.safe_dump(BASE | {"source": {"huggingface": BASE["source"]["huggingface"]}})
     with pytest.raises(FaultsError, match="run `roundhouse check --fetch-headers chat`"):
         generation_deployments(read_tree(generator_tree(tmp_path, text)), "cloud")
-
-
-def test_refuses_a_lock_that_cannot_be_read(tmp_path):
-    root = _root(tmp_path)
-    (root / "models" / "chat.lock.yaml").write_text("version: 1\n")
-    with pytest.raises(FaultsError, match="is not a lock file"):
-        generation_deployments(read_tree(root), "cloud")
 
 
 def test_tools_are_those_that_are_installed():

@@ -7,12 +7,9 @@ import json
 import pytest
 
 from onboarding.generation_findings import generation_plans
-from onboarding.platform import instance_types
 from onboarding.text_generation.adapter import ENGINE_RANKS, engine_rank
 from onboarding.text_generation.checkpoint import Checkpoint, TensorHeader
 from onboarding.text_generation.gpu_memory import GIB, adapter_bytes
-from onboarding.text_generation.planner import Request, best_candidate
-from onboarding.text_generation.platforms import gpus
 from onboarding.tree import read_tree
 from tests.unit.onboarding.text_generation.plans import plan_text
 from tests.unit.onboarding.text_generation.shapes import (
@@ -21,11 +18,9 @@ from tests.unit.onboarding.text_generation.shapes import (
     generator_tree,
     headers,
 )
-from tests.unit.onboarding.text_generation.test_planner import _spec
 
 ANSWERS = json.loads((FIXTURES / "vllm_kv_cache" / "answers.json").read_text())
 ALLOCATED = [row for row in ANSWERS["rows"] if "adapters" in row and "is_measured" not in row]
-MEASURED = [row for row in ANSWERS["rows"] if "is_measured" in row]
 
 
 def _checkpoint(shape: str) -> Checkpoint:
@@ -45,14 +40,6 @@ def test_adapters_take_what_vllm_allocates(row):
         row["tensor_parallel"],
     )
     assert found == row["adapter_bytes"]
-
-
-def test_adapters_are_missing_from_what_vllms_log_leaves_for_the_cache():
-    without, with_adapters = MEASURED
-    adapters = with_adapters["adapters"]
-    counted = adapter_bytes(_checkpoint("gqa"), adapters["max_loras"], adapters["max_lora_rank"], 1)
-    lost = without["left_gib"] - with_adapters["left_gib"]
-    assert lost == pytest.approx(counted / GIB, rel=0.1)
 
 
 def test_ranks_are_those_that_vllm_takes():
@@ -143,23 +130,6 @@ def test_each_expert_of_a_tensor_has_an_adapter(tensors, kind, matrices_a, tenso
     wide = WIDE // tensor_parallel
     numbers = EXPERTS * (matrices_a * HIDDEN + 2 * wide + wide + HIDDEN)
     assert with_ones - without == 2 * 16 * numbers * 2
-
-
-def test_a_plan_counts_adapters():
-    adapters = [{"name": name, "source": name, "rank": 64} for name in ("a", "b")]
-    instance = instance_types()["ml.g6e.2xlarge"]
-    alone, counted = (
-        best_candidate(
-            Request(spec=spec, checkpoint=LLAMA_8B, engine_version="0.30.0", price=lambda _: 1.0),
-            instance,
-        )
-        for spec in (_spec(), _spec(serving={"adapters": adapters}))
-    )
-    assert gpus()[instance.gpu].memory_gib * 0.92 == pytest.approx(
-        counted.weights_gib + counted.adapters_gib + counted.kv_gib + counted.overhead_gib
-    )
-    assert alone.adapters_gib is None
-    assert counted.kv_tokens == pytest.approx(counted.kv_gib * GIB / 131_072, rel=0.01)
 
 
 def test_a_file_with_adapters_is_planned_with_them(tmp_path):

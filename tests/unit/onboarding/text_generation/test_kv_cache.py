@@ -9,7 +9,6 @@ import pytest
 from onboarding.text_generation.gpu_memory import GIB, gpu_memory
 from onboarding.text_generation.kv_cache import (
     ArchitectureError,
-    CacheLayers,
     bytes_read,
     cache_layers,
     cache_size,
@@ -17,7 +16,7 @@ from onboarding.text_generation.kv_cache import (
 from onboarding.text_generation.planner import CONCURRENT_STEPS
 from onboarding.text_generation.platforms import gpus, schemes
 from onboarding.text_generation.weights import count_weights
-from tests.unit.onboarding.text_generation.shapes import FIXTURES, LLAMA_70B, headers
+from tests.unit.onboarding.text_generation.shapes import FIXTURES, headers
 
 ANSWERS = json.loads((FIXTURES / "vllm_kv_cache" / "answers.json").read_text())
 EVERY = ANSWERS["rows"]
@@ -45,10 +44,6 @@ def test_tokens_are_those_of_vllms_log(row):
     assert size.tokens == row["tokens"]
 
 
-def test_oracle_has_six_shapes_two_sizes_and_two_formats():
-    assert len({row["shape"] for row in ROWS}) == 6 and len(ROWS) == 24
-
-
 @pytest.mark.parametrize("row", H200["rows"], ids=_name)
 def test_tokens_are_within_two_percent_of_an_h200s(row):
     checkpoint = headers(H200_SHAPES[row["shape"]])
@@ -64,12 +59,6 @@ def test_tokens_are_within_two_percent_of_an_h200s(row):
         step_tokens=CONCURRENT_STEPS * 8192,
     )
     assert size.tokens == pytest.approx(row["tokens"], rel=0.02)
-
-
-def test_seventy_billion_in_16_bits_do_not_fit_one_h200():
-    weights = count_weights(LLAMA_70B, schemes()["bf16"], 1)
-    memory = gpu_memory(weights, gpus()["H200"], "0.26.0", 0.92)
-    assert memory is not None and memory.cache_bytes < 0
 
 
 @pytest.mark.parametrize(
@@ -94,18 +83,6 @@ def test_bytes_of_a_token(config, expected):
     assert bytes_read(cache_layers(config), 1, 1, 1) == expected // 2
 
 
-def test_tensor_parallel_divides_heads_and_replicates_the_last():
-    layers = (CacheLayers(count=10, heads=2, values=256),)
-    assert [bytes_read(layers, size, 2, 1) for size in (1, 2, 4)] == [10_240, 5_120, 5_120]
-
-
-def test_latent_cache_is_on_every_gpu():
-    layers = cache_layers(
-        {"num_hidden_layers": 2, "num_attention_heads": 8, "kv_lora_rank": 8, "qk_rope_head_dim": 4}
-    )
-    assert bytes_read(layers, 1, 2, 1) == bytes_read(layers, 4, 2, 1) == 48
-
-
 def test_windows_are_those_of_the_layers():
     common = {"num_hidden_layers": 6, "num_attention_heads": 4, "hidden_size": 64}
     kinds = ["sliding_attention", "full_attention"] * 3
@@ -116,17 +93,6 @@ def test_windows_are_those_of_the_layers():
     assert [(item.count, item.window) for item in every] == [(6, 8)]
     unused = cache_layers({**common, "sliding_window": 8, "use_sliding_window": False})
     assert [(item.count, item.window) for item in unused] == [(6, None)]
-
-
-def test_a_window_is_read_no_further():
-    layers = (CacheLayers(count=1, heads=1, values=2, window=10),
-              CacheLayers(count=1, heads=1, values=2))  # fmt: skip
-    assert bytes_read(layers, 1, 1, 100) == 2 * 10 + 2 * 100
-
-
-def test_length_between_blocks_takes_the_whole_block():
-    size = cache_size((CacheLayers(count=1, heads=1, values=2),), 64 * 16, length=17, dtype_bytes=1)
-    assert (size.blocks, size.request_blocks, size.tokens) == (32, 2, 272)
 
 
 @pytest.mark.parametrize(

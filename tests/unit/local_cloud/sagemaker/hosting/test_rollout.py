@@ -1,15 +1,8 @@
 """Deployment configs as plans: shares and batches."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from local_cloud.sagemaker.hosting.rollout import (
-    Rollout,
-    batches,
-    linear_shares,
-    rollout,
-)
+from local_cloud.sagemaker.hosting.rollout import Rollout, rollout
 
 pytestmark = pytest.mark.unit
 FOUR = {"AllTraffic": 4}
@@ -74,18 +67,3 @@ def test_waits_alarms_and_limit_are_kept():
     plan = rollout(deployment, FOUR)
     actual = (plan.wait_seconds, plan.termination_wait_seconds, plan.limit_seconds, plan.alarms)
     assert actual == (300, 120, 1800, ("a", "b"))
-
-
-@given(st.floats(0.1, 0.5))
-def test_linear_steps_rise_to_all(step):
-    shares = linear_shares(step)
-    rises = [after - before for before, after in zip((0.0, *shares), shares, strict=False)]
-    assert shares[-1] == 1.0
-    assert all(0 < rise <= step + 1e-9 for rise in rises)
-
-
-@given(st.integers(1, 200), st.floats(0.05, 1.0))
-def test_batches_replace_every_instance_once(total, fraction):
-    found = batches(total, fraction)
-    assert sum(found) == total
-    assert max(found) <= max(1, total * fraction + 1e-6)

@@ -1,11 +1,10 @@
-"""An account's quotas refuse what does not fit, and what is destroyed is gone; everything real."""
+"""What is destroyed is gone, and comes back without a build; everything real."""
 
 from __future__ import annotations
 
 import pytest
 from botocore.exceptions import ClientError
 
-from local_cloud.containers.quotas import CAPACITY_FILE
 from onboarding.names import artifact_bucket
 from roundhouse.deploy.destroy import (
     delete_stacks,
@@ -14,14 +13,12 @@ from roundhouse.deploy.destroy import (
     kept_storage,
 )
 from roundhouse.deploy.stacks import stack_summaries
-from roundhouse.errors import DeployFailedError, RoundhouseError
-from roundhouse.session import cloud_folder
-from tests.local_cloud.tiny_session import deploy_all, session_at, sound_network, vector
+from roundhouse.errors import RoundhouseError
+from tests.local_cloud.tiny_session import deploy_all, session_at, vector
 
 pytestmark = pytest.mark.local_cloud
 
 QUOTA = "ml.c7i.large for endpoint usage"
-TWO = "{instance_type: ml.c7i.large, scaling: {min: 2, max: 2}}"
 
 
 @pytest.fixture(scope="module")
@@ -36,42 +33,9 @@ def session(tiny):
     return tiny.start()
 
 
-@pytest.fixture
-def quota(tiny):
-    path = cloud_folder(tiny.paths) / CAPACITY_FILE
-    yield lambda value: path.write_text(f"{QUOTA}: {value}\n")
-    path.unlink(missing_ok=True)
-
-
 def live_config(session):
     endpoint = session.clients("sagemaker").describe_endpoint(EndpointName="local-tiny")
     return endpoint["EndpointConfigName"]
-
-
-def test_quota_is_compared_with_the_fleet_that_runs_beside_the_old_one(tiny, session, quota):
-    """One instance runs and two take its place: three, as SageMaker counts them too."""
-    before = live_config(session)
-    tiny.write_model(sound_network(), endpoint=TWO)
-    quota(2)
-    with pytest.raises(DeployFailedError, match=f"'{QUOTA}' is 2 in us-east-1, and this .*needs 3"):
-        deploy_all(session)
-    assert live_config(session) == before
-
-    sagemaker = session.clients("sagemaker")
-    config = sagemaker.describe_endpoint_config(EndpointConfigName=before)
-    (variant,) = config["ProductionVariants"]
-    twice = [{**variant, "InitialInstanceCount": 2}]
-    sagemaker.create_endpoint_config(EndpointConfigName="twice", ProductionVariants=twice)
-    with pytest.raises(
-        ClientError, match=rf"ResourceLimitExceeded.*'{QUOTA}' is 2 Instances, with current util"
-    ):
-        sagemaker.update_endpoint(EndpointName="local-tiny", EndpointConfigName="twice")
-
-    quota(3)
-    deploy_all(session)
-    assert live_config(session) != before
-    output = " ".join(session.report.console.file.getvalue().split())
-    assert "is 3 in us-east-1: enough for the scaling maximum (2), and not for a rollout" in output
 
 
 def test_destroyed_endpoint_is_gone_and_the_next_deployment_builds_nothing(session):
