@@ -44,10 +44,6 @@ class Bindings:
         owner, _, name = path.rpartition(".")
         return name in self.names.get(owner, ())
 
-    def anywhere(self, name: str) -> bool:
-        """Whether any module or class has the name."""
-        return any(name in names for names in self.names.values())
-
 
 def bindings(version: str) -> Bindings:
     """The bindings that requirements/bindings-<version>.txt pins. Raises UnavailableError."""
