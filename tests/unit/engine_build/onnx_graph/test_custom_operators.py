@@ -1,4 +1,4 @@
-"""Functions inlined, kept for plugins and taken out for trtexec; sparse weights in full."""
+"""Functions inlined, kept for plugins and taken out for trtexec."""
 
 from __future__ import annotations
 
@@ -110,37 +110,31 @@ def test_refuses_operators_without_a_node_or_a_function(network, change, operato
         refuse_undefined_operators(model, operators)
 
 
-ROWS = {"x": np.arange(8, dtype=np.float32).reshape(2, 4)}
-
-
-def sparse_network(path, indices):
-    values = onnx.numpy_helper.from_array(np.array([2, 3], np.float32), "w")
-    sparse = onnx.helper.make_sparse_tensor(
-        values, onnx.numpy_helper.from_array(np.array(indices)), [4, 3]
-    )
-    constant = node("Constant", "", "c")
-    constant.attribute.add(
-        name="sparse_value", type=onnx.AttributeProto.SPARSE_TENSOR, sparse_tensor=sparse
-    )
-    nodes = [constant, node("Add", "w c", "s"), node("MatMul", "x s", "y")]
-    write_graph(path, nodes, [tensor("x", "b", 4)], [tensor("y", "b", 3)])
-    model = onnx.load(path)
+def with_sparse_weight(model, sparse):
     model.graph.sparse_initializer.append(sparse)
+
+
+def with_sparse_constant(model, sparse):
+    constant = node("Constant", "", "w")
+    kind = onnx.AttributeProto.SPARSE_TENSOR
+    constant.attribute.add(name="sparse_value", type=kind, sparse_tensor=sparse)
+    model.graph.node.insert(0, constant)
+
+
+@pytest.mark.parametrize("add", [with_sparse_weight, with_sparse_constant])
+def test_refuses_sparse_weights_by_name(add, tmp_path):
+    path = tmp_path / "model.onnx"
+    write_graph(path, [node("MatMul", "x w", "y")], [tensor("x", "b", 4)], [tensor("y", "b", 3)])
+    values = onnx.numpy_helper.from_array(np.array([2, 3], np.float32), "w")
+    places = onnx.numpy_helper.from_array(np.array([1, 11]))
+    model = onnx.load(path)
+    add(model, onnx.helper.make_sparse_tensor(values, places, [4, 3]))
     onnx.save(model, path)
-    return path
+    with pytest.raises(NetworkRefused, match=r"weight w of the network is sparse .*from_array"):
+        read_inlined(path)
 
 
-@pytest.mark.parametrize("indices", [[[0, 1], [3, 2]], [1, 11]])
-def test_sparse_weights_and_constants_become_dense_and_answers_stay(indices, tmp_path):
-    path = sparse_network(tmp_path / "model.onnx", indices)
-    model, is_changed = read_inlined(path)
-    assert is_changed and not model.graph.sparse_initializer
-    expected = np.zeros((4, 3), np.float32)
-    expected[0, 1], expected[3, 2] = 4, 6
-    assert np.allclose(OrtNetwork(model.SerializeToString()).rows(ROWS), ROWS["x"] @ expected)
-
-
-def test_a_dense_network_stays_as_it_is(tmp_path):
+def test_a_network_of_standard_nodes_stays_as_it_is(tmp_path):
     path = tmp_path / "model.onnx"
     nodes = [node("Flatten", "x", "y", axis=1)]
     write_graph(path, nodes, [tensor("x", "b", 4)], [tensor("y", "b", 4)])
