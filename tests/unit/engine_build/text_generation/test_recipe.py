@@ -50,8 +50,3 @@ def test_refuses_layers_that_groups_do_not_divide(scheme, columns, says):
     with pytest.raises(InputRefused) as caught:
         recipe(scheme, 256, columns)
     assert str(caught.value).startswith(says) and "choose fp8 or int8" in str(caught.value)
-
-
-def test_layers_in_16_bits_are_left_out_whole():
-    recipe = Recipe(scheme="int8", kept_layers=(0, 12))
-    assert recipe.ignored == ["lm_head", r"re:.*\.layers\.0\..*", r"re:.*\.layers\.12\..*"]

@@ -6,12 +6,7 @@ from statistics import median
 
 import pytest
 
-from engine_build.text_generation.job import (
-    is_missed_by_little,
-    missed_budgets,
-    reason,
-    slower,
-)
+from engine_build.text_generation.job import missed_budgets, reason, slower
 from onboarding.text_generation.checkpoint_lock import (
     GateRecord,
     Interval,
@@ -23,8 +18,6 @@ from onboarding.text_generation.checkpoint_lock import (
 from onboarding.text_generation.spec import GenerationBudgetSpec, TaskScoreSpec
 
 pytestmark = pytest.mark.unit
-
-BUDGET = GenerationBudgetSpec()
 
 
 def interval(value, spread=0.0):
@@ -72,21 +65,6 @@ def test_refuses_a_mean_within_and_an_end_outside_its_budget(fields, says):
     assert [text.startswith(says or "-") for text in missed] == [True] * (says is not None)
     expected = None if says is None else f"int8 misses its budget: {missed[0]}"
     assert reason("int8", missed) == expected
-
-
-@pytest.mark.parametrize(
-    ("fields", "is_little"),
-    [
-        ({"kl_per_token": interval(0.12, 0.01)}, True),
-        ({"top1": interval(0.83, 0.02)}, True),
-        ({"kl_per_token": interval(0.745)}, False),
-        ({"top1": interval(0.63)}, False),
-        ({"kv": FAR}, False),
-        ({}, False),
-    ],
-)
-def test_only_a_small_miss_is_worth_a_search(fields, is_little):
-    assert is_missed_by_little(BUDGET, with_fields(**fields)) is is_little
 
 
 def speed(*pairs):
