@@ -112,16 +112,6 @@ def engine_record_path(engine_key: str) -> str:
     return f"{ENGINES_PREFIX}/{engine_key}/{RECORD_NAME}"
 
 
-def engine_card_path(engine_key: str) -> str:
-    """Object key of an engine's card: one HTML file for people."""
-    return f"{ENGINES_PREFIX}/{engine_key}/card.html"
-
-
-def engine_card_data_path(engine_key: str) -> str:
-    """Object key of what an engine's card shows, as JSON."""
-    return f"{ENGINES_PREFIX}/{engine_key}/card.json"
-
-
 def checkpoint_record_path(checkpoint_key: str) -> str:
     """Object key of a checkpoint's signed record, beside its prefix; written last."""
     return f"{CHECKPOINTS}/{checkpoint_key}.json"

@@ -79,10 +79,8 @@ def cloud(tmp_path):
         signer.publish(EVENT | changes, folder)
 
     def put(archive, candidate=EVENT["candidate"]):
-        data = archive.read_bytes()
-        card = f"<p>{hashlib.sha256(data).hexdigest()}</p>".encode()
-        for name, content in (("card.html", card), ("model.tar.gz", data)):
-            bucket.objects[names.candidate_path(ENGINE_KEY, candidate, name)] = content
+        name = names.candidate_path(ENGINE_KEY, candidate, "model.tar.gz")
+        bucket.objects[name] = archive.read_bytes()
         return archive
 
     return SimpleNamespace(bucket=bucket, kms=kms, publish=publish, put=put)
@@ -158,13 +156,6 @@ def test_archive_is_packed_as_builds_pack(cloud, archive, tmp_path):
     assert (tmp_path / "again.tar.gz").read_bytes() == signed
 
 
-def test_card_names_the_archive_that_is_published(cloud, archive):
-    cloud.put(archive)
-    cloud.publish()
-    digest = hashlib.sha256(cloud.bucket.objects[ARCHIVE]).hexdigest()
-    assert cloud.bucket.objects[names.engine_card_path(ENGINE_KEY)].decode() == f"<p>{digest}</p>"
-
-
 def test_two_builds_of_one_key_have_one_archive_and_equal_records(cloud, archive, tmp_path):
     (tmp_path / "second").mkdir()
     other = publish_test_archive(
@@ -195,7 +186,7 @@ def test_publish_that_dies_at_any_write_is_invisible_and_the_next_one_finishes_i
         return put_object(**fields)
 
     cloud.bucket.put_object = dying
-    for last[0] in (1, 2, 3):
+    for last[0] in (1, 2):
         cloud.bucket.objects.clear()
         cloud.bucket.objects.update(candidates)
         writes.clear()
@@ -206,7 +197,6 @@ def test_publish_that_dies_at_any_write_is_invisible_and_the_next_one_finishes_i
         entry = LockEntry.model_validate_json(cloud.bucket.objects[RECORD])
         digest = hashlib.sha256(cloud.bucket.objects[ARCHIVE]).hexdigest()
         assert entry.archive.sha256 == digest
-        assert cloud.bucket.objects[names.engine_card_path(ENGINE_KEY)]
     assert writes[-1] == RECORD
 
 

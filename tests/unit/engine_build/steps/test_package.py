@@ -33,9 +33,8 @@ from engine_build.quantization.dynamic import quantize_dynamically
 from engine_build.runner import Ended
 from engine_build.settings import Settings
 from engine_build.steps.package import quantization, served_engine, source_commit
-from engine_build.store import FolderStore, sha256_of
+from engine_build.store import sha256_of
 from onboarding.manifest import MANIFEST_NAME
-from onboarding.names import engine_card_data_path, engine_card_path
 from onboarding.serving_spec import ServingSpec
 from tests.unit.engine_build import golden_configurations as golden
 from tests.unit.engine_build.quantization import graphs
@@ -173,10 +172,6 @@ def test_manifest_says_what_clients_see_and_whether_servers_warm_up(tiny_build):
     assert manifest.warm_up and manifest.labels is None and manifest.plan is None
     assert manifest.speedups and manifest.runtimes
     assert all(record.mean_interval is not None for record in manifest.accuracy)
-    work = FolderStore(tiny_build.store.parent / "out")
-    for path in (engine_card_path, engine_card_data_path):
-        name = path(manifest.engine_key)
-        assert FolderStore(tiny_build.store).read(name) == work.read(name) is not None
 
 
 def test_one_value_a_row_is_served_as_an_axis_of_one():

@@ -16,8 +16,6 @@ from engine_build.store import FolderStore, S3Store, store_at
 from onboarding.names import (
     candidate_path,
     engine_archive_path,
-    engine_card_data_path,
-    engine_card_path,
     engine_record_path,
 )
 from tests.unit.engine_build.bucket import Bucket, client_error
@@ -44,9 +42,9 @@ def send(tiny_build, tmp_path):
     """Publishes an entry to a store, by default the built one."""
     (tmp_path / "scratch").mkdir()
 
-    def send(store, entry=tiny_build.result.entry, networks=(), card=lambda entry: ()):
+    def send(store, entry=tiny_build.result.entry, networks=()):
         archive, log = tiny_build.store / entry.archive.path, Log(io.StringIO())
-        return publish(store, entry, archive, networks, tmp_path / "scratch", log, card)
+        return publish(store, entry, archive, networks, tmp_path / "scratch", log)
 
     return send
 
@@ -149,43 +147,36 @@ def test_publish_that_dies_at_any_call_is_invisible_and_the_next_one_finishes_it
 ):
     key = entry.manifest.engine_key
     networks = [("networks/a", file), ("networks/b", file)]
-    cards = [(engine_card_path(key), file), (engine_card_data_path(key), file)]
-    parts = {"networks": networks, "card": lambda entry: cards}
     whole = Witness(tmp_path / "whole", key)
-    send(whole, **parts)
-    last = [entry.archive.path, *(name for name, _ in cards), engine_record_path(key)]
-    assert whole.names[-4:] == last
+    send(whole, networks=networks)
+    assert whole.names[-2:] == [entry.archive.path, engine_record_path(key)]
     for dies_at in range(1, whole.calls + 1):
         folder = tmp_path / f"died-{dies_at}"
         with pytest.raises(PublishFailed, match="died at"):
-            send(Witness(folder, key, dies_at), **parts)
+            send(Witness(folder, key, dies_at), networks=networks)
         sound = FolderStore(folder)
         assert known_engine(sound, key) is None
         assert not list(folder.rglob(".part-*"))
         sent = Witness(folder, key)
         before = {name for name in whole.names if sound.size(name) is not None}
-        assert send(sent, **parts) == entry == known_engine(sound, key)
+        assert send(sent, networks=networks) == entry == known_engine(sound, key)
         assert not {"networks/a", "networks/b"} & before & set(sent.names)
         files = [path for path in folder.rglob("*") if path.is_file()]
         assert {path.relative_to(folder).as_posix() for path in files} == set(whole.names)
 
 
-def test_two_builds_of_one_key_agree_on_the_first_archive_and_its_card(store, send, entry, other):
-    cards = []
+def test_two_builds_of_one_key_agree_on_the_first_archive(store, send, entry, other):
     assert send(store) == entry
-    assert send(store, other, card=lambda entry: cards.append(entry) or ()) == entry
-    assert cards == [entry]
+    assert send(store, other) == entry
     assert known_engine(store, entry.manifest.engine_key) == entry
 
 
-def test_candidate_is_an_archive_with_its_card_and_no_engine(store, tiny_build, entry, file):
+def test_candidate_is_an_archive_and_no_engine(store, tiny_build, entry, file):
     key, archive = entry.manifest.engine_key, tiny_build.store / entry.archive.path
     for _ in range(2):
-        publish_candidate(
-            store, entry, archive, [("networks/a", file)], [(engine_card_path(key), file)], "0-0"
-        )
+        publish_candidate(store, entry, archive, [("networks/a", file)], "0-0")
     assert store.read(candidate_path(key, "0-0", "model.tar.gz")) == archive.read_bytes()
-    assert store.read(candidate_path(key, "0-0", "card.html")) == store.read("networks/a")
+    assert store.read("networks/a") == file.read_bytes()
     assert store.size(engine_archive_path(key)) is store.size(engine_record_path(key)) is None
 
 
