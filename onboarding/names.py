@@ -23,10 +23,6 @@ TIMING_CACHES_PREFIX = "timing-caches"
 SOURCES_PREFIX = "sources"
 ONNX_PREFIX = "onnx"
 """ONNX files that a model file names as its source; they never expire."""
-SOURCE_COPIES_PREFIX = "source-copies"
-"""What builds read of other buckets, copied once by digest; it never expires."""
-SHA256SUMS = "SHA256SUMS"
-"""A copied checkpoint's files with their digests; its own digest is the checkpoint's."""
 IMAGES_PREFIX = "images"
 """Bills of materials of container images."""
 CAPTURES_PREFIX = "captures"
@@ -84,11 +80,6 @@ def readable_sources(environment: EnvironmentSpec) -> tuple[str, ...]:
 def may_read(environment: EnvironmentSpec, address: str) -> bool:
     """Return whether builds may read an s3:// address."""
     return address.startswith(readable_sources(environment))
-
-
-def source_copy_path(sha256: str, file_name: str) -> str:
-    """Object key of one file of a source that a build copied from another bucket."""
-    return f"{SOURCE_COPIES_PREFIX}/{sha256}/{file_name}"
 
 
 def pipeline_role(environment: EnvironmentSpec, purpose: Purpose) -> str:

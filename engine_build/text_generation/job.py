@@ -19,7 +19,6 @@ from engine_build.log import Log
 from engine_build.machine import description, return_memory
 from engine_build.runner import Runner
 from engine_build.settings import Settings
-from engine_build.sources.bucket_checkpoint import BucketAccess
 from engine_build.sources.private import PrivateSources, secret_reader
 from engine_build.sources.source import FetchContext, source_name
 from engine_build.store import Store, sha256_of, store_at
@@ -193,11 +192,7 @@ class CheckpointJob:
             root=self.request.root,
             folder=self.work.scratch("source"),
             runner=self.runner,
-            access=BucketAccess(
-                bucket=partial(store_at, region=environment.region),
-                copies=self.store if self.upload else None,
-                own=None if self.store is None else self.store.place,
-            ),
+            bucket=partial(store_at, region=environment.region),
             private=PrivateSources(
                 spec=environment.source_secrets, read=secret_reader(environment.region)
             ),

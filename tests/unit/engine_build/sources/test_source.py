@@ -11,7 +11,6 @@ import pytest
 from engine_build.errors import SourceFault
 from engine_build.onnx_graph.external_data import onnx_sha256
 from engine_build.onnx_graph.onnx_file import read_model
-from engine_build.sources.bucket_checkpoint import BucketAccess
 from engine_build.sources.network import fetch
 from engine_build.sources.source import FetchContext
 from engine_build.store import FolderStore, sha256_of
@@ -29,9 +28,7 @@ def fetch_source(tmp_path, wheel, endpoint=None, **source):
         root=tmp_path,
         folder=tmp_path / "work",
         runner=StandInRunner(wheel),
-        access=BucketAccess(
-            bucket=lambda place: FolderStore(tmp_path / place.removeprefix("s3://"))
-        ),
+        bucket=lambda place: FolderStore(tmp_path / place.removeprefix("s3://")),
         huggingface=endpoint,
     )
     return fetch(SourceSpec(**source), fetching)

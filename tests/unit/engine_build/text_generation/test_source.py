@@ -11,7 +11,6 @@ import pytest
 
 from engine_build.errors import SourceFault
 from engine_build.runner import Command, Ended
-from engine_build.sources.bucket_checkpoint import BucketAccess
 from engine_build.sources.source import FetchContext, source_name
 from engine_build.store import FolderStore, sha256_of
 from engine_build.text_generation.source import fetch
@@ -60,7 +59,7 @@ def fetch_source(tmp_path, runner=None, *, token=None, huggingface_at=None, **so
         root=tmp_path,
         folder=tmp_path / "work",
         runner=runner or PackageIndex(),
-        access=BucketAccess(bucket=lambda address: bucket),
+        bucket=lambda address: bucket,
         token=token,
         huggingface=huggingface_at,
     )
