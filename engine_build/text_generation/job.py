@@ -201,21 +201,15 @@ class CheckpointJob:
         return fetch(self.request.spec.source, fetching)
 
     def _references(self, source: FetchedSource, evaluation: Evaluation) -> References:
-        load = partial(LanguageModel, source.folder, trusts_code=source.trusts_code)
-        model = load()
+        model = LanguageModel(source.folder, trusts_code=source.trusts_code)
         references = References(
             source_sha256=source.sha256,
             samples=evaluation.token_lists(model),
-            model=load,
             here=self.work.store,
             scratch=self.work.scratch("references"),
             log=self.log,
         )
-        references.keep(model)
-        references.prepare()
-        if evaluation.task is not None:
-            references.right_answers(evaluation.task)
-        references.release()
+        references.prepare(model, evaluation.task)
         del model
         return_memory()
         return references

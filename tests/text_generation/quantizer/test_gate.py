@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-from functools import partial
 
 import numpy as np
 import pytest
@@ -42,16 +41,15 @@ def evaluation(tmp_path_factory):
 def references(evaluation, tmp_path_factory, log):
     root, chosen = evaluation
     folder = tmp_path_factory.mktemp("references")
-    load = partial(LanguageModel, root / "models/data/tiny")
+    source = LanguageModel(root / "models/data/tiny")
     found = References(
         source_sha256="0" * 64,
-        samples=chosen.token_lists(load()),
-        model=load,
+        samples=chosen.token_lists(source),
         here=FolderStore(folder / "here"),
         scratch=folder,
         log=log,
     )
-    found.prepare()
+    found.prepare(source, chosen.task)
     return found
 
 
@@ -73,13 +71,14 @@ def test_source_lies_nowhere_from_itself(candidate, references, log):
     assert math.isclose(found.perplexity_ratio.value, 1.0, abs_tol=1e-3)
 
 
-def test_scores_are_those_of_whole_logits(candidate, references, log):
+def test_scores_are_those_of_whole_logits(evaluation, candidate, references, log):
+    source = LanguageModel(evaluation[0] / "models/data/tiny")
     add_noise(candidate, 2, 0.3)
     tokens = references.samples[0]
     score = candidate_scores(candidate, references, log)[0]
     ids = torch.tensor([tokens])
     with torch.inference_mode():
-        reference = references.source.model(ids).logits[0, :-1].float().log_softmax(-1).numpy()
+        reference = source.model(ids).logits[0, :-1].float().log_softmax(-1).numpy()
         given = candidate.model(ids).logits[0, :-1].float().log_softmax(-1).numpy()
     kl = float((np.exp(reference) * (reference - given)).sum())
     assert score.kl == pytest.approx(kl, rel=0.01) and score.tokens == len(tokens) - 1
@@ -115,24 +114,20 @@ def test_long_prompts_have_the_length_given_and_differ(references):
 
 
 def test_references_are_computed_once(references, evaluation, tmp_path, log):
-    def load():
-        raise AssertionError("the source is loaded again")
-
     again = References(
         source_sha256="0" * 64,
         samples=references.samples,
-        model=load,
         here=references.here,
         scratch=tmp_path,
         log=log,
     )
-    again.prepare()
+    again.prepare(None)
     first, second = (next(iter(found.log_probabilities(0))) for found in (references, again))
     assert np.array_equal(first, second)
 
 
 def test_references_of_other_texts_are_others(references, tmp_path, log):
-    fields = {"source_sha256": "0" * 64, "model": None, "here": references.here}
+    fields = {"source_sha256": "0" * 64, "here": references.here}
     other = References(samples=references.samples[1:], scratch=tmp_path, log=log, **fields)
     assert other.key != references.key
 
