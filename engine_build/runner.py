@@ -99,9 +99,8 @@ class ProcessRunner:
     Leaves a script that runs them again, and a log of each.
     """
 
-    def __init__(self, log: Log, *, tick_seconds: float = TICK_SECONDS) -> None:
+    def __init__(self, log: Log) -> None:
         self._log = log
-        self._tick_seconds = tick_seconds
         self._script: Path | None = None
         self._count = 0
 
@@ -192,10 +191,10 @@ class ProcessRunner:
                     has_ended, end = True, now + LAST_OUTPUT_SECONDS
                 if now >= end:
                     return has_ended
-                if now >= reported + self._tick_seconds:
+                if now >= reported + TICK_SECONDS:
                     reported = now
                     self._log.progress(f"{command.name}, {now - begin:.0f} seconds")
-                for key, _ in selector.select(min(self._tick_seconds, end - now)):
+                for key, _ in selector.select(min(TICK_SECONDS, end - now)):
                     part = os.read(key.fd, 1 << 16)
                     parts[key.fd].append(part)
                     log.write(part)
