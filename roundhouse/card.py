@@ -98,13 +98,13 @@ def _cells(manifest: Manifest, name: str) -> list[str]:
     scores = [item for item in manifest.accuracy_records if item.subject == f"{name} engine"]
     is_measured = bool(own or speed or scores)
     state = "measured" if is_measured else "not tried, or refused"
-    memory, timed, score = (next(iter(items), None) for items in (own, speed, scores))
+    memory, timed, score = next(iter(own), None), next(iter(speed), None), next(iter(scores), None)
 
     def mebibytes(field: str) -> str:
         value = getattr(memory, field, None)
         return DASH if value is None else f"{value:,.{0 if value >= 10 else 1}f} MiB"
 
-    left_out = dict(manifest.left_out).get(name, NOT_RECORDED)
+    left_out = {str(precision): reason for precision, reason in manifest.left_out.items()}
     return [
         name.upper(),
         "published" if name == manifest.precision else state,
@@ -117,7 +117,7 @@ def _cells(manifest: Manifest, name: str) -> list[str]:
         DASH if score is None else f"{score.mean:.5f}",
         DASH if score is None else f"{score.worst:.5f}",
         DASH if score is None else score.verdict,
-        "" if is_measured else left_out,
+        "" if is_measured else left_out.get(name, NOT_RECORDED),
     ]
 
 
