@@ -81,7 +81,7 @@ class DeviceBatches:
 def entropy_calibrator(trt: Any, batches: DeviceBatches, cache: Path) -> Any:
     """Return an `IInt8EntropyCalibrator2`, whose caches `trtexec --calib` takes."""
 
-    class EntropyCalibrator(trt.IInt8EntropyCalibrator2):  # type: ignore[name-defined, misc]
+    class EntropyCalibrator(trt.IInt8EntropyCalibrator2):  # type: ignore[misc]
         """TensorRT calls these methods."""
 
         def __init__(self) -> None:

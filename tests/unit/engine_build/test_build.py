@@ -321,3 +321,21 @@ def test_faults_of_other_files_do_not_stop_a_build(tmp_path):
     assert line in log.getvalue()
     with pytest.raises(InputRefused, match="speed"):
         request_of(root, "other")
+
+
+def test_refuses_overlapping_datasets(tmp_path):
+    request = request_of(write_tree(tmp_path))
+    values = (*request.validation.values, request.calibration.values[3])
+    words = r"1 samples of dataset models/data/validation.txt are in calibration .*, such as"
+    with pytest.raises(InputRefused, match=words):
+        check_request(dataclasses.replace(request, validation=Samples(values=values)))
+
+
+def test_request_takes_the_engine_of_a_compute_capability(tmp_path):
+    root = write_tree(tmp_path)
+    with pytest.raises(InputRefused, match="tiny"):
+        request_of(root, "tyni")
+    assert request_of(root, compute_capability="cpu").engine_key == request_of(root).engine_key
+    words = r"tiny is not served on that compute capability .*given 8\.9; allowed: cpu"
+    with pytest.raises(InputRefused, match=words):
+        request_of(root, compute_capability="8.9")

@@ -135,3 +135,9 @@ def test_repetitions_hold_one_word_or_mark_of_the_texts_many_times(texts):
     pairs = texts.repetitions([("red", "cat")])
     assert pairs[0] == ("red red red red",) * 2
     assert texts.repetitions([]) == () and TensorEncoder(RECORDS).repetitions(ROWS) == ()
+
+
+def test_refuses_a_row_without_an_input():
+    words = r"no array for input 'mask' of the network; it has: x; add it"
+    with pytest.raises(InputRefused, match=words):
+        TensorEncoder(RECORDS).feed([{"x": np.zeros((3, 2))}])

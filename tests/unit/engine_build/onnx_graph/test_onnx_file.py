@@ -353,3 +353,33 @@ def test_only_what_a_layer_reads_makes_a_product_int8_and_no_layers_have_no_coun
     line = layer("quantizes its result", "gemm", HALF, INT8, INT8)
     assert read(line)["int8_products"] == 0
     assert read("Engine generation completed", "Total Activation Memory: 5 bytes") is None
+
+
+@pytest.mark.parametrize(
+    ("change", "way_out"),
+    [
+        (lambda model: model.graph.output[0].type.tensor_type.ClearField("shape"), "infer_shapes"),
+        (lambda model: setattr(model, "ir_version", 99), "set model.ir_version"),
+        (lambda model: setattr(model, "ir_version", 3), "set model.ir_version to 4"),
+        (lambda model: model.graph.node[0].input.__setitem__(0, "none"), "no node before it makes"),
+    ],
+)
+def test_refuses_an_invalid_file_with_the_way_out_of_its_fault(change, way_out, tmp_path):
+    path = linear(tmp_path / "model.onnx")
+    model = onnx.load(path)
+    change(model)
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(SourceFault, match=way_out):
+        read_model(path)
+
+
+def test_refuses_a_functions_constant_in_another_file():
+    function = onnx.helper.make_function(
+        "own", "F", ["x"], ["y"], in_a_constant(external()), [onnx.helper.make_opsetid("", 17)]
+    )
+    graph = onnx.helper.make_graph(
+        [node("F", "x", "y", domain="own")], "g", [tensor("x", 3)], [tensor("y", 3)]
+    )
+    model = onnx.helper.make_model(graph, functions=[function])
+    with pytest.raises(SourceFault, match=r"m.onnx keeps weights in '../../etc/passwd'"):
+        external_names("m.onnx", model)

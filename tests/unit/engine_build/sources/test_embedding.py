@@ -330,3 +330,14 @@ def test_refuses_a_pooling_that_leaves_prompts_out(declaring):
     with pytest.raises(SourceFault, match=r"leaves its prompts' tokens out of its pooling"):
         served_prompts(folder, spec())
     assert not served_prompts(declaring(prompts={"query": ""}), spec()).differ
+
+
+@every_style
+@pytest.mark.parametrize("kind", ["CNN", "LSTM", "WeightedLayerPooling", "WordEmbeddings"])
+def test_refuses_modules_that_are_not_reproduced(style, kind, with_modules):
+    folder = with_modules(
+        style, ("Transformer", None), (f"sentence_transformers.models.{kind}", {})
+    )
+    words = rf"the modules Transformer, {kind}; allowed: Transformer, Pooling, and after them Dense"
+    with pytest.raises(SourceFault, match=words):
+        embedding_pipeline(folder)

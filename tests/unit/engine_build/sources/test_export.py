@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from engine_build.sources.checkpoint import (
 )
 from engine_build.sources.export import comparison_feeds, export, largest_difference
 from engine_build.sources.head import Head, head_of, refuse_other_head, refuse_other_scores
-from engine_build.sources.source_model import SourceModel
+from engine_build.sources.source_model import SourceModel, refuse_long_sequences
 from tests.unit.engine_build.architectures import VOCABULARY
 from tests.unit.engine_build.tiny import sample_texts, word_tokenizer
 
@@ -314,3 +315,12 @@ def test_refuses_a_network_that_scores_otherwise():
     assert refuse_other_scores(reference + 1e-6, reference) is None
     with pytest.raises(SourceFault, match=r"differ from those of .* predict\(\) \(by 0.5\)"):
         refuse_other_scores(reference + 0.5, reference)
+
+
+def test_model_that_counts_no_positions_takes_every_length():
+    encoder = torch.nn.Identity()
+    encoder.config = SimpleNamespace(max_position_embeddings=-1)
+    refuse_long_sequences(encoder, 100_000)
+    encoder.config = SimpleNamespace(max_position_embeddings=64)
+    with pytest.raises(SourceFault, match="at most 64 tokens, but a profile goes up to 65"):
+        refuse_long_sequences(encoder, 65)

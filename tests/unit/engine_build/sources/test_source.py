@@ -368,3 +368,18 @@ def test_refused_secret_ends_in_a_sentence_that_does_not_hold_it(tmp_path, check
     assert ended.returncode == 5
     assert "cannot be fetched" in json.loads(ended.stdout)["reason"]
     assert places_of_secrets(tmp_path) == []
+
+
+def test_source_of_the_tree_is_read_where_it_lies_and_refused_when_it_changed(
+    tmp_path, checkpoint, wheel
+):
+    shutil.copytree(checkpoint, tmp_path / "models/mine")
+    (tmp_path / "model.onnx").write_bytes(b"network")
+    network = {"onnx": "model.onnx", "sha256": sha256_of(tmp_path / "model.onnx")}
+    pinned = {"checkpoint": "models/mine", "sha256": checkpoint_sha256(checkpoint)}
+    for source, path in ((network, "model.onnx"), (pinned, "models/mine")):
+        assert fetch_source(tmp_path, None, **source) == tmp_path / path
+    (tmp_path / "models/mine/tokenizer.json").write_text("{}")
+    words = f"models/mine has digest .* pins {pinned['sha256']}; check which is right"
+    with pytest.raises(SourceFault, match=words):
+        fetch_source(tmp_path, None, **pinned)

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import pytest
 
-from engine_build.errors import BudgetMissed, InputRefused, NetworkRefused
+from engine_build.errors import BudgetMissed, InputRefused, NetworkRefused, NothingForInt8
 from engine_build.log import Log
 from engine_build.options import Options
 from engine_build.ort import OrtNetwork
@@ -31,9 +31,9 @@ from onboarding.model_spec import BudgetSpec, OptimizationProfileSpec
 from tests.unit.engine_build.graphs import linear, node, tensor, write_graph
 from tests.unit.engine_build.quantization import graphs
 from tests.unit.engine_build.quantization.graphs import network, record
-from tests.unit.engine_build.stand_ins import StandInRunner
+from tests.unit.engine_build.stand_ins import StandInRunner, context
 from tests.unit.engine_build.tensorrt.gpu_machine import TINY, GpuMachine
-from tests.unit.engine_build.tiny import sample_texts, word_tokenizer, write_tree
+from tests.unit.engine_build.tiny import model, sample_texts, word_tokenizer, write_tree
 from tests.unit.engine_build.trees import write_tensors_tree
 from tests.unit.onboarding.onnx_bytes import onnx_bytes
 
@@ -327,3 +327,53 @@ def test_node_beyond_the_range_is_fp32_in_every_copy_of_the_network(machine, tmp
     assert line.endswith("and FP16 ends at 65,504: FP32 there")
     types = tensor_types(onnx.load_from_string(first))
     assert (types["loud1"], types["loud2"]) == (onnx.TensorProto.FLOAT16, onnx.TensorProto.FLOAT)
+
+
+@pytest.mark.parametrize(
+    ("operator", "message"),
+    [
+        ("Foo", "no importer"),
+        ("STFT", "no importer"),
+        ("Unique", "no importer"),
+        ("RotaryEmbedding", "no importer"),
+        ("Mish", "dimensions do not match"),
+        ("Mish", "Unsupported ONNX data type: DOUBLE"),
+    ],
+)
+def test_refuses_where_tensorrt_may_refuse_too(tmp_path, operator, message):
+    """No operator of any list, one with restrictions, faults of shapes and types."""
+    words = rf"refuses the float network: node /x \(operator {operator}; .*{message}; way out: "
+    with pytest.raises(NetworkRefused, match=words):
+        check(network_of(operator, tmp_path), refusal(operator, message))
+
+
+def test_auto_goes_on_without_int8_that_a_requested_precision_needs(tmp_path):
+    graph, path, stream = graphs.chain("Relu"), tmp_path / "float.onnx", io.StringIO()
+    graph.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 9
+    onnx.save(graph, path)
+    network = graphs.network(path)
+    for precision in ("auto", "int8"):
+        root = write_tree(tmp_path / precision, model("tiny", precision))
+        tools = context(root, tmp_path / "out", store=None, runner=StandInRunner())
+        tools = dataclasses.replace(tools, log=Log(stream))
+        with tools.work:
+            if precision == "auto":
+                (candidate,) = compile_candidates(tools, {"float": network, "int8": network})
+                assert candidate.precision == "fp32"
+                continue
+            with pytest.raises(NothingForInt8, match="cannot quantize the network dynamically"):
+                compile_candidates(tools, {"float": network, "int8": network})
+    assert "int8 is not tried: ONNX Runtime cannot quantize" in stream.getvalue()
+
+
+def test_refuses_calibration_texts_that_are_mostly_longer_than_the_engine_takes(
+    tmp_path, text_network
+):
+    texts = [" ".join([text] * 4) for text in sample_texts(120, seed=7)]
+    request = request_of(write_tree(tmp_path / "root", calibration=texts))
+    words = (
+        r"of the \d+ samples of calibration dataset models/data/calibration.txt are longer than "
+        r"the 16 tokens of the longest sequence; raise"
+    )
+    with pytest.raises(InputRefused, match=words):
+        check_data(request, text_network)

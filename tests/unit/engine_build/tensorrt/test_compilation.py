@@ -289,3 +289,23 @@ def test_store_that_does_not_answer_stops_nothing(tmp_path):
     cache.path.write_bytes(b"new")
     cache.upload()
     assert stream.getvalue().count("cannot be reached") == 2
+
+
+@pytest.mark.parametrize(
+    ("precision", "options", "reason"),
+    [
+        (
+            "bf16",
+            {"platform": "triton-26.06"},
+            "bf16 needs TensorRT 10, and platform triton-26.06 has TensorRT 11",
+        ),
+        (
+            "fp8",
+            {"instance": "ml.g6.xlarge", "calibration": None},
+            "'engine.precision' fp8 has no calibration data; add `calibration",
+        ),
+    ],
+)
+def test_refuses_precisions_that_cannot_be_built(machine, precision, options, reason):
+    with pytest.raises(InputRefused, match=reason):
+        machine.context(precision, **options)

@@ -167,3 +167,10 @@ def test_refuses_what_the_context_refuses(network, monkeypatch, method, answer, 
     monkeypatch.setattr(StandInContext, method, lambda *_: answer)
     with pytest.raises(NetworkRefused, match=f"the plan does not run: {reason}"):
         network.rows(feed(2, 8))
+
+
+def test_refuses_a_plan_of_another_tensorrt_in_its_own_words(trt, cuda, tmp_path):
+    (tmp_path / "model.plan").write_bytes(b"other")
+    reason = r"model.plan does not load \(The engine plan file is not compatible"
+    with pytest.raises(NetworkRefused, match=reason):
+        TensorrtNetwork(tmp_path / "model.plan", trt=trt, cuda=cuda)

@@ -273,3 +273,12 @@ def test_calibration_cache_of_tensorrt_10_is_read():
 def test_refuses_a_log_in_the_place_of_the_inspectors_file():
     with pytest.raises(NetworkRefused, match="cannot be read"):
         inspection(text_of("trtexec-10.16.1.11.log"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", '{"Layers": []}', '{"Layers": [{"LayerType": "gemm"}], "Bindings": []}', "null"],
+)
+def test_refuses_a_document_that_is_not_the_inspectors(text):
+    with pytest.raises(NetworkRefused, match="the inspector's account of the plan cannot be read"):
+        inspection(text)

@@ -138,6 +138,13 @@ def test_refuses_inputs_that_shape_flags_cannot_describe(inputs, reason):
         profile_ranges(inputs, ROWS)
 
 
+def test_refuses_a_folder_whose_name_trtexec_cannot_read():
+    options = run_options(inputs=[("input_ids", Path("out:1/input-0.bin"))])
+    reason = r"out:1/input-0.bin has : in its name, .*name another folder with --out"
+    with pytest.raises(InputRefused, match=reason):
+        run_command(Path("model.plan"), 10, **options)
+
+
 if __name__ == "__main__":
     for old in FOLDER.glob("*.txt"):
         old.unlink()
