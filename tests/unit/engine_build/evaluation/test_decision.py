@@ -20,6 +20,7 @@ from engine_build.evaluation.decision import (
     speedup,
 )
 from engine_build.evaluation.latency import (
+    MOST_RUNS_A_TURN,
     Engine,
     Latencies,
     Track,
@@ -311,6 +312,31 @@ def test_shapes_take_turns_share_the_time_by_weight_and_end_when_it_is_over(cloc
     half = [batch for _, batch in clock.runs[len(clock.runs) // 2 :]]
     assert set(half) == {1, 2}, "no shape is over while another has not begun"
     assert clock.now == pytest.approx(4.0, abs=0.05)
+
+
+def test_order_of_turns_is_random_and_the_same_every_time():
+    def order():
+        clock = Clock()
+        clock.measure([clock.subject("a", 10.0), clock.subject("b", 10.0)], [track(1)], 1.0)
+        return [name for name, _ in clock.runs[8:]]
+
+    assert order() == order()
+    pairs = set(zip(order()[::2], order()[1::2], strict=False))
+    assert {("a", "b"), ("b", "a")} <= pairs
+
+
+def test_least_rounds_are_measured_without_time_and_rivals_take_part_in_some_only(clock):
+    subjects = [clock.subject("a", 10.0), clock.subject("rival", 10.0, every=4)]
+    once, latencies = clock.measure(subjects, [track(1), track(2, least=9)], 0.0)
+    assert [len(item.milliseconds) for item in (once, latencies)] == [1, 9]
+    assert (len(latencies.of(0)), len(latencies.of(1))) == (9, 3)
+    assert len(latencies.ratios(0, 1)) == 3
+
+
+def test_short_runs_are_repeated_within_a_turn_as_often_for_everybody(clock):
+    subjects = [clock.subject("a", 0.1), clock.subject("b", 0.2)]
+    (latencies,) = clock.measure(subjects, [track(1, least=2)], 0.0)
+    assert latencies.milliseconds.shape == (2, 2, MOST_RUNS_A_TURN)
 
 
 SUBJECT = Engine(runtime="onnxruntime", precision="fp32", run=len)
