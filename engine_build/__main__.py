@@ -24,7 +24,6 @@ from engine_build.runner import ProcessRunner
 from engine_build.settings import settings
 from engine_build.store import store_at
 from engine_build.work_folder import WorkFolder
-from onboarding.names import engine_card_path
 
 VERBS = {
     "known": "is there already",
@@ -83,21 +82,18 @@ def _format_result(result: Result | BuiltNetworks, log: Log, *, as_json: bool) -
         text = f"Networks are in {result.place}: {keys}."
     else:
         manifest, archive = result.entry.manifest, result.entry.archive
-        card = engine_card_path(manifest.engine_key)
         fields = {
             "status": result.status,
             "engine_key": manifest.engine_key,
             "place": result.place,
             "archive": archive.model_dump(mode="json"),
-            "card": card,
             "precision": manifest.precision,
             "decision": manifest.decision,
         }
         verb = VERBS[result.status]
         text = (
             f"Engine {manifest.engine_key} of {manifest.model} {verb}: "
-            f"{result.place}/{archive.path} ({manifest.precision}). "
-            f"Its card: {result.place}/{card}."
+            f"{result.place}/{archive.path} ({manifest.precision})."
         )
     return json.dumps({**fields, "seconds": seconds}) if as_json else text
 

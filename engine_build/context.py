@@ -13,8 +13,13 @@ from engine_build.runner import Runner
 from engine_build.settings import Settings
 from engine_build.store import FolderStore, Store
 from engine_build.work_folder import WorkFolder
-from onboarding.names import source_copy_path
 from onboarding.plan_source import PlanSource
+from onboarding.plugin_spec import PluginSpec
+
+
+def plugin_path(plugin: PluginSpec) -> str:
+    """Return where the work folder keeps a library of custom operators."""
+    return f"plugins/{plugin.sha256}/{plugin.name}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +59,7 @@ class BuildContext:
     @property
     def plugins(self) -> tuple[Path, ...]:
         """Where the fetch step keeps the libraries of custom operators."""
-        paths = (source_copy_path(item.sha256, item.name) for item in self.request.plugins)
-        return tuple(map(self.work_store.path, paths))
+        return tuple(map(self.work_store.path, map(plugin_path, self.request.plugins)))
 
     def networks(self) -> Networks:
         """The networks of this build."""

@@ -12,8 +12,7 @@ from typing import TextIO, TypeVar
 ArgumentT = TypeVar("ArgumentT")
 ResultT = TypeVar("ResultT")
 PROGRESS_SECONDS = 10.0
-"""Between two lines of progress where there is no terminal to show it in place."""
-WIDTH = 100
+"""Between two lines of progress."""
 
 
 class Log:
@@ -24,8 +23,6 @@ class Log:
         self.path: Path | None = None
         """The file, once there is one."""
         self._clock = clock
-        self._in_place = stream.isatty()
-        self._shown = False
         self._progress = clock()
         self.seconds: dict[str, float] = {}
         """Of every step that ended."""
@@ -37,18 +34,12 @@ class Log:
 
     def line(self, text: str) -> None:
         """One line, or several."""
-        if self._shown:
-            self._write(f"\r{'':<{WIDTH + 2}}\r")
-            self._shown = False
         self.note(text)
         self._write(f"{text}\n")
 
     def progress(self, text: str) -> None:
-        """How far the step under way is: in place on a terminal; elsewhere a line, seldom."""
-        if self._in_place:
-            self._write(f"\r  {text[:WIDTH]:<{WIDTH}}")
-            self._shown = True
-        elif self._clock() - self._progress >= PROGRESS_SECONDS:
+        """How far the step under way is: a line, seldom."""
+        if self._clock() - self._progress >= PROGRESS_SECONDS:
             self._progress = self._clock()
             self.line(f"  … {text}")
 

@@ -12,8 +12,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,7 +22,6 @@ from engine_build.log import Log
 
 TICK_SECONDS = 1.0
 """Between two reports of how long a process runs already."""
-GUARD = 'read -r session && read -r word; [ "$word" = done ] || kill -s KILL -- "-$session"'
 TIMED_OUT = 124
 """Code of a command that was stopped at the end of its time, as timeout(1) has it."""
 LAST_OUTPUT_SECONDS = 10.0
@@ -100,9 +99,8 @@ class ProcessRunner:
     Leaves a script that runs them again, and a log of each.
     """
 
-    def __init__(self, log: Log, *, tick_seconds: float = TICK_SECONDS) -> None:
+    def __init__(self, log: Log) -> None:
         self._log = log
-        self._tick_seconds = tick_seconds
         self._script: Path | None = None
         self._count = 0
 
@@ -139,21 +137,20 @@ class ProcessRunner:
         return shutil.which(program)
 
     def _wait_for_end(self, command: Command, path: Path) -> Ended:
-        with _guard() as announce:
-            try:
-                # A session of its own, so that a process ends with those that it started.
-                process = subprocess.Popen(
-                    command.argv,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    env={**os.environ, **command.variables},
-                    start_new_session=True,
-                    preexec_fn=_before_start(announce),
-                )
-            except OSError as error:
-                return Ended(code=127, output="", errors=f"cannot be started: {error.strerror}")
-            return self._follow(process, command, path)
+        try:
+            # A session of its own, so that a process ends with those that it started.
+            process = subprocess.Popen(
+                command.argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env={**os.environ, **command.variables},
+                start_new_session=True,
+                preexec_fn=_before_start(),
+            )
+        except OSError as error:
+            return Ended(code=127, output="", errors=f"cannot be started: {error.strerror}")
+        return self._follow(process, command, path)
 
     def _follow(self, process: subprocess.Popen[bytes], command: Command, path: Path) -> Ended:
         with process:
@@ -194,10 +191,10 @@ class ProcessRunner:
                     has_ended, end = True, now + LAST_OUTPUT_SECONDS
                 if now >= end:
                     return has_ended
-                if now >= reported + self._tick_seconds:
+                if now >= reported + TICK_SECONDS:
                     reported = now
                     self._log.progress(f"{command.name}, {now - begin:.0f} seconds")
-                for key, _ in selector.select(min(self._tick_seconds, end - now)):
+                for key, _ in selector.select(min(TICK_SECONDS, end - now)):
                     part = os.read(key.fd, 1 << 16)
                     parts[key.fd].append(part)
                     log.write(part)
@@ -216,44 +213,18 @@ def _end_session(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-@contextmanager
-def _guard() -> Iterator[int]:
-    """End the processes of a session where this process ends before the block does.
+def _before_start() -> Callable[[], None] | None:
+    """Return what a new process calls before its program; None where this is not Linux.
 
-    A shell of another session waits at a pipe, whose writing end is yielded: the session's process
-    writes its number there before it starts its program. The pipe's end without a word is this
-    process's end, also by SIGKILL, of which the kernel tells only the process that was started, and
-    none that it started itself.
+    SIGKILL of its parent ends it at once: no plan is compiled for a build that is gone.
     """
-    guard = subprocess.Popen(
-        ("/bin/sh", "-c", GUARD),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    assert guard.stdin is not None
-    try:
-        yield guard.stdin.fileno()
-    finally:
-        with suppress(OSError):  # somebody ended it
-            guard.communicate(b"done\n")
-
-
-def _before_start(announce: int) -> Callable[[], None]:
-    """Return what a new process calls before its program: it tells the guard its number.
-
-    On Linux, SIGKILL of its parent ends it at once.
-    """
+    if sys.platform != "linux":
+        return None
     # Looked up here: between fork and exec as little as possible happens.
-    prctl, parent = ctypes.CDLL(None).prctl if sys.platform == "linux" else None, os.getpid()
-    if prctl is not None:
-        prctl.argtypes = (ctypes.c_int, ctypes.c_ulong)
+    prctl, parent = ctypes.CDLL(None).prctl, os.getpid()
+    prctl.argtypes = (ctypes.c_int, ctypes.c_ulong)
 
     def before_start() -> None:
-        os.write(announce, b"%d\n" % os.getpid())
-        if prctl is None:
-            return
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # it ended before the call
             os.kill(os.getpid(), signal.SIGKILL)

@@ -29,7 +29,7 @@ from engine_build.signing import (
 )
 
 MANIFEST, ENVELOPE, ARCHIVE = "manifest.json", "manifest.dsse.json", "model.tar.gz"
-RECORD, CARDS = "lock-entry.json", ("card.html", "card.json")
+RECORD = "lock-entry.json"
 REPACKAGED = "repackaged.json"
 
 
@@ -59,7 +59,7 @@ class Signer(Publisher):
     """The signer of engines: nothing else writes `engines/`."""
 
     def publish(self, event: Mapping[str, str], folder: Path) -> None:
-        """Publish archive, cards and, last, the record. What is there already is kept.
+        """Publish the archive and, last, the record. What is there already is kept.
 
         Raises Refused.
         """
@@ -85,8 +85,6 @@ class Signer(Publisher):
                 f"{self.url(published)}: the engine that is there is not signed, and nothing is "
                 "overwritten; delete it, then build again"
             )
-        if built is not None and built.manifest == present.manifest:
-            self._publish_cards(source, published, built, present, folder)
         self._publish_record(present, published, folder)
 
     def _archive(self, name: str, event: Mapping[str, str], path: Path) -> Archive | None:
@@ -113,17 +111,6 @@ class Signer(Publisher):
         envelope = canonical_json(self.envelope(payload))
         pack(archive.path, envelope, path)
         return dataclasses.replace(archive, path=path, envelope=envelope)
-
-    def _publish_cards(
-        self, source: str, published: str, built: Archive, present: Archive, folder: Path
-    ) -> None:
-        """Publish the build's cards, which name the archive's digest before it was signed."""
-        for name in CARDS:
-            path = folder / name
-            if self.download(f"{source}/{name}", path):
-                digests = built.sha256.encode(), present.sha256.encode()
-                path.write_bytes(path.read_bytes().replace(*digests))
-                self.upload(f"{published}/{name}", path)
 
     def _publish_record(self, archive: Archive, published: str, folder: Path) -> None:
         """Publish the record; refuse one that is there and of another archive."""

@@ -116,7 +116,6 @@ def environment_faults(view: EnvironmentView, datasets: Datasets) -> Iterator[Fa
     yield from name_rules.endpoints_do_not_collide(view)
     yield from name_rules.adapters_do_not_collide(view)
     yield from placement_rules.sources_in_s3_are_readable(view)
-    yield from placement_rules.packages_of_an_index_are_pinned_by_digest(view)
     yield from placement_rules.queue_delays_are_within_the_slo(view)
     yield from placement_rules.python_server_honours_the_serving_keys(view)
     yield from placement_rules.cpu_targets_are_of_cpus_that_answer_at_once(view)

@@ -290,7 +290,7 @@ class EnvironmentSpec(Value):
     )
     source_secrets: SourceSecretsSpec = Field(
         SourceSecretsSpec(),
-        description="Secrets that open private Hugging Face repositories and package indexes",
+        description="Secrets that open private Hugging Face repositories",
     )
     unreferenced_engine_days: Annotated[int, Field(ge=1, le=3650)] = Field(
         90,

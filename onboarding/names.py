@@ -23,10 +23,6 @@ TIMING_CACHES_PREFIX = "timing-caches"
 SOURCES_PREFIX = "sources"
 ONNX_PREFIX = "onnx"
 """ONNX files that a model file names as its source; they never expire."""
-SOURCE_COPIES_PREFIX = "source-copies"
-"""What builds read of other buckets, copied once by digest; it never expires."""
-SHA256SUMS = "SHA256SUMS"
-"""A copied checkpoint's files with their digests; its own digest is the checkpoint's."""
 IMAGES_PREFIX = "images"
 """Bills of materials of container images."""
 CAPTURES_PREFIX = "captures"
@@ -86,11 +82,6 @@ def may_read(environment: EnvironmentSpec, address: str) -> bool:
     return address.startswith(readable_sources(environment))
 
 
-def source_copy_path(sha256: str, file_name: str) -> str:
-    """Object key of one file of a source that a build copied from another bucket."""
-    return f"{SOURCE_COPIES_PREFIX}/{sha256}/{file_name}"
-
-
 def pipeline_role(environment: EnvironmentSpec, purpose: Purpose) -> str:
     """Name of a role of the access stack."""
     return f"roundhouse-{environment.name}-{purpose}"
@@ -110,16 +101,6 @@ def engine_archive_path(engine_key: str) -> str:
 def engine_record_path(engine_key: str) -> str:
     """Object key of an engine's lock entry; written last: an engine exists once this does."""
     return f"{ENGINES_PREFIX}/{engine_key}/{RECORD_NAME}"
-
-
-def engine_card_path(engine_key: str) -> str:
-    """Object key of an engine's card: one HTML file for people."""
-    return f"{ENGINES_PREFIX}/{engine_key}/card.html"
-
-
-def engine_card_data_path(engine_key: str) -> str:
-    """Object key of what an engine's card shows, as JSON."""
-    return f"{ENGINES_PREFIX}/{engine_key}/card.json"
 
 
 def checkpoint_record_path(checkpoint_key: str) -> str:

@@ -1,4 +1,4 @@
-"""What builds may read sources from: buckets of others, private hubs and package indexes."""
+"""What builds may read sources from: buckets of others, and private repositories of a hub."""
 
 from __future__ import annotations
 
@@ -66,36 +66,14 @@ class SecretSpec(Value):
     )
 
 
-class PackageIndexSpec(Value):
-    """A private index of Python packages, asked instead of PyPI."""
-
-    url: str = Field(
-        description="Address of the simple index, such as https://packages.example.com/simple/; "
-        "without a user name or password"
-    )
-    credentials: SecretSpec | None = Field(
-        None,
-        description='Secret that holds {"username": ..., "password": ...}; default: the index '
-        "asks for none",
-    )
-
-
 class SourceSecretsSpec(Value):
     """Private places of sources, and the secrets that open them."""
 
     huggingface: SecretSpec | None = Field(
         None, description="Secret whose text is a Hugging Face token that may read the repositories"
     )
-    package_index: PackageIndexSpec | None = Field(
-        None, description="Index that `source.python_package` comes from; default: PyPI"
-    )
 
     @property
     def secrets(self) -> Mapping[str, SecretSpec]:
-        """The secrets by the path of their key, such as package_index.credentials."""
-        index = self.package_index
-        named = {
-            "huggingface": self.huggingface,
-            "package_index.credentials": None if index is None else index.credentials,
-        }
-        return {path: secret for path, secret in named.items() if secret is not None}
+        """The secrets by their key."""
+        return {} if self.huggingface is None else {"huggingface": self.huggingface}

@@ -1,4 +1,4 @@
-"""`roundhouse status MODEL --card`: one page about an engine or about a text generator."""
+"""`roundhouse status MODEL --card`: an engine's precisions, or one page about a text generator."""
 
 from __future__ import annotations
 
@@ -6,21 +6,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from engine_build.card.page import PrecisionRow
     from onboarding.deployment import Target
+    from onboarding.manifest import Manifest
     from roundhouse.paths import Paths
     from roundhouse.report import Report
     from roundhouse.session import Session
 
+PRECISIONS = ("fp32", "fp16", "int8", "fp8")
+COLUMNS = (
+    *("precision", "state", "engine file", "weights", "device memory", "host memory"),
+    *("median latency", "rows/s", "accuracy, mean", "worst", "verdict", "reason"),
+)
+WORDS = ("precision", "state", "verdict", "reason")
+"""Columns that are no numbers."""
+NOT_RECORDED = "the build kept no record of it"
+
 
 def show_card(paths: Paths, report: Report, env: str, model: str) -> None:
-    """Write one HTML page about a model, and print the engine's precisions.
+    """Print the precisions of an engine, as its lock has them, or write a generator's page.
 
-    Of an engine: accuracy, latency, which layers are INT8, how to reproduce it; its table of
-    precisions lies beside it as Markdown. Of a text generator: plan, gate of each checkpoint,
-    memory, arguments; from files and lock alone. Raises RoundhouseError.
+    The page of a text generator has plan, gate of each checkpoint, memory, arguments. Raises
+    RoundhouseError.
     """
-    from engine_build.card.page import PRECISION_COLUMNS
     from roundhouse.paths import displayed_path
     from roundhouse.session import open_session
     from roundhouse.table import table
@@ -29,15 +36,10 @@ def show_card(paths: Paths, report: Report, env: str, model: str) -> None:
     if own is not None:
         report.print(f"{displayed_path(own)}: open it in a browser.")
         return
-    page = fetch_card(open_session(paths, report, env), model, paths.build / "cards")
-    data = displayed_path(page.with_suffix(".json"))
-    rows = write_precisions(page)
-    if rows:
-        columns = [head for head, _, _ in PRECISION_COLUMNS]
-        right = [head for head, kind, _ in PRECISION_COLUMNS if kind == "number"]
-        cells = ([str(cell(row)) for _, _, cell in PRECISION_COLUMNS] for row in rows)
-        report.print_table(table(columns, cells, right=right))
-    report.print(f"{displayed_path(page)}: open it in a browser; its numbers are in {data}.")
+    manifest = built_manifest(open_session(paths, report, env), model)
+    right = [column for column in COLUMNS if column not in WORDS]
+    report.print_table(table(COLUMNS, precision_rows(manifest), right=right))
+    report.print(f"{manifest.decision} models/{model}.lock.yaml has all that was measured.")
 
 
 def generation_page(paths: Paths, model: str, environment: str) -> Path | None:
@@ -60,48 +62,63 @@ def generation_page(paths: Paths, model: str, environment: str) -> Path | None:
     return page
 
 
-def write_precisions(page: Path) -> tuple[PrecisionRow, ...]:
-    """Write the table of precisions beside a fetched page and return its rows.
-
-    Older cards have none.
-    """
-    import json
-
-    from engine_build.card.page import PrecisionRow, precisions_markdown
-
-    document = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))
-    rows = tuple(PrecisionRow(**row) for row in document.get("precisions", ()))
-    if rows:
-        page.with_suffix(".md").write_text(precisions_markdown(rows), encoding="utf-8")
-    return rows
-
-
-def fetch_card(session: Session, model: str, folder: Path) -> Path:
-    """Write card.html of a model's engine, and card.json beside it; return the page.
-
-    Raises RoundhouseError.
-    """
-    from onboarding.names import artifact_bucket, engine_card_data_path, engine_card_path
-    from roundhouse.aws.clients import object_bytes
+def built_manifest(session: Session, model: str) -> Manifest:
+    """Return the manifest of a model's engine. Raises RoundhouseError where there is none."""
     from roundhouse.errors import RoundhouseError
 
     target = _target(session, model)
-    bucket, environment = artifact_bucket(session.environment), session.environment.name
-    page = folder / f"{environment}-{model}.html"
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, path in (
-        (engine_card_path(target.engine_key), page),
-        (engine_card_data_path(target.engine_key), page.with_suffix(".json")),
-    ):
-        data = object_bytes(session.clients("s3"), bucket, name)
-        if data is None:
-            build = f"`roundhouse build --env {environment} --model {model}`"
-            raise RoundhouseError(
-                f"{model}: s3://{bucket}/{name} is not there; {build} builds the engine and "
-                "its card."
-            )
-        path.write_bytes(data)
-    return page
+    if target.lock_entry is None:
+        build = f"`roundhouse build --env {session.environment.name} --model {model}`"
+        raise RoundhouseError(f"{model}: its engine is not built; {build} builds it.")
+    return target.lock_entry.manifest
+
+
+def precision_rows(manifest: Manifest) -> list[list[str]]:
+    """Return the cells of FP32, FP16, INT8 and FP8, and others that were measured.
+
+    Latency is that of the first profile's opt shape; nothing is estimated.
+    """
+    names = dict.fromkeys((*PRECISIONS, *manifest.left_out, manifest.precision))
+    return [_cells(manifest, name) for name in names]
+
+
+def _cells(manifest: Manifest, name: str) -> list[str]:
+    from engine_build.card.render import DASH, milliseconds, per_second, size
+    from onboarding.values import runtime_library
+
+    runtime = runtime_library(manifest.runtime.name)
+    profile = next(iter(manifest.optimization_profiles), None)
+    opt = None if profile is None else (profile.batch[1], (profile.sequence or (None,) * 3)[1])
+    own = [item for item in manifest.runtimes if (item.runtime, item.precision) == (runtime, name)]
+    speed = [
+        item
+        for item in manifest.benchmark
+        if (item.runtime, item.precision, (item.batch, item.sequence)) == (runtime, name, opt)
+    ]
+    scores = [item for item in manifest.accuracy_records if item.subject == f"{name} engine"]
+    is_measured = bool(own or speed or scores)
+    state = "measured" if is_measured else "not tried, or refused"
+    memory, timed, score = next(iter(own), None), next(iter(speed), None), next(iter(scores), None)
+
+    def mebibytes(field: str) -> str:
+        value = getattr(memory, field, None)
+        return DASH if value is None else f"{value:,.{0 if value >= 10 else 1}f} MiB"
+
+    left_out = {str(precision): reason for precision, reason in manifest.left_out.items()}
+    return [
+        name.upper(),
+        "published" if name == manifest.precision else state,
+        size(getattr(memory, "engine_bytes", None)),
+        size(getattr(memory, "weights_bytes", None)),
+        mebibytes("device_memory_mib"),
+        mebibytes("host_memory_mib"),
+        milliseconds(getattr(timed, "p50_ms", None)),
+        per_second(getattr(timed, "rows_per_second", None)),
+        DASH if score is None else f"{score.mean:.5f}",
+        DASH if score is None else f"{score.worst:.5f}",
+        DASH if score is None else score.verdict,
+        "" if is_measured else left_out.get(name, NOT_RECORDED),
+    ]
 
 
 def _target(session: Session, model: str) -> Target:

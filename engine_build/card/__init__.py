@@ -1,4 +1,1 @@
-"""The engine card: one self-contained page per engine, and the same as JSON.
-
-Pure functions of what was recorded.
-"""
+"""Pages of reports: their templates, styles and numbers. Pure functions of what was recorded."""

@@ -8,12 +8,11 @@ gets the network without them.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from itertools import chain
 from pathlib import Path
 
-import numpy as np
 import onnx
 import onnx.inliner
-from onnx import numpy_helper
 
 from engine_build.errors import NetworkRefused
 from engine_build.onnx_graph.external_data import external_names, load_weights, subgraphs
@@ -39,18 +38,19 @@ def inline_functions(model: onnx.ModelProto, kept: Collection[str] = ()) -> onnx
 
 
 def read_inlined(source: Path, operators: Collection[str] = ()) -> tuple[onnx.ModelProto, bool]:
-    """Return the file with its data, all in standard nodes and dense; True where that changes it.
+    """Return the file with its data, all in standard nodes; True where that changes it.
 
     A function's nodes take the place of its calls: placement, typing and counting look at nodes.
-    Those of `operators`, which a plugin computes, stay functions.
+    Those of `operators`, which a plugin computes, stay functions. Raises NetworkRefused for sparse
+    weights.
     """
     whole = read_model(source, weights=False)
     model = _decompose_attention(inline_functions(whole, operators))
-    is_changed = model is not whole
-    if external_names(source.name, model):
-        load_weights(model, source.parent)
-        is_changed = True
-    return model, densify_weights(model) or is_changed
+    _refuse_sparse_weights(model)
+    if not external_names(source.name, model):
+        return model, model is not whole
+    load_weights(model, source.parent)
+    return model, True
 
 
 def _decompose_attention(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -102,35 +102,19 @@ def _nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
         yield from graph.node
 
 
-def densify_weights(model: onnx.ModelProto) -> bool:
-    """Replace sparse weights and constants of a checked model by dense ones; True where some are.
-
-    Their data is in memory.
-    """
+def _refuse_sparse_weights(model: onnx.ModelProto) -> None:
+    """Refuse weights and constants in ONNX's sparse form. Raises NetworkRefused."""
     lists = [model.graph.node, *(function.node for function in model.functions)]
     graphs = [model.graph, *(graph for nodes in lists for graph in subgraphs(nodes))]
-    is_changed = False
-    for graph in graphs:
-        is_changed = is_changed or bool(graph.sparse_initializer)
-        dense = [_dense(item.values.name, item) for item in graph.sparse_initializer]
-        graph.initializer.extend(dense)
-        del graph.sparse_initializer[:]
-    nodes = [node for item in (*lists, *(graph.node for graph in graphs[1:])) for node in item]
-    for attribute in (attribute for node in nodes for attribute in node.attribute):
-        if attribute.name == "sparse_value":
-            attribute.t.CopyFrom(_dense("", attribute.sparse_tensor))
-            attribute.ClearField("sparse_tensor")
-            attribute.name, attribute.type = "value", onnx.AttributeProto.TENSOR
-            is_changed = True
-    return is_changed
+    names = [item.values.name for graph in graphs for item in graph.sparse_initializer]
+    nodes = chain(*lists, *(graph.node for graph in graphs[1:]))
+    names += [node.output[0] for node in nodes if any(map(_is_sparse, node.attribute))]
+    if names:
+        raise NetworkRefused(
+            f"weight {names[0]} of the network is sparse (SparseTensorProto), which TensorRT does "
+            "not read; save it as an array of all its values (onnx.numpy_helper.from_array)."
+        )
 
 
-def _dense(name: str, sparse: onnx.SparseTensorProto) -> onnx.TensorProto:
-    """Return a tensor of all values; indices count them, or name an index for each axis."""
-    values, indices = numpy_helper.to_array(sparse.values), numpy_helper.to_array(sparse.indices)
-    dense = np.zeros(tuple(sparse.dims), values.dtype)
-    if indices.ndim == 2:
-        dense[tuple(indices.T)] = values
-    else:
-        dense.reshape(-1)[indices] = values
-    return numpy_helper.from_array(dense, name)
+def _is_sparse(attribute: onnx.AttributeProto) -> bool:
+    return bool(attribute.name == "sparse_value")

@@ -5,8 +5,7 @@
 batches, one .npz each, all of one shape. TensorRT 10 calibrates as part of a build, so a plan is
 built, with as little tuning as there is, and thrown away.
 
-Never executed where this repository was made: no TensorRT there. Every name of TensorRT that it
-touches is in surface.py.
+TensorRT 11 has no calibrators, so this is for TensorRT 10 alone.
 """
 
 from __future__ import annotations
@@ -25,11 +24,6 @@ from container.tensorrt.device import Device
 from container.tensorrt.faults import DeviceFault, NoBindings
 from container.tensorrt.surface import CudaRuntime
 from engine_build.datasets.dataset import Array, Feed
-from engine_build.quantization.surface import (
-    INetworkDefinition,
-    ParserError,
-    TensorRT,
-)
 
 MISSING = 3
 """Exit code where TensorRT's or CUDA's Python bindings are not installed."""
@@ -84,10 +78,10 @@ class DeviceBatches:
         return pointers
 
 
-def entropy_calibrator(trt: TensorRT, batches: DeviceBatches, cache: Path) -> Any:
+def entropy_calibrator(trt: Any, batches: DeviceBatches, cache: Path) -> Any:
     """Return an `IInt8EntropyCalibrator2`, whose caches `trtexec --calib` takes."""
 
-    class EntropyCalibrator(trt.IInt8EntropyCalibrator2):  # type: ignore[name-defined, misc]
+    class EntropyCalibrator(trt.IInt8EntropyCalibrator2):  # type: ignore[misc]
         """TensorRT calls these methods."""
 
         def __init__(self) -> None:
@@ -113,9 +107,7 @@ def entropy_calibrator(trt: TensorRT, batches: DeviceBatches, cache: Path) -> An
     return EntropyCalibrator()
 
 
-def main(
-    arguments: list[str], modules: Callable[[], tuple[TensorRT, CudaRuntime]] = bindings
-) -> int:
+def main(arguments: list[str], modules: Callable[[], tuple[Any, CudaRuntime]] = bindings) -> int:
     """Return 0 after one JSON line, 3 where bindings are missing."""
     try:
         trt, cuda = modules()
@@ -140,7 +132,7 @@ def main(
 
 
 def build_with_calibrator(
-    trt: TensorRT,
+    trt: Any,
     path: Path,
     shapes: dict[str, tuple[int, ...]],
     batches: DeviceBatches,
@@ -181,7 +173,7 @@ def build_with_calibrator(
     return "; ".join(errors) or "TensorRT wrote no cache and gives no reason"
 
 
-def product_inputs(trt: TensorRT, network: INetworkDefinition) -> list[str]:
+def product_inputs(trt: Any, network: Any) -> list[str]:
     """Return the tensors that convolutions and matrix products read, by TensorRT's own names."""
     kinds = trt.LayerType
     products = (kinds.CONVOLUTION, kinds.DECONVOLUTION, kinds.MATRIX_MULTIPLY)
@@ -207,7 +199,7 @@ def feed_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
     return {name: array.shape for name, array in next(read_feeds(folder), {}).items()}
 
 
-def _parser_error(error: ParserError) -> str:
+def _parser_error(error: Any) -> str:
     reason = " ".join(error.desc().split())
     return f"node {error.node_name()} (operator {error.node_operator()}): {reason}"
 

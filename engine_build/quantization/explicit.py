@@ -50,8 +50,6 @@ from engine_build.quantization.sensitivity import (
     LayerCost,
     Sensitivity,
     Split,
-    format_costs,
-    format_points,
     search_on,
 )
 from onboarding.values import CalibrationMethod
@@ -90,14 +88,18 @@ class Quantization:
         )
 
     def run(self, log: Callable[[str], None]) -> Network:
-        """Write the Q/DQ network, and log the search's tables. Raises SourceFault."""
+        """Write the Q/DQ network, and log what the search chose. Raises SourceFault."""
         network = self.calibrated
         if self.search is None:
             int8, facts = self._by_rule(network)
         else:
             result = search_on(network, self.search, self.encoder).run(self.progress)
-            log(f"{format_costs(result)}\n{format_points(result.points, result.chosen)}")
-            int8, facts = result.chosen.int8, _search_facts(result, len(self.search.samples))
+            chosen = result.chosen
+            log(
+                f"  {len(chosen.int8)} of {len(result.costs)} layers in INT8, {chosen.share:.1%} "
+                f"of the work: mean {chosen.accuracy.mean:.5f} on the search split"
+            )
+            int8, facts = chosen.int8, _search_facts(result, len(self.search.samples))
         facts["layers"] += [
             _layer_facts(layer, share(network.work, (layer.node,)), False) | {"why": why}
             for layer, why in network.left_in_float

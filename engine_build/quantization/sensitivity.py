@@ -220,28 +220,5 @@ def drifts(rows: Array, reference: Array) -> Array:
     return drift
 
 
-def format_points(points: Sequence[Point], chosen: Point | None = None) -> str:
-    """Return the frontier as plain text, a point a line."""
-    lines = [f"{'INT8 share':>10}  {'layers':>6}  {'mean':>8}  {'worst':>8}  {'nearest':>7}"]
-    for point in _by_share(points):
-        record, mark = point.accuracy, "  <- chosen" if point is chosen else ""
-        agreement = record.nearest_neighbour_agreement
-        nearest = f"{'-' if agreement is None else format(agreement, '.3f'):>7}"
-        numbers = f"{record.mean:8.5f}  {record.worst:8.5f}  {nearest}"
-        lines.append(f"{point.share:10.1%}  {len(point.int8):6}  {numbers}{mark}")
-    return "\n".join(lines)
-
-
-def format_costs(result: Sensitivity) -> str:
-    """Return the costs as plain text, a layer a line, the highest cost for its share first."""
-    lines = [f"{'share':>6}  {'drift':>9}  {'mean alone':>10}  {'':5}  layer"]
-    for cost in sorted(result.costs, key=lambda cost: -cost.per_share):
-        kind = "int8" if cost.layer.node in result.chosen.int8 else "float"
-        lines.append(
-            f"{cost.share:6.1%}  {cost.drift:9.2e}  {cost.mean:10.5f}  {kind:5}  {cost.layer.node}"
-        )
-    return "\n".join(lines)
-
-
 def _by_share(points: Sequence[Point]) -> tuple[Point, ...]:
     return tuple(sorted(points, key=lambda point: -point.share))

@@ -6,10 +6,8 @@ import shutil
 from pathlib import Path
 
 from engine_build.errors import PublishFailed, SourceFault
-from engine_build.sources.bucket_checkpoint import BucketAccess, unreadable
+from engine_build.sources.bucket_checkpoint import Bucket, unreadable
 from engine_build.sources.source import FetchContext
-from engine_build.store import Store, sha256_of
-from onboarding.names import source_copy_path
 from onboarding.plugin_spec import PluginSpec
 from onboarding.shared_library import read_shared_library, tensorrt_misfit
 from onboarding.source_access import S3_SCHEME, split_s3
@@ -17,10 +15,9 @@ from onboarding.source_access import S3_SCHEME, split_s3
 
 def fetch_plugin(plugin: PluginSpec, tensorrt: str, fetching: FetchContext) -> Path:
     """Return a copy of a plugin's library in a folder; nothing loads it. Raises SourceFault."""
-    path, root, access = fetching.folder / plugin.name, fetching.root, fetching.access
-    copies = access.copies if access.keeps(plugin.file) else None
+    path, root = fetching.folder / plugin.name, fetching.root
     if plugin.file.startswith(S3_SCHEME):
-        _download(plugin, access, copies, path)
+        _download(plugin, fetching.bucket, path)
     elif not (root / plugin.file).is_file():
         raise SourceFault(
             f"plugin {plugin.file} is no file under {root}; add it, or correct the model file."
@@ -28,19 +25,13 @@ def fetch_plugin(plugin: PluginSpec, tensorrt: str, fetching: FetchContext) -> P
     else:
         shutil.copyfile(root / plugin.file, path)
     _check(plugin, path, tensorrt)
-    if plugin.file.startswith(S3_SCHEME) and copies is not None:
-        copies.upload(path, source_copy_path(plugin.sha256, plugin.name), only_if_absent=True)
     return path
 
 
-def _download(plugin: PluginSpec, access: BucketAccess, copies: Store | None, path: Path) -> None:
-    """Download the copy of a library, or else the library itself."""
-    copy = source_copy_path(plugin.sha256, plugin.name)
-    if copies is not None and copies.download(copy, path) and sha256_of(path) == plugin.sha256:
-        return
-    bucket, key = split_s3(plugin.file)
+def _download(plugin: PluginSpec, bucket: Bucket, path: Path) -> None:
+    name, key = split_s3(plugin.file)
     try:
-        is_there = access.bucket(f"{S3_SCHEME}{bucket}").download(key, path)
+        is_there = bucket(f"{S3_SCHEME}{name}").download(key, path)
     except PublishFailed as error:
         raise unreadable(error) from error
     if not is_there:

@@ -1,26 +1,19 @@
-"""Private places of sources: the secrets that open them, read when a source is fetched.
+"""The secret that opens private repositories of a hub, read when a source is fetched.
 
-A secret is held in memory, and for `pip` in a netrc file that lives as long as the download. The
-one place that talks to Secrets Manager.
+It is held in memory alone. The one place that talks to Secrets Manager.
 """
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from engine_build.errors import SourceFault
-from onboarding.source_access import SecretSpec, SourceSecretsSpec
+from onboarding.source_access import SourceSecretsSpec
 
 SecretReader = Callable[[str], str]
 """The text of a secret by its ARN; raises SourceFault."""
-NETRC = "netrc"
 HINTS = {
     "AccessDeniedException": "the role of the builds may not read it: deploy the environment's "
     "stack of builds, and let the policies of the secret and of its key allow the role",
@@ -47,56 +40,14 @@ class PrivateSources:
             return None
         token = self.read(secret.secret_arn).strip()
         if not token or not token.isascii() or any(map(str.isspace, token)):
-            raise _unusable(secret, "is no token", "store the token alone, as plain text")
+            raise SourceFault(
+                f"the secret {secret.secret_arn} is no token; store the token alone, as plain text."
+            )
         return token
-
-    @contextmanager
-    def package_index(self, folder: Path) -> Iterator[tuple[tuple[str, ...], Mapping[str, str]]]:
-        """Give pip's options and variables for as long as a download lasts.
-
-        The password stands in a netrc file of `folder` that nobody else may read. Raises
-        SourceFault.
-        """
-        index = self.spec.package_index
-        if index is None:
-            yield (), {}
-            return
-        options = ("--index-url", index.url, "--no-input")
-        if index.credentials is None:
-            yield options, {}
-            return
-        user, password = _user_and_password(index.credentials, self.read)
-        path = folder / NETRC
-        try:
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                host = urlsplit(index.url).hostname
-                file.write(f"machine {host}\nlogin {user}\npassword {password}\n")
-            yield options, {"NETRC": str(path)}
-        finally:
-            path.unlink(missing_ok=True)
 
 
 PUBLIC = PrivateSources(spec=SourceSecretsSpec(), read=lambda arn: "")
 """No private place, so that nothing is read."""
-
-
-def _user_and_password(secret: SecretSpec, read: SecretReader) -> tuple[str, str]:
-    way_out = 'store {"username": "...", "password": "..."}, each without spaces'
-    try:
-        given = json.loads(read(secret.secret_arn))
-        user, password = given["username"], given["password"]
-    except (ValueError, KeyError, TypeError):
-        # Without the cause, which quotes the secret.
-        raise _unusable(secret, "holds no username and password", way_out) from None
-    for text in (user, password):
-        if not isinstance(text, str) or not text or any(char in ' \t\r\n"\\#' for char in text):
-            raise _unusable(secret, "holds what a netrc file cannot", way_out)
-    return user, password
-
-
-def _unusable(secret: SecretSpec, fault: str, way_out: str) -> SourceFault:
-    return SourceFault(f"the secret {secret.secret_arn} {fault}; {way_out}.")
 
 
 def secret_reader(region: str, client: Any = None) -> SecretReader:

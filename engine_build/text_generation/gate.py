@@ -138,14 +138,12 @@ def judge(
 
 
 def candidate_scores(
-    candidate: LanguageModel, references: References, log: Log, numbers: Sequence[int] | None = None
+    candidate: LanguageModel, references: References, log: Log
 ) -> list[SampleScore]:
-    """Score the samples, or those of some numbers."""
-    chosen = range(len(references.samples)) if numbers is None else numbers
+    """Score the samples."""
     scores = []
-    for place, number in enumerate(chosen):
-        log.progress(f"checkpoint: {place} of {len(chosen)} samples")
-        tokens = references.samples[number]
+    for number, tokens in enumerate(references.samples):
+        log.progress(f"checkpoint: {number} of {len(references.samples)} samples")
         parts = zip(
             references.log_probabilities(number), candidate.log_probabilities(tokens), strict=True
         )

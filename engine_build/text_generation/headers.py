@@ -18,7 +18,6 @@ from typing import TextIO
 from engine_build.ending import end_in_exit_code
 from engine_build.log import Log
 from engine_build.runner import ProcessRunner
-from engine_build.sources.bucket_checkpoint import BucketAccess
 from engine_build.sources.source import FetchContext
 from engine_build.store import store_at
 from engine_build.text_generation.source import fetch
@@ -44,7 +43,7 @@ def main(
                 root=Path.cwd(),
                 folder=Path(folder),
                 runner=ProcessRunner(log),
-                access=BucketAccess(bucket=partial(store_at, region=REGION)),
+                bucket=partial(store_at, region=REGION),
                 token=environment.get("HF_TOKEN") or None,
             )
             found = fetch(source, fetching).checkpoint

@@ -9,29 +9,26 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from engine_build.log import Log
 from engine_build.machine import description, return_memory
 from engine_build.runner import Runner
 from engine_build.settings import Settings
-from engine_build.sources.bucket_checkpoint import BucketAccess
 from engine_build.sources.private import PrivateSources, secret_reader
 from engine_build.sources.source import FetchContext, source_name
 from engine_build.store import Store, sha256_of, store_at
 from engine_build.text_generation import publish as publishing
-from engine_build.text_generation.gate import Evaluation, candidate_scores, evaluation_of, judge
+from engine_build.text_generation.gate import Evaluation, evaluation_of, judge
 from engine_build.text_generation.language_model import LanguageModel, stored_kv_scales
 from engine_build.text_generation.quantize import Calibration, copy_source, quantize
 from engine_build.text_generation.recipe import Recipe, recipe_of
 from engine_build.text_generation.references import References
 from engine_build.text_generation.request import CheckpointRequest
-from engine_build.text_generation.scores import Divergence, divergence
 from engine_build.text_generation.source import FetchedSource, fetch
 from engine_build.text_generation.speed import measure_speed
 from engine_build.work_folder import WorkFolder
@@ -52,77 +49,6 @@ from onboarding.text_generation.checkpoint_lock import (
     files_sha256,
 )
 from onboarding.text_generation.spec import GenerationBudgetSpec
-
-SEARCH_SAMPLES = 8
-"""Held-out samples on which each layer's cost is measured; all decide how many stay."""
-MOST_SHARE = 0.25
-"""Of the layers that may stay in 16 bits: with more the format saves too little."""
-
-
-def layers_to_keep(
-    candidate: LanguageModel,
-    references: References,
-    holds: Callable[[Divergence], bool],
-    log: Log,
-) -> tuple[int, ...]:
-    """Return the fewest of the costliest layers with which the budget holds; empty: none are.
-
-    `holds` judges a comparison on all samples. Numbers of layers are tried by doubling.
-    """
-    own, given = decoder_layers(references.source.model), decoder_layers(candidate.model)
-    if own is None or given is None:
-        return ()
-    subset = range(min(SEARCH_SAMPLES, len(references.samples)))
-    costs = []
-    whole = _kl(candidate, references, subset, log)
-    for number in range(len(given)):
-        with _exchanged(given, own, (number,)):
-            costs.append(whole - _kl(candidate, references, subset, log))
-    order = sorted(range(len(costs)), key=lambda number: -costs[number])
-    most, count = max(1, int(len(given) * MOST_SHARE)), 1
-    while True:
-        chosen = tuple(sorted(order[:count]))
-        with _exchanged(given, own, chosen):
-            found = divergence(candidate_scores(candidate, references, log))
-        names = ", ".join(map(str, chosen))
-        kl = found.kl_per_token
-        log.line(f"  layers {names} in 16 bits: KL {kl.value:.4f} ({kl.low:.4f} to {kl.high:.4f})")
-        if holds(found):
-            return chosen
-        if count == most:
-            return ()
-        count = min(2 * count, most)
-
-
-def decoder_layers(model: Any) -> Any:
-    """Return the list of a model's decoder layers, as many as its config says; None without one."""
-    import torch
-
-    count = model.config.get_text_config(decoder=True).num_hidden_layers
-    lists = (module for module in model.modules() if isinstance(module, torch.nn.ModuleList))
-    return next((found for found in lists if len(found) == count), None)
-
-
-def _kl(
-    candidate: LanguageModel, references: References, numbers: Sequence[int], log: Log
-) -> float:
-    return divergence(candidate_scores(candidate, references, log, numbers)).kl_per_token.value
-
-
-@contextmanager
-def _exchanged(given: Any, own: Any, numbers: Sequence[int]) -> Iterator[None]:
-    before = {number: given[number] for number in numbers}
-    try:
-        for number in numbers:
-            given[number] = own[number]
-        yield
-    finally:
-        for number, layer in before.items():
-            given[number] = layer
-
-
-LITTLE = 2.0
-"""A KL of at most so many budgets is missed by little: some layers in 16 bits may hold it."""
 
 
 def missed_budgets(budget: GenerationBudgetSpec, gate: GateRecord) -> tuple[str, ...]:
@@ -158,15 +84,6 @@ def slower(scheme: str, speed: SpeedRecord | None) -> str | None:
         f"{speed.instance_type_or_machine}, and its source "
         f"{_rate(speed.reference_tokens_per_second)}: {_text(speed.ratio)} times, and rounds of "
         f"one of them lie {speed.noise - 1:.1%} apart"
-    )
-
-
-def is_missed_by_little(budget: GenerationBudgetSpec, gate: GateRecord) -> bool:
-    """Return True where a few layers in 16 bits may bring a checkpoint within its budget."""
-    return (
-        bool(missed_budgets(budget, gate.model_copy(update={"kv": None})))
-        and gate.kl_per_token.high <= LITTLE * budget.kl_per_token
-        and 1 - gate.top1.low <= LITTLE * (1 - budget.top1)
     )
 
 
@@ -236,7 +153,7 @@ class CheckpointJob:
         return ("built" if self.candidate is None else "candidate"), entry
 
     def _build(self) -> CheckpointEntry:
-        begin, spec = self.clock(), self.request.spec
+        begin, spec, scheme = self.clock(), self.request.spec, self.request.scheme
         (self.work.path / RECORD_NAME).unlink(missing_ok=True)
         evaluation = evaluation_of(spec, self.request.root) if self._is_gated else None
         with self.log.step("fetch", source_name(spec.source)):
@@ -246,14 +163,16 @@ class CheckpointJob:
             with self.log.step("load", f"the source's answers to {evaluation.name}"):
                 references = self._references(source, evaluation)
         recipe = self._recipe(source)
-        with self.log.step("quantize", self._title(recipe)):
+        title = scheme if recipe is not None else f"{scheme}: the source's own weights"
+        with self.log.step("quantize", title):
             self._make(source, recipe)
         gate = None
         if evaluation is not None and references is not None:
-            gate, recipe = self._judge(source, references, evaluation, recipe)
+            with self.log.step("gate", f"{len(references.samples)} samples of {evaluation.name}"):
+                gate = self._judge(source, references, evaluation)
         with self.log.step("speed", f"{spec.slo.concurrency} requests at once"):
             speed = self._speed(source)
-        return self._entry(source, recipe, gate, speed, self.clock() - begin)
+        return self._entry(source, gate, speed, self.clock() - begin)
 
     @property
     def _is_gated(self) -> bool:
@@ -273,11 +192,7 @@ class CheckpointJob:
             root=self.request.root,
             folder=self.work.scratch("source"),
             runner=self.runner,
-            access=BucketAccess(
-                bucket=partial(store_at, region=environment.region),
-                copies=self.store if self.upload else None,
-                own=None if self.store is None else self.store.place,
-            ),
+            bucket=partial(store_at, region=environment.region),
             private=PrivateSources(
                 spec=environment.source_secrets, read=secret_reader(environment.region)
             ),
@@ -286,21 +201,15 @@ class CheckpointJob:
         return fetch(self.request.spec.source, fetching)
 
     def _references(self, source: FetchedSource, evaluation: Evaluation) -> References:
-        load = partial(LanguageModel, source.folder, trusts_code=source.trusts_code)
-        model = load()
+        model = LanguageModel(source.folder, trusts_code=source.trusts_code)
         references = References(
             source_sha256=source.sha256,
             samples=evaluation.token_lists(model),
-            model=load,
             here=self.work.store,
             scratch=self.work.scratch("references"),
             log=self.log,
         )
-        references.keep(model)
-        references.prepare()
-        if evaluation.task is not None:
-            references.right_answers(evaluation.task)
-        references.release()
+        references.prepare(model, evaluation.task)
         del model
         return_memory()
         return references
@@ -313,12 +222,6 @@ class CheckpointJob:
         has_texts = spec.quantization.calibration is not None
         tensors = source.checkpoint.tensors
         return recipe_of(self.request.scheme, kv_cache(spec), has_texts=has_texts, tensors=tensors)
-
-    def _title(self, recipe: Recipe | None) -> str:
-        if recipe is None:
-            return f"{self.request.scheme}: the source's own weights"
-        layers = ", ".join(map(str, recipe.kept_layers))
-        return self.request.scheme + (f", layers {layers} in 16 bits" if layers else "")
 
     @property
     def _calibration(self) -> Calibration | None:
@@ -345,40 +248,8 @@ class CheckpointJob:
         made.write_text(what, encoding="utf-8")
 
     def _judge(
-        self,
-        source: FetchedSource,
-        references: References,
-        evaluation: Evaluation,
-        recipe: Recipe | None,
-    ) -> tuple[GateRecord, Recipe | None]:
-        """Judge the checkpoint; one that misses by little is made again with layers in 16 bits."""
-        with self.log.step("gate", f"{len(references.samples)} samples of {evaluation.name}"):
-            gate, candidate = self._gate(source, references, evaluation)
-            budget = self.request.spec.quantization.budget
-            layers: tuple[int, ...] = ()
-            if recipe is not None and is_missed_by_little(budget, gate):
-                self.log.line("  misses its budget by little: which layers cost most?")
-
-                def holds(found: Divergence) -> bool:
-                    fields = {name: getattr(found, name) for name in COMPARED}
-                    tried = gate.model_copy(update={**fields, "kv": None, "task": None})
-                    return not missed_budgets(budget, tried)
-
-                layers = layers_to_keep(candidate, references, holds, self.log)
-                references.release()
-            del candidate
-            return_memory()
-        if recipe is None or not layers:
-            return gate, recipe
-        mixed = replace(recipe, kept_layers=layers)
-        with self.log.step("quantize", self._title(mixed)):
-            self._make(source, mixed)
-        with self.log.step("gate", f"{len(references.samples)} samples of {evaluation.name}"):
-            return self._gate(source, references, evaluation)[0], mixed
-
-    def _gate(
         self, source: FetchedSource, references: References, evaluation: Evaluation
-    ) -> tuple[GateRecord, LanguageModel]:
+    ) -> GateRecord:
         candidate = LanguageModel(self._folder, trusts_code=source.trusts_code)
         scales = stored_kv_scales(self._folder) if kv_cache(self.request.spec) == "fp8" else None
         digest = sha256_of(evaluation.path)
@@ -387,7 +258,9 @@ class CheckpointJob:
             interval = getattr(gate, name)
             numbers = f"{interval.value:.4f} ({interval.low:.4f} to {interval.high:.4f})"
             self.log.line(f"  {name.replace('_', ' ')} {numbers}")
-        return gate, candidate
+        del candidate
+        return_memory()
+        return gate
 
     def _speed(self, source: FetchedSource) -> SpeedRecord | None:
         if self._is_copied:
@@ -405,7 +278,6 @@ class CheckpointJob:
     def _entry(
         self,
         source: FetchedSource,
-        recipe: Recipe | None,
         gate: GateRecord | None,
         speed: SpeedRecord | None,
         seconds: float,
@@ -428,7 +300,6 @@ class CheckpointJob:
             tools=self.tools,
             gate=gate,
             speed=speed,
-            layers_in_16_bits=() if recipe is None else recipe.kept_layers,
             accepted=why is None,
             reason=why,
             seconds=round(seconds, 1),

@@ -41,26 +41,18 @@ CALIBRATED = frozenset({"int8", "awq", "gptq", "nvfp4", "w4a8-fp8", "fp8-static"
 class Recipe:
     """One number format of one checkpoint.
 
-    `kept_layers` are decoder layers whose weights stay in 16 bits; `kv_scales`: scales of an FP8 KV
-    cache are calibrated and stored.
+    `kv_scales`: scales of an FP8 KV cache are calibrated and stored.
     """
 
     scheme: str
     static_activations: bool = False
     kv_scales: bool = False
     group_size: int | None = None
-    kept_layers: tuple[int, ...] = ()
 
     @property
     def is_calibrated(self) -> bool:
         """True where texts go through the model to make it."""
         return self.scheme in CALIBRATED or self.static_activations or self.kv_scales
-
-    @property
-    def ignored(self) -> list[str]:
-        """Modules that stay in 16 bits, by llm-compressor's patterns."""
-        layers = [rf"re:.*\.layers\.{layer}\..*" for layer in self.kept_layers]
-        return [OUTPUT_LAYER, *layers]
 
 
 def recipe_of(
@@ -97,7 +89,7 @@ def modifiers(recipe: Recipe) -> Sequence[Any]:
     from llmcompressor.modifiers.transform.awq import AWQModifier
     from llmcompressor.modifiers.transform.smoothquant import SmoothQuantModifier
 
-    options: dict[str, Any] = {"ignore": recipe.ignored}
+    options: dict[str, Any] = {"ignore": [OUTPUT_LAYER]}
     if recipe.kv_scales:
         options["kv_cache_scheme"] = dict(KV_FP8)
     if recipe.scheme == "int8":

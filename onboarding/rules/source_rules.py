@@ -6,7 +6,6 @@ import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from urllib.parse import urlsplit
 
 from onboarding.checkpoint import CONFIGURATION, checkpoint_sha256
 from onboarding.dataset import is_inside
@@ -334,37 +333,3 @@ def keys_of_secrets_are_of_the_region(case: EnvironmentCase) -> Iterator[Fault]:
                 allowed=f"a key of {case.spec.region}",
                 way_out="name the key that encrypts the secret in this region",
             )
-
-
-@rule("source_secrets")
-def package_index_is_an_address(case: EnvironmentCase) -> Iterator[Fault]:
-    """An HTTPS address without credentials, which would stand in git and in every log."""
-    index = case.spec.source_secrets.package_index
-    if index is None:
-        return
-    place = case.document.at("source_secrets", "package_index", "url")
-    try:
-        parts = urlsplit(index.url)
-        host, secret = parts.hostname, parts.username is not None or parts.password is not None
-    except ValueError:
-        parts, host, secret = urlsplit(""), None, "@" in index.url
-    if secret:
-        yield place.fault(
-            "'source_secrets.package_index.url' holds a user name or a password, not shown here",
-            allowed="https://HOST/PATH/ without them",
-            way_out="take them out, change the password, and put it into a secret named by "
-            "`credentials`",
-        )
-    elif host is None or not (
-        parts.scheme == "https" or (parts.scheme == "http" and host in LOOPBACK)
-    ):
-        yield place.fault(
-            "'source_secrets.package_index.url' is no HTTPS address",
-            value=index.url,
-            allowed="https://HOST/PATH/; http:// on this machine alone",
-            way_out="give the address of the simple index",
-        )
-
-
-LOOPBACK = ("127.0.0.1", "localhost")
-"""Hosts that no network lies between."""

@@ -153,8 +153,6 @@ class CheckpointEntry(BuiltEntry):
     """None: weights and KV cache are the source's own."""
     speed: SpeedRecord | None = None
     """None: not measured; the planner's estimate stands."""
-    layers_in_16_bits: tuple[int, ...] = ()
-    """Decoder layers that keep the source's weights, so that the budget holds."""
     accepted: bool
     reason: str | None = None
     """Why it is not accepted, in one sentence."""

@@ -38,7 +38,7 @@ def status(
         bool,
         typer.Option(
             "--card",
-            help="Only write the model's card: one HTML page of accuracy, latency and digests.",
+            help="Only show a model's precisions with memory, latency and accuracy.",
         ),
     ] = False,
 ) -> None:

@@ -52,7 +52,7 @@ def copy_engines(
     commands: Mapping[str, str],
     on_object: Callable[[str], None] = lambda name: None,
 ) -> Copied:
-    """Copy the archive, cards, record and networks of engines; the record is written last.
+    """Copy the archive, record and networks of engines; the record is written last.
 
     What is there with the same content is left: a copy that was broken off goes on. `commands`
     bring each engine key into the source. Raises DeployFailedError for an archive that is missing,

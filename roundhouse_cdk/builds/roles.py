@@ -39,15 +39,11 @@ from roundhouse_cdk.statements import (
 
 ENGINES = f"{names.ENGINES_PREFIX}/*"
 """What builds look up; the signer alone writes there."""
-PUBLISHED = (
-    f"{names.NETWORKS_PREFIX}/*",
-    f"{names.CANDIDATES_PREFIX}/*",
-    f"{names.SOURCE_COPIES_PREFIX}/*",
-)
+PUBLISHED = (f"{names.NETWORKS_PREFIX}/*", f"{names.CANDIDATES_PREFIX}/*")
 """What every build publishes, and replaces never."""
 CHECKPOINTS = f"{checkpoint_key.CHECKPOINTS}/*"
 """What builds of checkpoints look up; the signer alone writes there."""
-OF_CHECKPOINTS = (f"{names.CANDIDATES_PREFIX}/*", f"{names.SOURCE_COPIES_PREFIX}/*")
+OF_CHECKPOINTS = (f"{names.CANDIDATES_PREFIX}/*",)
 """What builds of checkpoints publish, and replace never."""
 TIMING_CACHES = f"{names.TIMING_CACHES_PREFIX}/*"
 SOURCES = f"{names.SOURCES_PREFIX}/*"

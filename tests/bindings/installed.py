@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / "build" / "bindings"
 STUBS = Path(__file__).with_name("stubs.c")
-DESCRIBE = Path(__file__).with_name("describe.py")
 LIBRARIES = ("nvinfer", "nvinfer_plugin", "nvonnxparser")
+MISSING = """
+import functools, sys
+import tensorrt_bindings as tensorrt
+from cuda.bindings import runtime as cuda
+print(tensorrt.__version__)
+for path in sys.argv[1:]:
+    module, *names = path.split(".")
+    found = functools.reduce(lambda owner, name: getattr(owner, name, None), names, vars()[module])
+    if found is None:
+        print(path)
+"""
 
 
 class UnavailableError(Exception):
@@ -30,23 +40,18 @@ class Bindings:
 
     version: str
     folder: Path
-    names: dict[str, frozenset[str]]
-    """Names by dotted class: `tensorrt` and `cuda` are the modules, `tensorrt.ILogger.Severity` a
-    class in a class.
-    """
 
     def run(self, *argv: str) -> subprocess.CompletedProcess[str]:
         """Python, with the bindings and this repository on its path."""
         return _python(self.folder, *argv)
 
-    def has(self, path: str) -> bool:
-        """Whether `tensorrt.BuilderFlag.INT8` or the like exists."""
-        owner, _, name = path.rpartition(".")
-        return name in self.names.get(owner, ())
-
-    def anywhere(self, name: str) -> bool:
-        """Whether any module or class has the name."""
-        return any(name in names for names in self.names.values())
+    def missing(self, paths: Iterable[str]) -> list[str]:
+        """Paths such as `tensorrt.BuilderFlag.INT8` or `cuda.cudaMalloc` that do not exist."""
+        ended = self.run("-c", MISSING, *paths)
+        assert ended.returncode == 0, ended.stderr
+        version, *missing = ended.stdout.split()
+        assert version == self.version
+        return missing
 
 
 def bindings(version: str) -> Bindings:
@@ -63,12 +68,7 @@ def bindings(version: str) -> Bindings:
             part.rename(folder)
         finally:
             shutil.rmtree(part, ignore_errors=True)
-    ended = _python(folder, str(DESCRIBE))
-    assert ended.returncode == 0, ended.stderr
-    described = json.loads(ended.stdout)
-    assert described["version"] == version
-    names = {path: frozenset(names) for path, names in described["names"].items()}
-    return Bindings(version=version, folder=folder, names=names)
+    return Bindings(version=version, folder=folder)
 
 
 def fetch(pins: Path, folder: Path) -> None:

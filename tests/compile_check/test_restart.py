@@ -35,9 +35,6 @@ class Stream:
     def flush(self):
         sys.stderr.flush()
 
-    def isatty(self):
-        return False
-
 sys.exit(main(sys.argv[2:], os.environ, sys.stdout, Stream()))
 """
 LIMITED = """

@@ -19,7 +19,7 @@ ENVIRONMENTS = {item.name: item for item in (STAGING, PROD)}
 CDK_ROLES = ("cfn-exec", "deploy", "file-publishing", "image-publishing", "lookup")
 STORED = ("engines/key/model.tar.gz", "networks/key/model.onnx", "sources/there.zip",
           "candidates/key/there/model.tar.gz", "checkpoints/key/config.json",
-          "source-copies/key/config.json", "adapters/key/config.json")  # fmt: skip
+          "adapters/key/config.json")  # fmt: skip
 
 
 def deploy(cloud: AuthorizedCloud, folder: Path, environment: EnvironmentSpec) -> None:

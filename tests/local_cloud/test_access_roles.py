@@ -80,12 +80,11 @@ BUILDS = {
 }  # fmt: skip
 BUILDERS = READS | {
     "read a source", "read a network", "read a candidate", "write a network once",
-    "write a candidate once", "write a timing cache", "read a source's copy",
-    "write a source's copy once",
+    "write a candidate once", "write a timing cache",
 }  # fmt: skip
 QUANTIZES = {
-    "read a source", "read a candidate", "write a candidate once", "read a source's copy",
-    "write a source's copy once", "read a checkpoint",
+    "read a source", "read a candidate", "write a candidate once",
+    "read a checkpoint",
 }  # fmt: skip
 SIGNER = names.signer(PROD)
 """The one role of both signers, which the key's policy knows by its name."""

@@ -44,7 +44,6 @@ def main() -> int:
     from engine_build.errors import BuildError
     from engine_build.log import Log
     from engine_build.runner import ProcessRunner
-    from engine_build.sources.bucket_checkpoint import BucketAccess
     from engine_build.sources.network import fetch
     from engine_build.sources.source import FetchContext
     from engine_build.store import store_at
@@ -60,7 +59,7 @@ def main() -> int:
             root=Path.cwd(),
             folder=folder,
             runner=runner,
-            access=BucketAccess(bucket=partial(store_at, region=REGION)),
+            bucket=partial(store_at, region=REGION),
         )
         source = fetch(spec, fetching)
     except BuildError as error:

@@ -71,23 +71,13 @@ def test_headers_of_a_bucket_are_those_of_the_files(session, far):
     assert (session.paths.tree / HEADERS).read_text() == found
 
 
-def test_second_build_of_a_checkpoint_in_a_bucket_reads_the_kept_copy(session, far):
-    requests = {item.scheme: item for item in missing_checkpoints(session, ("far",))}
-    (first,) = build(session, [requests["bf16"]])
-    checkpoint = session.paths.tree / "models/tiny"
-    digest, files = checkpoint_sha256(checkpoint), checkpoint_files(checkpoint)
-    assert first.source_sha256 == digest and first.accepted
-    assert object_names(session, f"source-copies/{digest}/") == {*files, names.SHA256SUMS}
-    s3 = session.clients("s3")
-    for name in files:
-        s3.delete_object(Bucket=FOREIGN, Key=f"{PREFIX}{name}")
-    try:
-        (second,) = build(session, [requests["int8"]])
-    finally:
-        upload(session, checkpoint)
-    assert second.source_sha256 == digest and second.gate.tokens > 0
-    assert object_names(session, second.prefix) == {file.path for file in second.files}
-    assert missing_checkpoints(session, ("far",)) == ()
+def test_checkpoint_in_a_bucket_is_built_of_its_files(session, far):
+    (request,) = (item for item in missing_checkpoints(session, ("far",)) if item.scheme == "int8")
+    (built,) = build(session, [request])
+    digest = checkpoint_sha256(session.paths.tree / "models/tiny")
+    assert built.source_sha256 == digest and built.gate.tokens > 0
+    assert object_names(session, built.prefix) == {file.path for file in built.files}
+    assert "int8" not in {item.scheme for item in missing_checkpoints(session, ("far",))}
 
 
 def test_checkpoint_that_changed_in_its_bucket_is_refused_and_nothing_is_published(session, far):
@@ -104,7 +94,6 @@ def test_checkpoint_that_changed_in_its_bucket_is_refused_and_nothing_is_publish
     finally:
         far.write_text(text)
     assert object_names(session, "checkpoints/") == published
-    assert object_names(session, f"source-copies/{pinned}/") == set()
     assert (lock.read_bytes() if lock.exists() else None) == before
 
 

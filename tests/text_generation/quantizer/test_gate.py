@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-from functools import partial
 
 import numpy as np
 import pytest
@@ -19,7 +18,6 @@ from engine_build.text_generation.gate import (
     kv_scores,
     long_prompts,
 )
-from engine_build.text_generation.job import decoder_layers, layers_to_keep
 from engine_build.text_generation.language_model import LanguageModel, next_tokens
 from engine_build.text_generation.references import References
 from engine_build.text_generation.scores import divergence
@@ -43,16 +41,15 @@ def evaluation(tmp_path_factory):
 def references(evaluation, tmp_path_factory, log):
     root, chosen = evaluation
     folder = tmp_path_factory.mktemp("references")
-    load = partial(LanguageModel, root / "models/data/tiny")
+    source = LanguageModel(root / "models/data/tiny")
     found = References(
         source_sha256="0" * 64,
-        samples=chosen.token_lists(load()),
-        model=load,
+        samples=chosen.token_lists(source),
         here=FolderStore(folder / "here"),
         scratch=folder,
         log=log,
     )
-    found.prepare()
+    found.prepare(source, chosen.task)
     return found
 
 
@@ -64,7 +61,7 @@ def candidate(evaluation):
 def add_noise(model, layer, size):
     torch.manual_seed(3)
     with torch.no_grad():
-        for parameter in decoder_layers(model.model)[layer].mlp.parameters():
+        for parameter in model.model.model.layers[layer].mlp.parameters():
             parameter += size * parameter.std() * torch.randn_like(parameter)
 
 
@@ -74,13 +71,14 @@ def test_source_lies_nowhere_from_itself(candidate, references, log):
     assert math.isclose(found.perplexity_ratio.value, 1.0, abs_tol=1e-3)
 
 
-def test_scores_are_those_of_whole_logits(candidate, references, log):
+def test_scores_are_those_of_whole_logits(evaluation, candidate, references, log):
+    source = LanguageModel(evaluation[0] / "models/data/tiny")
     add_noise(candidate, 2, 0.3)
     tokens = references.samples[0]
-    (score, *_) = candidate_scores(candidate, references, log, numbers=[0])
+    score = candidate_scores(candidate, references, log)[0]
     ids = torch.tensor([tokens])
     with torch.inference_mode():
-        reference = references.source.model(ids).logits[0, :-1].float().log_softmax(-1).numpy()
+        reference = source.model(ids).logits[0, :-1].float().log_softmax(-1).numpy()
         given = candidate.model(ids).logits[0, :-1].float().log_softmax(-1).numpy()
     kl = float((np.exp(reference) * (reference - given)).sum())
     assert score.kl == pytest.approx(kl, rel=0.01) and score.tokens == len(tokens) - 1
@@ -95,19 +93,6 @@ def test_more_noise_lies_farther(evaluation, references, log):
         add_noise(model, 2, size)
         found.append(divergence(candidate_scores(model, references, log)).kl_per_token)
     assert found[0].high < found[1].low and found[1].high < found[2].low
-
-
-def test_search_keeps_the_layer_that_costs_most(candidate, references, log):
-    add_noise(candidate, 5, 1.0)
-    add_noise(candidate, 3, 0.05)
-    before = divergence(candidate_scores(candidate, references, log)).kl_per_token.high
-    kept = layers_to_keep(
-        candidate, references, lambda found: found.kl_per_token.high < before / 10, log
-    )
-    assert kept == (5,)
-    after = divergence(candidate_scores(candidate, references, log)).kl_per_token.high
-    assert after == before, "the search puts every layer back"
-    assert layers_to_keep(candidate, references, lambda found: False, log) == ()
 
 
 def test_fp8_kv_cache_costs_more_with_a_bad_scale(candidate, references, log):
@@ -129,24 +114,20 @@ def test_long_prompts_have_the_length_given_and_differ(references):
 
 
 def test_references_are_computed_once(references, evaluation, tmp_path, log):
-    def load():
-        raise AssertionError("the source is loaded again")
-
     again = References(
         source_sha256="0" * 64,
         samples=references.samples,
-        model=load,
         here=references.here,
         scratch=tmp_path,
         log=log,
     )
-    again.prepare()
+    again.prepare(None)
     first, second = (next(iter(found.log_probabilities(0))) for found in (references, again))
     assert np.array_equal(first, second)
 
 
 def test_references_of_other_texts_are_others(references, tmp_path, log):
-    fields = {"source_sha256": "0" * 64, "model": None, "here": references.here}
+    fields = {"source_sha256": "0" * 64, "here": references.here}
     other = References(samples=references.samples[1:], scratch=tmp_path, log=log, **fields)
     assert other.key != references.key
 

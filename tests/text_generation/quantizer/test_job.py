@@ -121,19 +121,3 @@ def test_task_score_is_kept_with_its_reference(tmp_path):
     task = record_of(tmp_path / "out").gate.task
     assert task.file == "models/data/task.yaml" and 0 <= task.reference <= 1
     assert task.drop.value == pytest.approx(task.reference - task.value)
-
-
-def test_layer_that_costs_most_stays_in_16_bits_where_that_holds_the_budget(tmp_path):
-    root = llama_tree(tmp_path / "tree", schemes=("int8",))
-    assert run(root, tmp_path / "whole").code == 0
-    whole, spec = record_of(tmp_path / "whole"), read_model(root)
-    spec["quantization"]["budget"]["kl_per_token"] = 0.95 * whole.gate.kl_per_token.high
-    write_model(root, spec)
-    ended = run(root, tmp_path / "mixed")
-    entry = record_of(tmp_path / "mixed")
-    assert ended.code == 0 and entry.accepted, ended.log
-    (layer,) = entry.layers_in_16_bits
-    assert whole.weight_bytes < entry.weight_bytes < 2 * whole.weight_bytes
-    config = json.loads((tmp_path / "mixed/checkpoint/config.json").read_text())
-    ignored = [name for name in config["quantization_config"]["ignore"] if name != "lm_head"]
-    assert ignored and all(name.startswith(f"model.layers.{layer}.") for name in ignored)

@@ -1,8 +1,7 @@
-"""Places that sources come from, on this machine: a hub, a package index, Secrets Manager."""
+"""Places that sources come from, on this machine: a hub, Secrets Manager."""
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import threading
@@ -97,25 +96,6 @@ def hub(
     reason = (CLOSED, "GatedRepo" if gated else "RepoNotFound")
     with serve(answer, lambda status: (reason,) if status == 401 else ()) as address:
         yield address, requests
-
-
-@contextmanager
-def package_index(wheel_name: str, wheel: bytes, user: str, password: str) -> Iterator[str]:
-    """An index of one wheel that asks for a user and a password; gives its address."""
-    basic = base64.b64encode(f"{user}:{password}".encode()).decode()
-    project = wheel_name.split("-")[0].replace("_", "-")
-
-    def answer(request: BaseHTTPRequestHandler) -> Answer:
-        if request.headers["Authorization"] != f"Basic {basic}":
-            return 401, "text/html", b"who are you"
-        if request.path == f"/simple/{project}/":
-            return 200, "text/html", f'<a href="/{wheel_name}">{wheel_name}</a>'.encode()
-        if request.path == f"/{wheel_name}":
-            return 200, "application/octet-stream", wheel
-        return 404, "text/html", b""
-
-    with serve(answer) as address:
-        yield f"{address}/simple/"
 
 
 @contextmanager

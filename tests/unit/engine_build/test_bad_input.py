@@ -30,7 +30,6 @@ from tests.unit.engine_build.tiny import (
 )
 from tests.unit.engine_build.trees import write_tensors_tree
 
-DYNAMO = Path(__file__).parents[2] / "fixtures/dynamo_export/model.onnx"
 RANDOM = np.random.default_rng(0)
 ROWS = RANDOM.standard_normal((120, 4)).astype(np.float32)
 OTHERS = RANDOM.standard_normal((60, 4)).astype(np.float32)
@@ -364,15 +363,3 @@ def test_auto_takes_float_where_no_layer_can_be_int8(tmp_path):
     reason = "the network has no MatMul, Gemm, Conv or LSTM with constant weights"
     assert result["decision"].startswith(f"fp32: int8 was not tried, since {reason}")
     assert f"int8 is not tried: {reason}" in log
-
-
-@pytest.mark.parametrize("precision", ["auto", "int8"])
-def test_network_of_torchs_default_exporter_is_built(precision, tmp_path):
-    """Its noted shapes ended dynamic quantization once, and `auto` did not fall back."""
-    rows = RANDOM.standard_normal((200, 32)).astype(np.float32)
-    datasets = {"validation": {"features": rows[:120]}, "calibration": {"features": rows[120:]}}
-    code, result, log = build(
-        write_tensors_tree(tmp_path / "root", DYNAMO, datasets, precision=precision)
-    )
-    assert (code, result.get("reason")) == (0, None), log
-    assert result["precision"] == "int8" if precision == "int8" else "int8" in result["decision"]

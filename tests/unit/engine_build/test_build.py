@@ -1,4 +1,4 @@
-"""A whole build of a tiny model, with processes stood in for."""
+"""Whole builds on a CPU."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import re
 import shutil
 import tarfile
 
+import numpy as np
 import pytest
 
 from engine_build.build import build, build_networks
-from engine_build.datasets.dataset import rows_in_order
-from engine_build.datasets.text import TextEncoder
+from engine_build.datasets.dataset import Samples, Shape
 from engine_build.errors import (
     BudgetMissed,
     InputRefused,
@@ -21,13 +21,13 @@ from engine_build.errors import (
     SourceFault,
 )
 from engine_build.log import Log
-from engine_build.ort import OrtNetwork
-from engine_build.pipeline import step_names
+from engine_build.options import Options
+from engine_build.request import build_request, check_request
 from engine_build.runner import Ended
-from engine_build.sources.source_model import SourceModel
 from engine_build.store import FolderStore, sha256_of
 from onboarding.lock import LockEntry
-from onboarding.names import engine_archive_path, engine_record_path, network_path
+from onboarding.model_spec import SensitivitySearchSpec
+from onboarding.names import engine_archive_path, engine_record_path
 from tests.unit.engine_build.stand_ins import BreakingStore, StandInRunner, context
 from tests.unit.engine_build.tiny import WIDTH, model, sample_texts, write_tree
 
@@ -86,13 +86,6 @@ def test_archive_and_record_are_those_of_the_manifest(tiny_build, archive):
     assert (manifest.builder.source_commit, manifest.builder.image) == ("abc", "image@sha256:1")
 
 
-def test_published_engine_answers_as_the_source_model_does(archive, checkpoint):
-    source, texts = SourceModel(checkpoint, longest=16), sample_texts(40, seed=5)
-    encoder = TextEncoder(archive / "tiny/1/tokenizer.json", inputs=source.inputs, longest=16)
-    rows = rows_in_order(OrtNetwork(archive / "tiny/1/model.onnx").rows, encoder, texts, 4)
-    assert (rows * rows_in_order(source.rows, encoder, texts, 8)).sum(axis=1).min() > 0.95
-
-
 def test_known_key_builds_nothing(tiny_build, tmp_path):
     runner = StandInRunner()
     result = run(tiny_build.root, tmp_path, store=FolderStore(tiny_build.store), runner=runner)
@@ -110,18 +103,6 @@ def test_refuses_a_candidate_that_could_not_be_published_before_it_builds(tiny_b
     with tools.work, pytest.raises(PublishFailed, match="a record without its archive"):
         build(tools)
     assert runner.commands == []
-
-
-def test_opset_of_the_model_file_is_exported_and_recorded(wheel, tiny_build, tmp_path):
-    spec = model("tiny", "fp32")
-    spec["engine"]["opset"] = 18
-    root, store = write_tree(tmp_path / "root", spec), FolderStore(tmp_path / "store")
-    made = run(root, tmp_path / "out", store=store, runner=StandInRunner(wheel))
-    entry = made.entry
-    key = entry.manifest.network_keys["float"]
-    assert entry.manifest.opset == 18 and tiny_build.result.entry.manifest.opset is None
-    facts = json.loads((tmp_path / "store" / network_path(key, "network.json")).read_text())
-    assert facts["facts"]["opset"] == 18
 
 
 def test_networks_of_one_source_are_made_once(tiny_build, networks, tmp_path):
@@ -214,25 +195,11 @@ def test_refuses_an_engine_outside_its_budget_and_publishes_nothing(networks, tm
     assert not (tmp_path / "store/engines").exists()
 
 
-def test_auto_falls_back_to_fp32_outside_the_budget(networks, tmp_path):
-    root = strict_tree(tmp_path, "auto", 0.999999)
-    manifest = run(root, tmp_path / "out", store=networks).entry.manifest
-    assert manifest.precision == "fp32" and "outside the budget" in manifest.decision
-
-
 def test_compile_check_that_passed_is_kept_with_its_network(tiny_build, networks, tmp_path):
     assert len(list((tmp_path / "store").glob("networks/*/check-*.json"))) == 1
     runner = StandInRunner(check=Ended(code=-6, output="", errors="must not run"))
     result = run(tiny_build.root, tmp_path / "out", store=networks, runner=runner)
     assert result.entry.manifest.compile_checks == tiny_build.result.entry.manifest.compile_checks
-
-
-def test_check_of_another_file_is_made_again(tiny_build, networks, tmp_path):
-    record = next((tmp_path / "store").glob("networks/*/check-*.json"))
-    record.rename(record.with_name("check-0123456789abcdef.json"))
-    runner = StandInRunner()
-    run(tiny_build.root, tmp_path / "out", store=networks, runner=runner)
-    assert runner.ran("engine_build.onnx_graph.rtx") == 1
 
 
 def test_what_the_compile_check_refuses_is_evidence_where_no_tensorrt_runs(
@@ -278,13 +245,97 @@ def test_refuses_a_truncated_onnx_file(tiny_build, tmp_path):
         run(onnx_tree(tiny_build, tmp_path, 20_000), tmp_path / "out")
 
 
-def test_steps_that_are_printed_are_those_that_run(wheel, tmp_path):
-    root, stream = write_tree(tmp_path / "root", model("tiny", "fp32")), io.StringIO()
-    store = FolderStore(tmp_path / "store")
-    tools = context(root, tmp_path / "out", store=store, runner=StandInRunner(wheel))
-    tools = dataclasses.replace(tools, log=Log(stream))
-    with tools.work:
-        build(tools)
-    printed = stream.getvalue().splitlines()[0].split("): ")[1].split("; ")[0].split(", ")
-    assert printed == step_names(tools) == list(tools.log.seconds)
-    assert printed[0] == "fetch" and printed[-1] == "publish" and "quantize" not in printed
+def request_of(root, model="tiny", log=None, **changes):
+    chosen = Options(root=root, environment="desk", model=model, out=root / "out", **changes)
+    return build_request(chosen, Log(io.StringIO() if log is None else log))
+
+
+def with_engine(request, **changes):
+    engine = request.model.engine.model_copy(update=changes)
+    return dataclasses.replace(request, model=request.model.model_copy(update={"engine": engine}))
+
+
+def test_request_takes_the_first_samples_and_every_validation_line(tmp_path):
+    request = request_of(write_tree(tmp_path))
+    assert request.calibration.values == tuple(sample_texts(60, seed=1)[:48])
+    assert len(request.validation) == 120
+    sizes = (request.opt_shape, request.longest_sequence, request.max_batch_size)
+    assert sizes == (Shape(batch=2, sequence=8), 16, 4)
+
+
+def test_refuses_few_samples_for_int8(tmp_path):
+    root = write_tree(tmp_path, model("tiny", "int8"), validation=sample_texts(20, seed=2))
+    words = r"validation.txt has 20 samples, too few to judge int8; give 100 or more"
+    with pytest.raises(InputRefused, match=words):
+        request_of(root)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("calibration", "validation"), ("search", "validation"), ("calibration", "search")],
+)
+def test_refuses_arrays_that_two_datasets_share(first, second, tmp_path):
+    request = request_of(write_tree(tmp_path, model("tiny", "auto")))
+    request = with_engine(
+        request,
+        sensitivity_search=SensitivitySearchSpec(dataset="models/data/search.npz", samples=4),
+        calibration=request.model.engine.calibration.model_copy(update={"samples": 4}),
+    )
+    parts = {
+        "calibration": Samples(values=tuple({"x": row} for row in np.eye(4))),
+        "search": Samples(values=tuple({"x": row} for row in np.eye(4) * 2)),
+        "validation": Samples(values=({"x": np.ones(4)},)),
+    }
+    check_request(dataclasses.replace(request, **parts))
+    words = rf"4 samples of dataset .* are in {first} dataset .*never saw"
+    with pytest.raises(InputRefused, match=words):
+        check_request(dataclasses.replace(request, **parts | {second: parts[first]}))
+
+
+def test_request_tells_the_engines_of_several_gpu_generations_apart(tmp_path):
+    endpoint = {
+        "instance_type": "ml.g5.xlarge",
+        "instance_pools": [{"instance_type": "ml.g6.xlarge"}],
+        "latency_slo_ms": 50,
+    }
+    root = write_tree(tmp_path, model("tiny", endpoint=endpoint))
+    environment = root / "environments/desk.yaml"
+    environment.write_text(environment.read_text().replace("triton-24.10-cpu", "triton-26.05"))
+    first, ampere, ada = (request_of(root, compute_capability=cc) for cc in (None, "8.6", "8.9"))
+    capabilities = [request.compute_capability for request in (first, ampere, ada)]
+    assert capabilities == ["8.6", "8.6", "8.9"]
+    assert ada.engine_key != ampere.engine_key == first.engine_key
+
+
+def test_refuses_a_tree_with_faults_and_shows_them_all(tmp_path):
+    log = io.StringIO()
+    with pytest.raises(InputRefused, match="2 faults stand above"):
+        request_of(write_tree(tmp_path, model("tiny", speed=1, colour=2)), log=log)
+    assert "speed" in log.getvalue() and "colour" in log.getvalue()
+
+
+def test_faults_of_other_files_do_not_stop_a_build(tmp_path):
+    root, log = write_tree(tmp_path, model("tiny"), model("other", speed=1)), io.StringIO()
+    assert request_of(root, log=log).engine_key == request_of(root).engine_key
+    line = "1 faults of files that this build does not read, such as models/other.yaml"
+    assert line in log.getvalue()
+    with pytest.raises(InputRefused, match="speed"):
+        request_of(root, "other")
+
+
+def test_refuses_overlapping_datasets(tmp_path):
+    request = request_of(write_tree(tmp_path))
+    values = (*request.validation.values, request.calibration.values[3])
+    words = r"1 samples of dataset models/data/validation.txt are in calibration .*, such as"
+    with pytest.raises(InputRefused, match=words):
+        check_request(dataclasses.replace(request, validation=Samples(values=values)))
+
+
+def test_request_takes_the_engine_of_a_compute_capability(tmp_path):
+    root = write_tree(tmp_path)
+    with pytest.raises(InputRefused, match="tiny"):
+        request_of(root, "tyni")
+    assert request_of(root, compute_capability="cpu").engine_key == request_of(root).engine_key
+    words = r"tiny is not served on that compute capability .*given 8\.9; allowed: cpu"
+    with pytest.raises(InputRefused, match=words):
+        request_of(root, compute_capability="8.9")

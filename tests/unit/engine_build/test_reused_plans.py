@@ -1,4 +1,4 @@
-"""Engines that differ in packaging alone are made of one plan, which is compiled once."""
+"""Builds of sources that are quantized, and of plans of other engines."""
 
 from __future__ import annotations
 
@@ -6,20 +6,27 @@ import dataclasses
 import json
 import shutil
 
+import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto
 
 from engine_build.build import build
-from engine_build.errors import InputRefused
+from engine_build.errors import BudgetMissed, BuildError, InputRefused
+from engine_build.ort import OrtNetwork
 from engine_build.packaging.reused_plan import find_plan
+from engine_build.steps.export import EXPORT
+from engine_build.steps.fetch import FETCH
 from engine_build.steps.package import OF_THE_PLAN
+from engine_build.steps.step import BuildState
 from engine_build.store import FolderStore, sha256_of
 from onboarding.names import engine_archive_path
 from onboarding.plan_source import PlanSource
 from tests.fixtures.signer import Signer
+from tests.unit.engine_build.quantized import write_float, write_quantized
 from tests.unit.engine_build.stand_ins import StandInRunner, context
-from tests.unit.engine_build.tensorrt.gpu_machine import GpuMachine, install_runtime
-from tests.unit.engine_build.test_gpu_pipeline import Both
 from tests.unit.engine_build.tiny import model, sample_texts, write_tree
+from tests.unit.engine_build.trees import write_tensors_tree
 
 
 @pytest.fixture
@@ -60,10 +67,6 @@ def test_named_engine_s_plan_is_packaged_with_its_own_measurements(packaging, ti
     assert fields[0] == fields[1] and "repackaged" not in fields[0]
     assert built.plan_key == entry.plan_key and entry.repackaged is None
     assert tools.runner.commands == []
-    card = tools.destination.path(f"engines/{built.manifest.engine_key}/card.html").read_text()
-    assert f"--plan-from {entry.manifest.engine_key}:{entry.archive.sha256}" in card
-    builder = entry.manifest.builder
-    assert f"</code>, of {builder.built_at} on {builder.machine}" in card
 
 
 def test_refuses_an_engine_that_is_not_there_or_not_the_lock_s(packaging, tiny_build):
@@ -139,23 +142,169 @@ def test_plan_is_of_the_same_key_whatever_a_lock_says(tiny_build, tmp_path, chan
                 find_plan(tools)
 
 
-def test_plan_of_a_gpu_is_packaged_where_there_is_none(tiny_build, wheel, tmp_path, monkeypatch):
-    install_runtime(monkeypatch)
-    shutil.copytree(tiny_build.store / "networks", tmp_path / "store/networks")
-    store, machine = FolderStore(tmp_path / "store"), GpuMachine(tmp_path, monkeypatch)
-    tools = machine.context("fp16", store=store)
-    tools = dataclasses.replace(tools, runner=Both(tools.runner, StandInRunner(wheel)))
+INT8, UINT8, E4M3 = TensorProto.INT8, TensorProto.UINT8, TensorProto.FLOAT8E4M3FN
+RANDOM = np.random.default_rng(1)
+ROWS = RANDOM.standard_normal((120, 16)).astype(np.float32)
+
+
+def tools(tmp_path, network, *, platform=None, **settings):
+    settings = {"precision": "auto", "calibrated": False, "mean": 0.9} | settings
+    datasets = {"validation": {"x": ROWS}}
+    if settings["calibrated"]:
+        datasets["calibration"] = {"x": ROWS[:48] + 1}
+    root = write_tensors_tree(tmp_path / "root", network, datasets, **settings)
+    if platform is not None:
+        for path, old, new in (
+            (root / "environments/desk.yaml", "triton-24.10-cpu", "triton-26.05"),
+            (root / "models/tiny.yaml", "ml.c7i.large", platform),
+        ):
+            path.write_text(path.read_text().replace(old, new))
+    return context(root, tmp_path / "out", store=None, runner=StandInRunner())
+
+
+def build_entry(tools):
     with tools.work:
-        first = build(tools).entry
-    serving = {"dynamic_batching": {"max_queue_delay_us": 7}}
-    tools = machine.context("fp16", store=store, out="again", changes={"serving": serving})
-    source = PlanSource(engine_key=first.manifest.engine_key)
-    tools = dataclasses.replace(tools, runner=StandInRunner(), plan_source=source)
+        return build(tools).entry
+
+
+def export(tools):
+    """The state after the network is read."""
     with tools.work:
-        again = build(tools).entry
-    assert tools.runner.commands == []
-    assert again.manifest.engine_key != first.manifest.engine_key
-    assert again.manifest.builder == first.manifest.builder
-    file = again.manifest.engine_file
-    assert again.manifest.files[file] == first.manifest.files[first.manifest.engine_file]
-    assert again.manifest.builder.gpu == "NVIDIA A10G"
+        state = BuildState(tools)
+        for step in (FETCH, EXPORT):
+            step.run(tools, state)
+        return state
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "requested", "precision"),
+    [
+        (INT8, 0, "auto", "int8"),
+        (INT8, 0, "int8", "int8"),
+        (UINT8, 128, "auto", "int8"),
+        (E4M3, 0, "fp8", "fp8"),
+    ],
+    ids=["auto", "int8", "asymmetric", "fp8"],
+)
+def test_nodes_of_the_source_are_kept_and_recorded(kind, value, requested, precision, tmp_path):
+    source = write_quantized(tmp_path / "qdq.onnx", kind, value)
+    entry = build_entry(tools(tmp_path, source, precision=requested))
+    manifest, record = entry.manifest, entry.manifest.quantization
+    assert (manifest.precision, manifest.requested_precision) == (precision, requested)
+    assert (record.mode, record.precision, record.method) == ("source", precision, None)
+    assert record.int8_share_of_matmul_macs == round(256 / 384, 4)
+    assert "its own Q/DQ nodes" not in manifest.decision
+    assert "source's own Q/DQ nodes, quantized no further" in manifest.decision
+    assert "names no float network" in manifest.reference and manifest.accuracy[-1].mean == 1.0
+    assert set(manifest.network_keys) == {"float"}
+    kept = next((tmp_path / "out").rglob("*-model.onnx"))
+    assert kept.read_bytes() == source.read_bytes()
+
+
+def test_a_float_reference_judges_the_nodes(tmp_path):
+    network, reference = write_quantized(tmp_path / "q.onnx"), write_float(tmp_path / "f.onnx")
+    manifest = build_entry(tools(tmp_path, network, reference=reference)).manifest
+    expected = OrtNetwork(reference).rows({"x": ROWS})
+    answers = OrtNetwork(network).rows({"x": ROWS})
+    errors = np.linalg.norm(answers - expected, axis=1) / np.linalg.norm(expected, axis=1)
+    assert manifest.reference.startswith("networks/float.onnx (sha256 ")
+    assert {record.subject for record in manifest.accuracy} == {"int8 Q/DQ network", "int8 engine"}
+    assert manifest.accuracy[-1].mean == pytest.approx(1 - errors.mean(), abs=1e-3)
+
+
+def test_refuses_nodes_outside_the_budget_against_the_float_reference(tmp_path):
+    network, reference = write_quantized(tmp_path / "q.onnx"), write_float(tmp_path / "f.onnx")
+    with pytest.raises(BudgetMissed, match=r"misses its accuracy budget: the closest, int8, has"):
+        build_entry(tools(tmp_path, network, reference=reference, mean=0.9999))
+
+
+def test_a_float_network_is_quantized_to_fp8_and_served_on_a_cpu(tmp_path):
+    source = write_float(tmp_path / "f.onnx")
+    entry = build_entry(tools(tmp_path, source, precision="fp8", calibrated=True))
+    manifest, record = entry.manifest, entry.manifest.quantization
+    assert (manifest.precision, record.mode, record.precision) == ("fp8", "explicit", "fp8")
+    assert (record.method, record.samples) == ("max", 48)
+    assert record.int8_share_of_matmul_macs == round(256 / 384, 4) and manifest.reference is None
+    assert {item.subject for item in manifest.accuracy} == {"fp8 Q/DQ network", "fp8 engine"}
+    means = [item.mean for item in manifest.accuracy]
+    assert 0.9 < means[0] < 0.999 and means[0] == pytest.approx(means[1], abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("reference", "words"),
+    [
+        (write_quantized, "holds QuantizeLinear and DequantizeLinear nodes itself"),
+        (None, r"answers with shape \[2, 16\], and the source with \[2, 8\]"),
+    ],
+    ids=["quantized", "other outputs"],
+)
+def test_refuses_a_reference_that_cannot_judge(reference, words, tmp_path):
+    path = tmp_path / "f.onnx"
+    if reference is None:
+        model = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["": 19]>
+g (float[batch, 16] x) => (float[batch, 16] y) { y = Relu(x) }""")
+        onnx.save(model, path)
+    else:
+        reference(path)
+    network = write_quantized(tmp_path / "q.onnx")
+    with pytest.raises(BuildError, match=words):
+        build_entry(tools(tmp_path, network, reference=path))
+
+
+def test_a_gpus_network_is_half_the_sources_and_keeps_its_nodes(tmp_path):
+    """FP8 on an L4: the float part becomes FP16, and nothing is quantized again."""
+    from engine_build.steps.half_precision import HALF_PRECISION
+    from engine_build.steps.reference import REFERENCE
+
+    given = tools(tmp_path, write_quantized(tmp_path / "q.onnx", E4M3), platform="ml.g6.xlarge")
+    with given.work:
+        state = BuildState(given)
+        for step in (FETCH, EXPORT, REFERENCE, HALF_PRECISION):
+            assert step.applies(given)
+            step.run(given, state)
+        model = onnx.load(state.half_networks["fp8"].path)
+    scales = {tensor.name: tensor.data_type for tensor in model.graph.initializer}
+    assert scales["step_fp16"] == TensorProto.FLOAT16 and scales["zero"] == E4M3
+    operators = [node.op_type for node in model.graph.node]
+    assert operators.count("QuantizeLinear") == 2 and set(state.half_networks) == {"fp8"}
+
+
+def test_auto_leaves_int8_out_of_a_network_below_opset_13(tmp_path):
+    source = write_float(tmp_path / "f.onnx", opset=11)
+    manifest = build_entry(tools(tmp_path, source, calibrated=True)).manifest
+    assert manifest.precision == "fp32" and manifest.quantization is None
+    reason = "int8 was not tried, since the network has opset 11, and INT8 needs 13 or newer"
+    assert reason in manifest.decision
+
+
+@pytest.mark.parametrize(
+    ("source", "settings", "words"),
+    [
+        (
+            (E4M3, 0),
+            {"precision": "int8"},
+            "computes in fp8, so it is no network of precision int8; allowed: auto, fp8",
+        ),
+        (
+            (INT8, 0),
+            {"precision": "fp8"},
+            "computes in int8, so it is no network of precision fp8; allowed: auto, int8",
+        ),
+        ((UINT8, 128), {"platform": "ml.g5.xlarge"}, "asymmetrically"),
+        (
+            (E4M3, 0),
+            {"platform": "ml.g5.xlarge"},
+            r"needs compute capability 8\.9, and this engine's is 8\.6",
+        ),
+        (
+            None,
+            {"precision": "int8", "calibrated": True},
+            "opset 11, and INT8 needs 13 or newer; export it with",
+        ),
+    ],
+)
+def test_refuses_nodes_and_networks_of_another_precision(source, settings, words, tmp_path):
+    path = tmp_path / "q.onnx"
+    write_float(path, opset=11) if source is None else write_quantized(path, *source)
+    with pytest.raises(BuildError, match=words):
+        export(tools(tmp_path, path, **settings))

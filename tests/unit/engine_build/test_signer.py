@@ -1,22 +1,26 @@
-"""The signer publishes what a build left, signed and once, or says why it does not."""
+"""The signers publish what a build left, signed and once, or say why they do not."""
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import io
 import json
 import subprocess
 import tarfile
+from collections import deque
 from types import SimpleNamespace
 
 import pytest
 
+from engine_build.checkpoint_signer import CheckpointSigner
 from engine_build.packaging.archive import entry_of, model_repository, pack, repackaged_path
 from engine_build.signer import ENVELOPE, MANIFEST, Signer, parameters
-from engine_build.signing import Refused, statement
+from engine_build.signing import Refused, Unfinished, statement
 from onboarding import names, signature
 from onboarding.lock import LockEntry
 from onboarding.manifest import Manifest, RepackagingRecord
+from onboarding.text_generation.checkpoint_lock import RECORD_NAME, CheckpointEntry
 from tests.fixtures.signer import Signer as Key
 from tests.fixtures.signer import provenance_statement
 from tests.unit.engine_build.bucket import Bucket, client_error
@@ -26,6 +30,8 @@ from tests.unit.engine_build.packaging.archives import (
     read_files,
     replace_files,
 )
+from tests.unit.onboarding.text_generation.entries import CONTENT
+from tests.unit.onboarding.text_generation.entries import entry_of as checkpoint_entry
 
 pytestmark = pytest.mark.unit
 
@@ -79,10 +85,8 @@ def cloud(tmp_path):
         signer.publish(EVENT | changes, folder)
 
     def put(archive, candidate=EVENT["candidate"]):
-        data = archive.read_bytes()
-        card = f"<p>{hashlib.sha256(data).hexdigest()}</p>".encode()
-        for name, content in (("card.html", card), ("model.tar.gz", data)):
-            bucket.objects[names.candidate_path(ENGINE_KEY, candidate, name)] = content
+        name = names.candidate_path(ENGINE_KEY, candidate, "model.tar.gz")
+        bucket.objects[name] = archive.read_bytes()
         return archive
 
     return SimpleNamespace(bucket=bucket, kms=kms, publish=publish, put=put)
@@ -147,24 +151,6 @@ def test_statement_is_of_the_form_that_is_verified(archive):
     )
 
 
-def test_archive_is_packed_as_builds_pack(cloud, archive, tmp_path):
-    cloud.put(archive)
-    cloud.publish()
-    signed, folder = cloud.bucket.objects[ARCHIVE], tmp_path / "again"
-    for name, data in files_of(signed, tmp_path)[1].items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(data)
-    pack(folder, tmp_path / "again.tar.gz")
-    assert (tmp_path / "again.tar.gz").read_bytes() == signed
-
-
-def test_card_names_the_archive_that_is_published(cloud, archive):
-    cloud.put(archive)
-    cloud.publish()
-    digest = hashlib.sha256(cloud.bucket.objects[ARCHIVE]).hexdigest()
-    assert cloud.bucket.objects[names.engine_card_path(ENGINE_KEY)].decode() == f"<p>{digest}</p>"
-
-
 def test_two_builds_of_one_key_have_one_archive_and_equal_records(cloud, archive, tmp_path):
     (tmp_path / "second").mkdir()
     other = publish_test_archive(
@@ -195,7 +181,7 @@ def test_publish_that_dies_at_any_write_is_invisible_and_the_next_one_finishes_i
         return put_object(**fields)
 
     cloud.bucket.put_object = dying
-    for last[0] in (1, 2, 3):
+    for last[0] in (1, 2):
         cloud.bucket.objects.clear()
         cloud.bucket.objects.update(candidates)
         writes.clear()
@@ -206,7 +192,6 @@ def test_publish_that_dies_at_any_write_is_invisible_and_the_next_one_finishes_i
         entry = LockEntry.model_validate_json(cloud.bucket.objects[RECORD])
         digest = hashlib.sha256(cloud.bucket.objects[ARCHIVE]).hexdigest()
         assert entry.archive.sha256 == digest
-        assert cloud.bucket.objects[names.engine_card_path(ENGINE_KEY)]
     assert writes[-1] == RECORD
 
 
@@ -301,3 +286,217 @@ def test_refuses_a_record_of_an_archive_that_is_gone(cloud, archive):
 def test_refuses_a_build_that_left_nothing(cloud):
     with pytest.raises(Refused, match=r"s3://b/candidates/.*: the build left no archive"):
         cloud.publish()
+
+
+KEY = EVENT["engineKey"]
+OWN = EVENT | {"model": "chat"}
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+class CopyingBucket(Bucket):
+    """A bucket that keeps the sha256 of what was uploaded with one, and copies."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.without: set[str] = set()
+        self.copies: list[str] = []
+
+    def head_object(self, *, Bucket, Key, ChecksumMode):
+        assert ChecksumMode == "ENABLED"
+        data = self._object(Key, "404")
+        head = {"ContentLength": len(data), "ETag": f'"{sha256(data)}"'}
+        if Key not in self.without:
+            head["ChecksumSHA256"] = base64.b64encode(hashlib.sha256(data).digest()).decode()
+        return head
+
+    def copy_object(
+        self, *, Bucket, Key, CopySource, CopySourceIfMatch, ChecksumAlgorithm, TaggingDirective,
+        IfNoneMatch,
+    ):  # fmt: skip
+        assert (ChecksumAlgorithm, TaggingDirective, IfNoneMatch) == ("SHA256", "REPLACE", "*")
+        data = self._object(CopySource["Key"], "NoSuchKey")
+        if Key in self.objects or CopySourceIfMatch != f'"{sha256(data)}"':
+            raise client_error("PreconditionFailed")
+        self.objects[Key] = data
+        self.copies.append(Key)
+
+
+@pytest.fixture
+def checkpoints(tmp_path):
+    """A bucket with a candidate, a key, and the signer of both."""
+    bucket, kms, left = CopyingBucket(), Kms(tmp_path), deque()
+    signer = CheckpointSigner(
+        bucket="b", signing_key="alias/signing", builder=BUILDER, s3=bucket, kms=kms,
+        sleep=lambda seconds: None, seconds_left=lambda: left.popleft() if left else 900,
+    )  # fmt: skip
+    count = iter(range(100))
+
+    def publish(**changes):
+        folder = tmp_path / f"work-{next(count)}"
+        folder.mkdir()
+        signer.publish(OWN | changes, folder)
+
+    def put(entry, content=CONTENT, candidate=EVENT["candidate"]):
+        for path, data in content.items():
+            bucket.objects[names.candidate_path(KEY, candidate, f"checkpoint/{path}")] = data
+        name = names.candidate_path(KEY, candidate, RECORD_NAME)
+        bucket.objects[name] = entry.record
+
+    def set_seconds_left(*seconds):
+        left.extend(seconds)
+
+    return SimpleNamespace(
+        bucket=bucket, kms=kms, publish=publish, put=put, set_seconds_left=set_seconds_left
+    )
+
+
+def record_of(checkpoints) -> CheckpointEntry:
+    name = names.checkpoint_record_path(KEY)
+    return CheckpointEntry.model_validate_json(checkpoints.bucket.objects[name])
+
+
+def test_files_are_copied_and_the_record_is_signed(checkpoints):
+    entry = checkpoint_entry(KEY, CONTENT)
+    checkpoints.put(entry)
+    checkpoints.publish()
+    for path, data in CONTENT.items():
+        assert checkpoints.bucket.objects[f"checkpoints/{KEY}/{path}"] == data
+    found = record_of(checkpoints)
+    assert found.model_copy(update={"signature": None}) == entry
+    signature.verify_statement(
+        found.signature, found.signed_sha256, [checkpoints.kms.key.key], subject=RECORD_NAME
+    )
+    parameters = json.loads(found.signature.statement)["predicate"]["buildDefinition"]
+    assert parameters["externalParameters"] == {
+        "model": "chat", "checkpointKey": KEY, "scheme": "int8",
+    }  # fmt: skip
+
+
+def test_publishing_twice_changes_nothing(checkpoints):
+    checkpoints.put(checkpoint_entry(KEY, CONTENT))
+    checkpoints.publish()
+    before = dict(checkpoints.bucket.objects)
+    checkpoints.publish()
+    checkpoints.publish(candidate="0a1b2c3d-9")
+    assert checkpoints.bucket.objects == before
+
+
+def test_other_bytes_of_a_second_build_stay_a_candidate(checkpoints):
+    checkpoints.put(checkpoint_entry(KEY, CONTENT))
+    checkpoints.publish()
+    other = CONTENT | {"model.safetensors": b"others!"}
+    checkpoints.put(checkpoint_entry(KEY, other), other, "0a1b2c3d-9")
+    checkpoints.publish(candidate="0a1b2c3d-9")
+    assert record_of(checkpoints).files == checkpoint_entry(KEY, CONTENT).files
+    del checkpoints.bucket.objects[f"checkpoints/{KEY}/config.json"]
+    with pytest.raises(Refused, match=r"config\.json: is gone.*delete that record"):
+        checkpoints.publish(candidate="0a1b2c3d-9")
+
+
+def test_file_that_is_gone_is_copied_anew(checkpoints):
+    checkpoints.put(checkpoint_entry(KEY, CONTENT))
+    checkpoints.publish()
+    del checkpoints.bucket.objects[f"checkpoints/{KEY}/config.json"]
+    checkpoints.publish()
+    assert f"checkpoints/{KEY}/config.json" in checkpoints.bucket.objects
+
+
+def test_copies_go_on_in_the_next_call_and_none_begins_that_may_outlast_the_function(checkpoints):
+    checkpoints.put(checkpoint_entry(KEY, CONTENT))
+    checkpoints.set_seconds_left(900, 449, 449)
+    with pytest.raises(Unfinished):
+        checkpoints.publish()
+    assert len(checkpoints.bucket.copies) == 1
+    assert names.checkpoint_record_path(KEY) not in checkpoints.bucket.objects
+    # What is there is looked at alone, which takes no time.
+    checkpoints.set_seconds_left(900, 900, 449)
+    with pytest.raises(Unfinished):
+        checkpoints.publish()
+    checkpoints.publish()
+    assert sorted(checkpoints.bucket.copies) == sorted(
+        f"checkpoints/{KEY}/{path}" for path in CONTENT
+    )
+    assert record_of(checkpoints).signature is not None
+
+
+def test_refuses_where_no_call_would_ever_copy_a_file(checkpoints):
+    checkpoints.put(checkpoint_entry(KEY, CONTENT))
+    checkpoints.set_seconds_left(*[449] * 3)
+    with pytest.raises(Refused, match="give the function more time"):
+        checkpoints.publish()
+
+
+def test_checkpoint_that_the_gate_refused_has_a_record_alone(checkpoints):
+    checkpoints.put(checkpoint_entry(KEY, CONTENT, accepted=False, reason="KL 0.7 is above 0.1"))
+    checkpoints.publish()
+    assert not checkpoints.bucket.copies and record_of(checkpoints).reason == "KL 0.7 is above 0.1"
+
+
+def change(**fields):
+    return lambda record: record | fields
+
+
+def with_file(**fields):
+    def alter(record):
+        file = record["files"][0] | fields
+        line = f"{file['sha256']}  {file['path']}\n"
+        digest = hashlib.sha256(line.encode()).hexdigest()
+        return record | {"files": [file], "files_sha256": digest}
+
+    return alter
+
+
+def with_twice_the_files(record):
+    return record | {"files": record["files"] * 2}
+
+
+@pytest.mark.parametrize(
+    ("alter", "message"),
+    [
+        (change(model="other"), f"of checkpoint {KEY} of other, not"),
+        (change(prefix="engines/x/"), "as builds write it"),
+        (change(accepted="yes"), "as builds write it"),
+        (change(scheme=3), "as builds write it"),
+        (change(files_sha256="0" * 64), "as builds write it"),
+        (with_twice_the_files, "as builds write it"),
+        (with_file(path="../config.json"), "no path within the checkpoint"),
+        (with_file(path="/config.json"), "no path within the checkpoint"),
+        (with_file(path="a//b"), "no path within the checkpoint"),
+        (with_file(sha256="zz"), "is no record"),
+        (with_file(size_bytes=5_000_000_001), "save the checkpoint in smaller files"),
+        (with_file(size_bytes=1), "the record says"),
+        (with_file(sha256="0" * 64), "and the record says 000000000000…"),
+        (with_file(path="none"), "is missing, which the record names"),
+    ],
+)
+def test_refuses_a_record_that_is_not_what_the_build_left(checkpoints, alter, message):
+    checkpoints.put(checkpoint_entry(KEY, CONTENT))
+    name = names.candidate_path(KEY, OWN["candidate"], RECORD_NAME)
+    record = alter(json.loads(checkpoints.bucket.objects[name]))
+    checkpoints.bucket.objects[name] = signature.canonical_json(record)
+    with pytest.raises(Refused, match=message):
+        checkpoints.publish()
+    assert names.checkpoint_record_path(KEY) not in checkpoints.bucket.objects
+
+
+def test_refuses_a_file_without_a_digest_and_another_file_that_is_there(checkpoints):
+    checkpoints.put(checkpoint_entry(KEY, CONTENT))
+    source = names.candidate_path(KEY, OWN["candidate"], "checkpoint/config.json")
+    checkpoints.bucket.without.add(source)
+    with pytest.raises(Refused, match="S3 has no sha256 of it"):
+        checkpoints.publish()
+    checkpoints.bucket.without.clear()
+    checkpoints.bucket.objects[f"checkpoints/{KEY}/config.json"] = b"[]"
+    with pytest.raises(Refused, match="nothing is overwritten"):
+        checkpoints.publish()
+
+
+def test_refuses_a_build_that_left_nothing_and_one_that_is_none(checkpoints):
+    with pytest.raises(Refused, match=f"the build left no {RECORD_NAME}"):
+        checkpoints.publish()
+    for change in ({"candidate": "../x"}, {"engineKey": "../x"}, {"candidate": "a/b"}):
+        with pytest.raises(Refused, match="are no engine key and candidate of a build"):
+            checkpoints.publish(**change)

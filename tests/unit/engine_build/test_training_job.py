@@ -99,13 +99,6 @@ def test_job_runs_the_same_command_as_any_other_build(paths):
     assert training_job.arguments(values, Path("tree"), Path("out")) == tuple(line.split())
 
 
-def test_files_lie_where_sagemaker_puts_and_saves_them():
-    ml, paths = Path("/opt/ml"), JobPaths()
-    assert (paths.out, paths.failure) == (ml / "checkpoints/engine", ml / "output/failure")
-    assert (paths.source, paths.data) == (ml / "input/data/source", ml / "output/data")
-    assert paths.hyperparameters == ml / "input/config/hyperparameters.json"
-
-
 @pytest.mark.parametrize("code", [0, 3])
 def test_log_script_and_result_are_kept_whatever_came(paths, code):
     ended, output, _ = run(paths, Build(code, FAILURE))
@@ -236,12 +229,6 @@ def job(paths):
     yield process
     process.kill()
     process.communicate()
-
-
-def test_file_alone_runs_the_sources_engine_build_in_its_folder(job, paths):
-    out, errors = job.communicate("\n", timeout=60)
-    assert job.returncode == 0, errors
-    assert json.loads(out) == {"folder": str(paths.source), "path": str(paths.source)}
 
 
 def test_sigterm_ends_a_job_as_an_interruption(job, paths):

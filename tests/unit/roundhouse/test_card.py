@@ -1,81 +1,79 @@
-"""Fetch an engine's card."""
+"""An engine's precisions, as its lock has them."""
 
 from __future__ import annotations
 
 import dataclasses
-import io
-import json
-from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 import pytest
-from botocore.exceptions import ClientError
 
-from engine_build.card.page import PrecisionRow
-from onboarding.names import engine_card_data_path, engine_card_path
-from roundhouse.card import fetch_card, write_precisions
+from onboarding.manifest import AccuracyRecord, BenchmarkRecord, ProfileRecord, RuntimeRecord
+from roundhouse.card import COLUMNS, built_manifest, precision_rows
 from roundhouse.errors import RoundhouseError
-from tests.unit.roundhouse.engines import copied_tree, local_deployments
+from tests.unit.roundhouse.engines import copied_tree, entry_for, local_deployments
 
 pytestmark = pytest.mark.unit
+MODEL = "sentence-embedder"
+SHAPE = {"batch": 8, "sequence": 128}
+TIMES = {"average_ms": 7.0, "p50_ms": 6.96, "p95_ms": 7.7, "p99_ms": 8.8}
+MEASURED = {
+    "precision": "int8",
+    "optimization_profiles": (ProfileRecord(batch=(1, 8, 32), sequence=(16, 128, 256)),),
+    "accuracy": (
+        AccuracyRecord(
+            subject="int8 engine", metric="cosine", mean=0.99722, worst=0.98562, samples=900,
+            budget_mean=0.99, verdict="pass",
+        ),
+    ),
+    "benchmark": tuple(
+        BenchmarkRecord(
+            runtime="onnxruntime", precision="int8", rows_per_second=rate, repetitions=9,
+            **{**SHAPE, **TIMES, "batch": batch},
+        )
+        for batch, rate in ((1, 90.0), (8, 1126.4))
+    ),
+    "runtimes": (
+        RuntimeRecord(
+            runtime="onnxruntime", precision="int8", load_seconds=0.4, host_memory_mib=212.4,
+            engine_bytes=25_000_000, weights_bytes=24_000_000,
+        ),
+        RuntimeRecord(
+            runtime="pytorch", precision="fp32", load_seconds=0.4, host_memory_mib=900.0
+        ),
+    ),
+    "left_out": {"fp8": "no candidate of this target"},
+}  # fmt: skip
 
 
-@dataclass
-class Bucket:
-    """An S3 client with some objects."""
-
-    objects: dict[str, bytes] = field(default_factory=dict)
-
-    def get_object(self, Bucket, Key):
-        if Key not in self.objects:
-            raise ClientError({"Error": {"Code": "NoSuchKey"}}, "GetObject")
-        return {"Body": io.BytesIO(self.objects[Key])}
+def session(**changes):
+    """A session whose one environment has the model with that lock entry, or with none."""
+    (deployment, *_) = local_deployments(changes.pop("tree"))
+    (target,) = (item for item in deployment.built_targets if item.model.name == MODEL)
+    entry = entry_for(deployment, target, **changes) if changes else None
+    target = dataclasses.replace(target, lock_entry=entry)
+    own = SimpleNamespace(built_targets=(target,), environment=deployment.environment)
+    return SimpleNamespace(environment=deployment.environment, deployments=lambda: [own])
 
 
 @pytest.fixture(scope="module")
-def deployments(tmp_path_factory):
-    return local_deployments(copied_tree(tmp_path_factory.mktemp("tree")))
+def tree(tmp_path_factory):
+    return copied_tree(tmp_path_factory.mktemp("tree"))
 
 
-def session(deployments, bucket):
-    return SimpleNamespace(
-        environment=deployments[0].environment,
-        deployments=lambda: deployments,
-        clients=lambda service: {"s3": bucket}[service],
-    )
+def test_rows_are_the_four_precisions_with_what_was_measured_of_this_runtime(tree):
+    manifest = built_manifest(session(tree=tree, **MEASURED), MODEL)
+    rows = {row[0]: row[1:] for row in precision_rows(manifest)}
+    assert list(rows) == ["FP32", "FP16", "INT8", "FP8"] and len(COLUMNS) == 12
+    assert rows["INT8"] == [
+        *("published", "25.0 MB", "24.0 MB", "–", "212 MiB", "6.96 ms", "1,126"),
+        *("0.99722", "0.98562", "pass", ""),
+    ]
+    assert rows["FP8"] == ["not tried, or refused", *"–" * 9, "no candidate of this target"]
+    assert rows["FP32"][-1] == "the build kept no record of it"
 
 
-def test_card_and_its_numbers_are_written_side_by_side(deployments, tmp_path):
-    key = deployments[0].targets[0].engine_key
-    bucket = Bucket({engine_card_path(key): b"<html>", engine_card_data_path(key): b"{}"})
-    page = fetch_card(session(deployments, bucket), "sentence-embedder", tmp_path / "cards")
-    assert (page.name, page.read_bytes()) == ("local-sentence-embedder.html", b"<html>")
-    assert page.with_suffix(".json").read_bytes() == b"{}"
-
-
-def test_precisions_are_written_beside_the_page(tmp_path):
-    page = tmp_path / "local-m.html"
-    names = [field.name for field in dataclasses.fields(PrecisionRow)]
-    row = dict.fromkeys(names) | {"precision": "fp32", "state": "published", "p50_ms": 2.5}
-    page.with_suffix(".json").write_text(json.dumps({"precisions": [row]}))
-    (read,) = write_precisions(page)
-    assert read.p50_ms == 2.5
-    assert "| FP32 | published | – |" in page.with_suffix(".md").read_text()
-
-
-def test_older_cards_have_no_precisions(tmp_path):
-    page = tmp_path / "local-m.html"
-    page.with_suffix(".json").write_text("{}")
-    assert write_precisions(page) == () and not page.with_suffix(".md").exists()
-
-
-def test_refuses_a_card_that_is_not_there_and_says_what_makes_it(deployments, tmp_path):
-    with pytest.raises(
-        RoundhouseError, match=r"card.html is not there; `roundhouse build --env local --model "
-    ):
-        fetch_card(session(deployments, Bucket()), "sentence-embedder", tmp_path)
-
-
-def test_refuses_an_unknown_model(deployments, tmp_path):
-    with pytest.raises(RoundhouseError, match=r"allowed: .*sentence-embedder"):
-        fetch_card(session(deployments, Bucket()), "nothing", tmp_path)
+def test_refuses_an_unknown_model_and_one_that_is_not_built(tree):
+    with pytest.raises(RoundhouseError, match=rf"allowed: .*{MODEL}"):
+        built_manifest(session(tree=tree), "nothing")
+    with pytest.raises(RoundhouseError, match="is not built; `roundhouse build --env local"):
+        built_manifest(session(tree=tree), MODEL)

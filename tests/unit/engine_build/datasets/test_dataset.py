@@ -9,11 +9,8 @@ import numpy as np
 import pytest
 
 from engine_build.datasets.dataset import (
-    Samples,
     Shape,
     by_length,
-    rows_by_length,
-    rows_in_order,
     samples,
 )
 from engine_build.datasets.tensors import TensorEncoder
@@ -27,28 +24,6 @@ def write(tmp_path, name, content):
     path = tmp_path / name
     path.write_text(content, encoding="utf-8")
     return path
-
-
-def test_lines_are_samples_with_their_labels_and_blank_lines_are_none(tmp_path):
-    text = write(tmp_path, "a.txt", " a cat \n\n a dog\n")
-    assert samples(text) == Samples(values=("a cat", "a dog"))
-    found = samples(write(tmp_path, "a.tsv", "glad\ta cat\n\nsad\ta dog\twith a tab\n"))
-    assert found == Samples(values=("a cat", "a dog\twith a tab"), labels=("glad", "sad"))
-    assert found.first(1) == Samples(values=("a cat",), labels=("glad",))
-
-
-def test_arrays_are_rows_of_every_input(tmp_path):
-    x, y, labels = np.arange(6).reshape(3, 2), np.arange(3), np.array([1, 0, 1])
-    np.savez(tmp_path / "a.npz", x=x, y=y, labels=labels)
-    found = samples(tmp_path / "a.npz")
-    rows = [(row["x"].tolist(), int(row["y"])) for row in found.values]
-    assert rows == [([0, 1], 0), ([2, 3], 1), ([4, 5], 2)]
-    assert found.labels == ("1", "0", "1")
-
-
-def test_equal_rows_have_equal_identities():
-    rows = Samples(values=({"x": np.ones(2)}, {"x": np.ones(2)}, {"x": np.zeros(2)}))
-    assert len(set(rows.identities())) == 2
 
 
 @pytest.mark.parametrize(
@@ -74,20 +49,6 @@ def test_refuses_arrays_that_are_no_samples(arrays, fault, tmp_path):
     np.savez(tmp_path / "a.npz", **arrays)
     with pytest.raises(InputRefused, match=fault):
         samples(tmp_path / "a.npz")
-
-
-@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_refuses_or_reads_an_archive_with_any_byte_damaged(save, tmp_path):
-    path = tmp_path / "a.npz"
-    save(path, x=np.random.default_rng(0).random((40, 8)), labels=np.arange(40))
-    whole, refused = path.read_bytes(), 0
-    for index in range(0, len(whole), 7):
-        path.write_bytes(whole[:index] + bytes([whole[index] ^ 0x55]) + whole[index + 1 :])
-        try:
-            samples(path)
-        except InputRefused:
-            refused += 1
-    assert refused > len(whole) // 14
 
 
 def test_refuses_an_archive_cut_short_anywhere_too_large_or_none(tmp_path):
@@ -148,26 +109,6 @@ def test_texts_are_padded_cut_and_shaped_into_real_tokens_alone(texts, tmp_path)
     assert feed["attention_mask"].all() and (feed["input_ids"] > 0).all()
 
 
-@pytest.mark.parametrize(
-    ("rows", "batch", "batches"),
-    [
-        (rows_by_length, 2, [[4, 5], [6]]),
-        (rows_in_order, 2, [[6, 4], [5]]),
-        (rows_by_length, 3, [[4, 5, 6]]),
-    ],
-)
-def test_rows_come_back_in_the_order_of_their_texts(texts, rows, batch, batches):
-    seen = []
-
-    def answer(feed):
-        sizes = feed["attention_mask"].sum(axis=1, keepdims=True)
-        seen.append(sizes[:, 0].tolist())
-        return sizes
-
-    assert rows(answer, texts, TEXTS, batch)[:, 0].tolist() == [6, 4, 5]
-    assert seen == batches
-
-
 def test_arrays_become_the_networks_datatypes_with_the_rows_and_sequence_of_the_shape():
     encoder = TensorEncoder(RECORDS)
     feed = encoder.feed(ROWS)
@@ -177,12 +118,6 @@ def test_arrays_become_the_networks_datatypes_with_the_rows_and_sequence_of_the_
     assert encoder.shaped(ROWS, Shape(batch=5, sequence=7))["x"].shape == (5, 7, 2)
     assert encoder.shaped(ROWS, Shape(batch=2, sequence=2))["x"].shape == (2, 2, 2)
     assert encoder.shaped(ROWS, Shape(batch=5))["mask"].tolist() == [True, False, True, True, False]
-
-
-def test_refuses_a_row_without_an_input():
-    words = r"no array for input 'mask' of the network; it has: x; add it"
-    with pytest.raises(InputRefused, match=words):
-        TensorEncoder(RECORDS).feed([{"x": np.zeros((3, 2))}])
 
 
 def test_repetitions_hold_one_word_or_mark_of_the_texts_many_times(texts):
@@ -200,3 +135,9 @@ def test_repetitions_hold_one_word_or_mark_of_the_texts_many_times(texts):
     pairs = texts.repetitions([("red", "cat")])
     assert pairs[0] == ("red red red red",) * 2
     assert texts.repetitions([]) == () and TensorEncoder(RECORDS).repetitions(ROWS) == ()
+
+
+def test_refuses_a_row_without_an_input():
+    words = r"no array for input 'mask' of the network; it has: x; add it"
+    with pytest.raises(InputRefused, match=words):
+        TensorEncoder(RECORDS).feed([{"x": np.zeros((3, 2))}])

@@ -18,20 +18,16 @@ from engine_build.evaluation.footprint import (
     MIB,
     Footprint,
     device_memory_mib,
-    load_measured,
     main,
     measure_in_child,
 )
 from engine_build.evaluation.runtimes import (
-    ON_CPU,
     ORDER,
-    Artifacts,
     TorchModule,
     import_runtime,
     load_engine,
     machine_runtimes,
     missing_runtimes,
-    runnable,
 )
 from engine_build.ort import BoundNetwork
 from engine_build.runner import Ended
@@ -93,8 +89,6 @@ def test_machine_says_what_it_lacks(machine, reasons):
     assert machine_runtimes()["onnxruntime"] is None, "this machine's own"
 
 
-EVERYTHING = dict.fromkeys(ORDER)
-CPU_MACHINE = {name: None if name in ON_CPU else "no NVIDIA GPU" for name in ORDER}
 WEIGHT = np.random.default_rng(0).standard_normal((8, 3)).astype(np.float32)
 
 
@@ -136,35 +130,6 @@ def test_every_runtime_gives_the_same_rows(network):
     half = TorchModule(Source.module, ("x",), device="cpu", half=True).rows(feed)
     assert half.dtype == np.float32 and half == pytest.approx(expected, abs=0.02)
     assert next(Source.module.parameters()).dtype == torch.float32, "the source stays as it was"
-
-
-def test_subjects_are_what_the_machine_has_the_gpus_first(network):
-    artifacts = Artifacts(networks={"fp32": network}, source=Source())
-    subjects = runnable(artifacts, EVERYTHING)
-    assert [(subject.runtime, subject.precision) for subject in subjects] == [
-        ("onnxruntime CUDA", "fp32"),
-        ("pytorch CUDA", "fp32"),
-        ("pytorch CUDA", "fp16"),
-        ("onnxruntime", "fp32"),
-        ("pytorch", "fp32"),
-    ]
-    on_cpu = [subject.runtime for subject in runnable(artifacts, CPU_MACHINE)]
-    assert on_cpu == ["onnxruntime", "pytorch"]
-
-
-def test_footprint_counts_what_loading_added_to_the_gpu(network):
-    used = iter((100.0, 164.0))
-    _, footprint = load_measured(
-        lambda: load_engine("onnxruntime", network),
-        {"x": np.ones((1, 8), np.float32)},
-        device_mib=lambda: next(used),
-    )
-    assert footprint.device_memory_mib == 64.0 and footprint.load_seconds >= 0
-
-
-def test_refuses_a_provider_that_this_onnxruntime_lacks(network):
-    with pytest.raises(SourceFault, match="CUDAExecutionProvider"):
-        BoundNetwork(network, device="cuda")
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,21 @@
-"""Functions inlined, kept for plugins and taken out for trtexec; sparse weights in full."""
+"""Custom operators and names that a network may not have."""
 
 from __future__ import annotations
 
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper
 
-from engine_build.errors import NetworkRefused
+from engine_build.errors import NetworkRefused, SourceFault
 from engine_build.onnx_graph.custom_operators import (
     inline_functions,
     leave_to_plugins,
     read_inlined,
     refuse_undefined_operators,
 )
+from engine_build.onnx_graph.tensor_names import free_own_names
 from engine_build.ort import OrtNetwork
-from engine_build.quantization.dynamic import quantize_dynamically
 from engine_build.tensorrt.half_precision import write_half_precision
 from tests.unit.engine_build.custom import FEED, scaled_network
 from tests.unit.engine_build.graphs import node, tensor, write_graph
@@ -68,13 +69,6 @@ def test_operators_of_plugins_stay_in_fp32_in_a_network_in_fp16(network, tmp_pat
     assert np.allclose(OrtNetwork(path).rows(FEED), OrtNetwork(network).rows(FEED), atol=0.02)
 
 
-def test_engine_of_a_cpu_runs_the_functions_in_int8_too(network, tmp_path):
-    path = tmp_path / "dynamic.onnx"
-    quantize_dynamically(network, path)
-    assert "Scale" in {node.op_type for node in onnx.load(path).graph.node}
-    assert np.allclose(OrtNetwork(path).rows(FEED), OrtNetwork(network).rows(FEED), atol=0.2)
-
-
 def in_a_branch(model):
     body = onnx.helper.make_graph(list(model.graph.node), "body", [], [])
     branch = onnx.helper.make_node("If", ["go"], ["y"], then_branch=body, else_branch=body)
@@ -110,39 +104,86 @@ def test_refuses_operators_without_a_node_or_a_function(network, change, operato
         refuse_undefined_operators(model, operators)
 
 
-ROWS = {"x": np.arange(8, dtype=np.float32).reshape(2, 4)}
-
-
-def sparse_network(path, indices):
-    values = onnx.numpy_helper.from_array(np.array([2, 3], np.float32), "w")
-    sparse = onnx.helper.make_sparse_tensor(
-        values, onnx.numpy_helper.from_array(np.array(indices)), [4, 3]
-    )
-    constant = node("Constant", "", "c")
-    constant.attribute.add(
-        name="sparse_value", type=onnx.AttributeProto.SPARSE_TENSOR, sparse_tensor=sparse
-    )
-    nodes = [constant, node("Add", "w c", "s"), node("MatMul", "x s", "y")]
-    write_graph(path, nodes, [tensor("x", "b", 4)], [tensor("y", "b", 3)])
-    model = onnx.load(path)
+def with_sparse_weight(model, sparse):
     model.graph.sparse_initializer.append(sparse)
+
+
+def with_sparse_constant(model, sparse):
+    constant = node("Constant", "", "w")
+    kind = onnx.AttributeProto.SPARSE_TENSOR
+    constant.attribute.add(name="sparse_value", type=kind, sparse_tensor=sparse)
+    model.graph.node.insert(0, constant)
+
+
+@pytest.mark.parametrize("add", [with_sparse_weight, with_sparse_constant])
+def test_refuses_sparse_weights_by_name(add, tmp_path):
+    path = tmp_path / "model.onnx"
+    write_graph(path, [node("MatMul", "x w", "y")], [tensor("x", "b", 4)], [tensor("y", "b", 3)])
+    values = onnx.numpy_helper.from_array(np.array([2, 3], np.float32), "w")
+    places = onnx.numpy_helper.from_array(np.array([1, 11]))
+    model = onnx.load(path)
+    add(model, onnx.helper.make_sparse_tensor(values, places, [4, 3]))
     onnx.save(model, path)
-    return path
+    with pytest.raises(NetworkRefused, match=r"weight w of the network is sparse .*from_array"):
+        read_inlined(path)
 
 
-@pytest.mark.parametrize("indices", [[[0, 1], [3, 2]], [1, 11]])
-def test_sparse_weights_and_constants_become_dense_and_answers_stay(indices, tmp_path):
-    path = sparse_network(tmp_path / "model.onnx", indices)
-    model, is_changed = read_inlined(path)
-    assert is_changed and not model.graph.sparse_initializer
-    expected = np.zeros((4, 3), np.float32)
-    expected[0, 1], expected[3, 2] = 4, 6
-    assert np.allclose(OrtNetwork(model.SerializeToString()).rows(ROWS), ROWS["x"] @ expected)
-
-
-def test_a_dense_network_stays_as_it_is(tmp_path):
+def test_a_network_of_standard_nodes_stays_as_it_is(tmp_path):
     path = tmp_path / "model.onnx"
     nodes = [node("Flatten", "x", "y", axis=1)]
     write_graph(path, nodes, [tensor("x", "b", 4)], [tensor("y", "b", 4)])
     model, is_changed = read_inlined(path)
     assert not is_changed and model == onnx.load(path)
+
+
+RANDOM = np.random.default_rng(0)
+NAMED_FEED = {"x": RANDOM.standard_normal((3, 4)).astype(np.float32)}
+
+
+def named_network(path, *, weight, product, bias, output="y"):
+    weights = {
+        weight: RANDOM.standard_normal((4, 2)).astype(np.float32),
+        bias: RANDOM.standard_normal(2).astype(np.float32),
+    }
+    branch = helper.make_graph(
+        [node("Relu", product, "branch")],
+        "branch",
+        [],
+        [helper.make_tensor_value_info("branch", TensorProto.FLOAT, None)],
+    )
+    nodes = [
+        node("MatMul", f"x {weight}", product),
+        node("Constant", "", "yes", value=onnx.numpy_helper.from_array(np.array(True), "t")),
+        node("If", "yes", "act", then_branch=branch, else_branch=branch),
+        node("Add", f"act {bias}", output),
+    ]
+    write_graph(path, nodes, [tensor("x", "b", 4)], [tensor(output, "b", 2)], **weights)
+    return onnx.load(path)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"weight": "int8_0_scale", "product": "int8_gate_0", "bias": "int8_0_zero"},
+        {"weight": "fp8_zero", "product": "fp8_0_scale", "bias": "w"},
+        {"weight": "w", "product": "fc1", "bias": "fc1_bias"},
+        {"weight": "w", "product": "x_as_fp16", "bias": "y_output_fp32"},
+    ],
+)
+def test_own_names_become_free_and_answers_stay(names, tmp_path):
+    model = named_network(tmp_path / "model.onnx", **names)
+    before = OrtNetwork(tmp_path / "model.onnx").rows(NAMED_FEED)
+    assert free_own_names(model)
+    assert not free_own_names(model)
+    assert np.array_equal(OrtNetwork(model.SerializeToString()).rows(NAMED_FEED), before)
+
+
+def test_other_names_stay_and_one_that_callers_know_is_refused(tmp_path):
+    path = tmp_path / "model.onnx"
+    model = named_network(path, weight="fc1.weight", product="fc1", bias="b_bias", output="int8_0")
+    before = model.SerializeToString()
+    assert not free_own_names(model)
+    assert model.SerializeToString() == before
+    model = named_network(path, weight="w", product="p", bias="b", output="int8_0_scale")
+    with pytest.raises(SourceFault, match=r"'int8_0_scale', .* export it with another name"):
+        free_own_names(model)

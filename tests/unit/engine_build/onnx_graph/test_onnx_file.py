@@ -1,13 +1,32 @@
-"""ONNX files, and faults that test_bad_input does not build."""
+"""ONNX files: read, explained, with their data beside them, and as they are compiled."""
 
 from __future__ import annotations
+
+import hashlib
+import io
+import os
 
 import numpy as np
 import onnx
 import pytest
 
 from engine_build.errors import SourceFault
-from engine_build.onnx_graph.external_data import external_names
+from engine_build.log import Log
+from engine_build.onnx_graph.external_data import (
+    DATA_NAME,
+    copy_network,
+    data_file,
+    external_files,
+    external_names,
+    load_model,
+    load_network,
+    network_sha256,
+    onnx_sha256,
+    pack_network,
+    save_model,
+    weight_bytes,
+)
+from engine_build.onnx_graph.network_store import Networks
 from engine_build.onnx_graph.onnx_file import (
     opset,
     opset_range,
@@ -16,9 +35,14 @@ from engine_build.onnx_graph.onnx_file import (
     refuse_opset,
     tensor_records,
 )
+from engine_build.onnx_graph.refusal import Fault, advice, explanation, origin
+from engine_build.onnx_graph.rtx import MIB, LayerLog
+from engine_build.ort import OrtNetwork
+from engine_build.store import FolderStore, sha256_of
 from onboarding.manifest import TensorRecord
 from onboarding.platform import serving_platforms
 from tests.unit.engine_build.graphs import linear, node, tensor, write_graph
+from tests.unit.engine_build.quantization import graphs
 
 
 def test_file_is_read_with_its_records_and_opset(tmp_path):
@@ -71,16 +95,264 @@ def test_refuses_constants_and_branches_in_other_files_or_with_no_number(nodes, 
         refuse_broken_weights(read_model(write_rows(path, nodes(weight))))
 
 
-def test_refuses_a_functions_constant_in_another_file():
-    function = onnx.helper.make_function(
-        "own", "F", ["x"], ["y"], in_a_constant(external()), [onnx.helper.make_opsetid("", 17)]
+PLATFORMS = serving_platforms()
+
+
+def test_opsets_are_those_of_the_newest_release_not_after():
+    ranges = {
+        **dict.fromkeys(("10.16.1.11", "10.15.0"), (9, 24)),
+        "10.3.0": (9, 20),
+        **dict.fromkeys(("11.0.0", "11.4.0.106"), (9, 25)),
+        "8.6": None,
+    }
+    assert {release: opset_range(release) for release in ranges} == ranges
+    for platform in PLATFORMS.values():
+        refuse_opset(17, platform)
+    refuse_opset(26, PLATFORMS["triton-24.10-cpu"])
+    refuse_opset(12, PLATFORMS["triton-24.10-cpu"])
+    refuse_opset(13, PLATFORMS["triton-26.05"], may_be_int8=True)
+
+
+FEED = {"x": np.ones((2, 64), dtype=np.float32)}
+SMALL = 1000
+"""Bytes that a network may have in one file."""
+
+
+@pytest.fixture
+def model(tmp_path):
+    """Two weights of 16 KiB, and a shape that stays small."""
+    rows = np.random.default_rng(0).standard_normal((2, 64, 64)).astype(np.float32)
+    nodes = [node("MatMul", "x a", "h"), node("MatMul", "h b", "k"), node("Reshape", "k s", "y")]
+    inputs, outputs = [tensor("x", "batch", 64)], [tensor("y", "batch", 64)]
+    shape = np.array([-1, 64])
+    path = write_graph(tmp_path / "one.onnx", nodes, inputs, outputs, a=rows[0], b=rows[1], s=shape)
+    return onnx.load(path)
+
+
+@pytest.fixture
+def large(model, tmp_path):
+    """That network with its weights beside it."""
+    (tmp_path / "large").mkdir()
+    save_model(model, tmp_path / "large/model.onnx", largest=SMALL)
+    return tmp_path / "large/model.onnx"
+
+
+def expected(model):
+    return OrtNetwork(model.SerializeToString()).rows(FEED)
+
+
+def test_network_beyond_the_limit_lies_in_two_files_that_answer_alike(model, large):
+    before = model.SerializeToString()
+    assert external_files(large) == (DATA_NAME,) and large.stat().st_size < 2000
+    assert np.array_equal(OrtNetwork(large).rows(FEED), expected(model))
+    assert model.SerializeToString() == before  # what is in memory stays whole
+    assert read_model(large).graph.initializer[0].raw_data == model.graph.initializer[0].raw_data
+    graph = read_model(large, weights=False).graph
+    offsets = [entry.value for entry in graph.initializer[1].external_data if entry.key == "offset"]
+    assert int(offsets[0]) % 4096 == 0 and not graph.initializer[2].external_data
+
+
+def test_network_within_the_limit_is_one_file_and_is_loaded_whatever_its_size(model, tmp_path):
+    path = tmp_path / "model.onnx"
+    path.with_name(DATA_NAME).write_bytes(b"of an earlier network")
+    save_model(model, path, largest=weight_bytes(model))
+    assert path.read_bytes() == model.SerializeToString() and data_file(path) is None
+    assert onnx_sha256(path) == network_sha256(path) == sha256_of(path)
+    for largest in (SMALL, 1 << 20):
+        assert np.array_equal(load_network(model, largest=largest).rows(FEED), expected(model))
+
+
+@pytest.mark.parametrize("largest", [SMALL, 1 << 20])
+def test_a_file_for_each_weight_becomes_one_for_all_or_none(largest, model, tmp_path):
+    answer = expected(model)
+    (tmp_path / "traced").mkdir()
+    traced, path = tmp_path / "traced/model.onnx", tmp_path / "model.onnx"
+    onnx.save(model, traced, save_as_external_data=True, all_tensors_to_one_file=False)
+    assert len(external_files(traced)) == 2
+    pack_network(traced, path, largest=largest)
+    assert external_files(path) == ((DATA_NAME,) if largest == SMALL else ())
+    assert not list(traced.parent.iterdir())
+    assert np.array_equal(OrtNetwork(path).rows(FEED), answer)
+
+
+def test_digests_hold_the_data(large):
+    lines = "".join(
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
+        for path in (large, large.with_name(DATA_NAME))
     )
-    graph = onnx.helper.make_graph(
-        [node("F", "x", "y", domain="own")], "g", [tensor("x", 3)], [tensor("y", 3)]
-    )
-    model = onnx.helper.make_model(graph, functions=[function])
-    with pytest.raises(SourceFault, match=r"m.onnx keeps weights in '../../etc/passwd'"):
+    assert onnx_sha256(large) == hashlib.sha256(lines.encode()).hexdigest()
+    assert network_sha256(large) == onnx_sha256(large)
+    with large.with_name(DATA_NAME).open("r+b") as file:
+        file.write(b"\1")
+    assert network_sha256(large) != hashlib.sha256(lines.encode()).hexdigest()
+
+
+def test_copies_and_the_store_keep_the_data_and_miss_it_when_it_is_gone(model, large, tmp_path):
+    (tmp_path / "plan").mkdir()
+    copy_network(large, tmp_path / "plan/network.onnx")
+    assert np.array_equal(OrtNetwork(tmp_path / "plan/network.onnx").rows(FEED), expected(model))
+    store = FolderStore(tmp_path / "store")
+    networks = Networks((store,), tmp_path / "copies", Log(io.StringIO()))
+    networks.keep("key", graphs.network(large))
+    names = networks.names("key")
+    assert len(names) == 3 and names[-1].endswith("network.json")
+    known = networks.find("float", "key")
+    assert np.array_equal(OrtNetwork(known.path).rows(FEED), expected(model))
+    store.path(next(name for name in names if name.endswith(DATA_NAME))).unlink()
+    assert networks.find("float", "key") is None
+
+
+@pytest.mark.parametrize("place", ["../../etc/passwd", "/etc/passwd", "a/../../b", ""])
+def test_refuses_data_outside_the_folder(place, model):
+    weight = model.graph.initializer[0]
+    onnx.external_data_helper.set_external_data(weight, location=place)
+    with pytest.raises(SourceFault, match=r"m.onnx keeps weights in .*, which is no file of its"):
         external_names("m.onnx", model)
+
+
+def test_data_with_several_hard_links_is_read(model, large, tmp_path):
+    os.link(large.with_name(DATA_NAME), tmp_path / "other")
+    for read in (load_model, read_model):
+        assert read(large).graph.initializer[1].raw_data == model.graph.initializer[1].raw_data
+
+
+def break_graph(large):
+    model = onnx.load(large, load_external_data=False)
+    model.graph.node[0].input[0] = "missing"
+    onnx.save(model, large)
+
+
+def cut_short(large):
+    with large.with_name(DATA_NAME).open("r+b") as file:
+        file.truncate(5000)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (break_graph, r"model.onnx is no valid ONNX file \(.*missing"),
+        (cut_short, r"model.onnx.data ends before weight a does"),
+        (
+            lambda large: large.with_name(DATA_NAME).unlink(),
+            r"model.onnx keeps weights in model.onnx.data, which is",
+        ),
+    ],
+)
+def test_refuses_a_broken_graph_and_data_that_is_cut_short_or_missing(change, words, large):
+    change(large)
+    with pytest.raises(SourceFault, match=words):
+        read_model(large)
+
+
+DET = node("Det", "x", "y", name="/encoder/layer.0/attention/Det")
+VALUES = ([tensor("x", "batch", 3, 3)], [tensor("y", "batch")])
+
+
+@pytest.fixture
+def network(tmp_path):
+    return write_graph(tmp_path / "model.onnx", [DET], *VALUES)
+
+
+def test_node_is_found_by_its_output_or_in_the_message_and_the_first_ones_are_explained(
+    network, tmp_path
+):
+    path = write_graph(tmp_path / "nameless.onnx", [node("Det", "x", "y")], *VALUES)
+    text = explanation(path, [Fault(message="false", node=0, operator="Det")] * 5)
+    assert text.startswith("node number 0 (operator Det; it makes tensor 'y', exported by tests 1)")
+    assert text.endswith("; and 2 more")
+    message = f"[shapeMachine] {DET.name}: dimension mismatch in profile 0"
+    text = explanation(network, [Fault(message=message)])
+    assert text.startswith(f"node {DET.name} (operator Det;") and "export with dynamic axes" in text
+
+
+def test_newer_exporters_say_the_line_of_code(tmp_path):
+    det = onnx.NodeProto()
+    det.CopyFrom(DET)
+    lines = ('File "run.py", line 1, in <module>', 'File "model.py", line 7', "return x.det()")
+    det.metadata_props.add(key="pkg.torch.onnx.stack_trace", value="\n  ".join(lines))
+    model = read_model(write_graph(tmp_path / "model.onnx", [det], *VALUES))
+    text = origin(model, model.graph.node[0])
+    assert text == 'from File "model.py", line 7, exported by tests 1'
+
+
+@pytest.mark.parametrize(
+    ("operator", "message", "words"),
+    [
+        ("NonZero", "plugin creator not found", "use a mask"),
+        ("StringNormalizer", "false", "give the network numbers"),
+        ("SplitToSequence", "false", "as one tensor"),
+        ("MatMulInteger", "false", "name the float network"),
+        ("Loop", "anything", "fixed number of steps"),
+        ("Add", "SUM requires inputs with type kFLOAT", "cast its inputs to FP32"),
+        ("", "Unsupported ONNX data type: INT16", "cast to FP32"),
+        ("QuantizeLinear", "Non-zero zero point is not supported", "every zero point 0"),
+        ("Foo", "false", "engine.plugins"),
+        ("MatMul", "Found unsupported input type of INT64", "cast its inputs to FP32 or FP16"),
+        ("Transpose", "ITransposeLayer cannot be used with uint8 input", "cast it to FP32 before"),
+    ],
+)
+def test_advice_follows_operator_and_message(operator, message, words):
+    assert words in advice(operator, message)
+
+
+def test_advice_for_another_domain_is_standard_operators():
+    assert "domain 'com.example' is not ONNX's" in advice("Loop", "false", "com.example")
+    assert "hummingbird-ml" in advice("TreeEnsembleRegressor", "false", "ai.onnx.ml")
+
+
+HALF, INT8 = "Datatype: Half, Format: (Linear) Row major", "Datatype: Int8, Format: (Linear)"
+
+
+def layer(name, kind, inputs, constants=HALF, outputs=HALF):
+    """A line of TensorRT-RTX 1.7.1's log, shortened."""
+    return (
+        f"Name: {name}, LayerType: {kind}, Inputs: [ {{ Name: x, Dimensions: [-1,384], {inputs} }}]"
+        f", Constants: [ {{ Name: w, {constants} }}], Outputs: [ {{ Name: y, {outputs} }}], "
+        "TacticName: , StreamId: 0, Metadata: "
+    )
+
+
+LOG = "\n".join(
+    [
+        "Layers:",
+        "Name: [ShapeHostToDeviceCopy 0], LayerType: ShapeHostToDevice, Inputs: [], Outputs: "
+        "[ { Name: g, Location: Device, Dimensions: [1], Datatype: Int64 }], StreamId: 0",
+        "Name: __mye1, LayerType: shape_call, Inputs: [], Constants: [], Outputs: [], StreamId: 0",
+        layer("norm and quantize", "kgen", HALF, outputs=INT8),
+        layer("/layer.0/value/MatMul+/layer.0/query/MatMul_myl1_2", "gemm", INT8, INT8),
+        layer("attention", "kgen", HALF),
+        layer("/layer.0/output/MatMul", "gemm", HALF),
+        layer("conv", "correlation", INT8, INT8),
+        layer("copy", "Reformat", INT8),
+        "",
+        "I/O Tensors:",
+        " Name: input_ids, IOMode: Input, DataType: Int64, Dimensions: [-1,-1], Location: Device",
+    ]
+)
+
+
+def read(*messages):
+    log = LayerLog()
+    for message in messages:
+        log.read(message)
+    return log.counts()
+
+
+def test_products_and_reformats_are_counted_and_what_runs_on_the_host_is_not():
+    memory = f"Total Activation Memory: {32 * MIB + MIB // 2} bytes"
+    assert read("Parsing node: x", LOG, memory) == {
+        "layers": 6,
+        "products": 3,
+        "int8_products": 2,
+        "reformats": 1,
+        "activation_mib": 32.5,
+    }
+
+
+def test_only_what_a_layer_reads_makes_a_product_int8_and_no_layers_have_no_counts():
+    line = layer("quantizes its result", "gemm", HALF, INT8, INT8)
+    assert read(line)["int8_products"] == 0
+    assert read("Engine generation completed", "Total Activation Memory: 5 bytes") is None
 
 
 @pytest.mark.parametrize(
@@ -101,19 +373,13 @@ def test_refuses_an_invalid_file_with_the_way_out_of_its_fault(change, way_out, 
         read_model(path)
 
 
-PLATFORMS = serving_platforms()
-
-
-def test_opsets_are_those_of_the_newest_release_not_after():
-    ranges = {
-        **dict.fromkeys(("10.16.1.11", "10.15.0"), (9, 24)),
-        "10.3.0": (9, 20),
-        **dict.fromkeys(("11.0.0", "11.4.0.106"), (9, 25)),
-        "8.6": None,
-    }
-    assert {release: opset_range(release) for release in ranges} == ranges
-    for platform in PLATFORMS.values():
-        refuse_opset(17, platform)
-    refuse_opset(26, PLATFORMS["triton-24.10-cpu"])
-    refuse_opset(12, PLATFORMS["triton-24.10-cpu"])
-    refuse_opset(13, PLATFORMS["triton-26.05"], may_be_int8=True)
+def test_refuses_a_functions_constant_in_another_file():
+    function = onnx.helper.make_function(
+        "own", "F", ["x"], ["y"], in_a_constant(external()), [onnx.helper.make_opsetid("", 17)]
+    )
+    graph = onnx.helper.make_graph(
+        [node("F", "x", "y", domain="own")], "g", [tensor("x", 3)], [tensor("y", 3)]
+    )
+    model = onnx.helper.make_model(graph, functions=[function])
+    with pytest.raises(SourceFault, match=r"m.onnx keeps weights in '../../etc/passwd'"):
+        external_names("m.onnx", model)

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 from onnx import numpy_helper
 
-from engine_build.errors import InputRefused, SourceFault
+from engine_build.errors import SourceFault
 from engine_build.quantization.calibration import (
     BINS,
     KEPT_ROWS,
     activation_samples,
-    calibrate,
     entropy_threshold,
     percentile_threshold,
 )
@@ -19,7 +18,6 @@ from engine_build.quantization.layers import Activations, quantizable_layers
 from engine_build.quantization.rounding import MOST_MOVED, compensated_counts, second_moments
 from engine_build.quantization.smoothing import (
     ActivationSample,
-    Smoothing,
     best_smoothing,
     channel_scales,
     round_to_int8,
@@ -28,8 +26,6 @@ from engine_build.quantization.smoothing import (
 )
 from tests.unit.engine_build.quantization.graphs import (
     CHANNELS,
-    INNER,
-    LOUD,
     WIDTH,
     cnn,
     feed,
@@ -65,17 +61,6 @@ def test_padding_does_not_widen_a_range():
     assert threshold == pytest.approx(ranges(transformer(), rows)["x"].threshold)
 
 
-def test_tensors_of_a_cnn_have_one_range_and_the_loud_channel_behind_a_gelu_is_smoothed():
-    rows, model = images(16, seed=1), transformer()
-    limits = ranges(cnn(), rows)
-    assert [range_.smoothing for range_ in list(limits.values())[:2]] == [None, None]
-    assert limits["x"].threshold == pytest.approx(np.abs(feed(rows)["x"]).max())
-    behind = next(layer for layer in quantizable_layers(model) if layer.follows_activation_function)
-    smoothing = ranges(model, texts(32, seed=1))[behind.activation].smoothing
-    assert smoothing is not None
-    assert (smoothing.scales.shape, smoothing.scales.argmax()) == ((INNER,), LOUD)
-
-
 @pytest.mark.parametrize("method", ["percentile", "entropy"])
 def test_histogram_methods_cut_a_tail_that_max_keeps(method):
     rows = images(64, seed=1)
@@ -99,11 +84,6 @@ def test_neither_order_nor_size_of_batches_decides_a_range_and_kept_rows_do_not_
         stream = ({"tensor": RANDOM.standard_normal((1000, WIDTH))} for _ in range(batches))
         sample = activation_samples(stream, rows_per_batch=KEPT_ROWS // batches)["tensor"]
         assert len(sample.rows) == KEPT_ROWS
-
-
-def test_refuses_no_samples():
-    with pytest.raises(InputRefused, match="no samples"):
-        calibrate(cnn(), quantizable_layers(cnn()), list, batches=0, method="max")
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -177,18 +157,3 @@ def test_products_of_correlated_inputs_lose_less_than_by_the_nearest_counts(corr
     assert counts.dtype == np.int8 and np.abs(counts.astype(int)).max() <= 127
     assert (np.abs(counts - ROUNDED / steps) <= MOST_MOVED + 1e-5).all()
     assert (counts != nearest).any()
-
-
-@pytest.mark.parametrize("strength", [np.linspace(1, 9, INPUTS), np.zeros(INPUTS)])
-def test_inputs_without_correlation_or_silent_ones_get_the_nearest_counts(strength):
-    steps = channel_scales(ROUNDED, 1)
-    counts = compensated_counts(ROUNDED, steps, np.diag(strength))
-    assert np.array_equal(counts, round_to_int8(ROUNDED, steps))
-
-
-def test_moments_are_of_divided_values_and_their_rounding(correlated):
-    scales = np.full(INPUTS, 2.0, dtype=np.float32)
-    smoothing = Smoothing(alpha=0.5, scales=scales, shifts=np.ones(INPUTS, dtype=np.float32))
-    moments = second_moments(correlated, smoothing, 0.6)
-    exact = correlated.astype(np.float64).T @ correlated / len(correlated) / 4
-    assert np.allclose(moments, exact + np.eye(INPUTS) * 0.03, rtol=1e-5)

@@ -1,8 +1,7 @@
-"""The quantize step on small networks, by the fixed recipe and by a search."""
+"""Which layers become INT8: the search, its budget, and roles that go back to float."""
 
 from __future__ import annotations
 
-import json
 from functools import partial
 
 import numpy as np
@@ -16,18 +15,30 @@ from engine_build.errors import InputRefused, NothingForInt8, SourceFault
 from engine_build.evaluation.accuracy import Standard, accuracy
 from engine_build.ort import OrtNetwork
 from engine_build.quantization.explicit import Quantization
+from engine_build.quantization.float_layers import layer_roles, restore_layers
 from engine_build.quantization.layers import quantizable_layers
-from engine_build.quantization.sensitivity import Split
-from onboarding.manifest import QuantizationRecord
+from engine_build.quantization.qdq import quantize_layers
+from engine_build.quantization.sensitivity import (
+    FIRST,
+    STEPS,
+    Point,
+    Search,
+    Split,
+    best_point,
+    holds_budget,
+)
+from onboarding.manifest import AccuracyRecord
 from onboarding.model_spec import BudgetSpec
 from tests.unit.engine_build.quantization import graphs
 from tests.unit.engine_build.quantization.graphs import (
     KINDS,
     TEXT,
     Graph,
-    cnn,
     constants,
+    feed,
     images,
+    layer,
+    ranges,
     texts,
     transformer,
 )
@@ -80,17 +91,6 @@ def test_without_a_search_all_but_products_behind_activation_functions_are_int8(
     assert {layer["node"] for layer in facts["layers"] if not layer["int8"]} == behind
 
 
-@pytest.mark.parametrize("mean", [None, 0.5], ids=["no search", "search"])
-def test_small_convolutions_stay_in_float_and_count_in_the_share(tmp_path, mean):
-    facts = run(quantization(tmp_path, "cnn", mean=mean, model=cnn(channels=8)))[0].facts
-    layers = {layer["node"]: layer for layer in facts["layers"]}
-    (small,) = facts["float_layers"]
-    assert layers[small]["why"].startswith("a convolution of 8 channels to 8")
-    shares = [layer["share"] for layer in layers.values()]
-    assert sum(shares) == pytest.approx(1, abs=1e-3)
-    assert facts["int8_share_of_matmul_macs"] == pytest.approx(1 - layers[small]["share"], abs=1e-3)
-
-
 def test_product_of_one_row_stays_in_float_where_the_engine_is_tuned_for_one_sample(tmp_path):
     facts = run(quantization(tmp_path, shape=Shape(batch=1, sequence=6)))[0].facts
     scores = facts["float_layers"][-1]
@@ -103,7 +103,7 @@ def test_search_puts_everything_in_int8_where_the_budget_allows_it(tmp_path, kin
     result, log = run(quantization(tmp_path, kind, mean=0.5))
     assert result.facts["int8_layers"] == len(quantizable_layers(KINDS[kind][0]()))
     assert result.facts["frontier"][0]["chosen"]
-    assert "<- chosen" in log[0]
+    assert "layers in INT8, " in log[0]
 
 
 def test_search_leaves_the_expensive_layers_out_and_says_why(tmp_path):
@@ -118,20 +118,6 @@ def test_search_leaves_the_expensive_layers_out_and_says_why(tmp_path):
     weights = constants(onnx.load(result.path))
     layers = quantizable_layers(transformer())
     assert nodes == {layer.node for layer in layers if layer.weight in weights}
-
-
-def test_facts_fit_the_manifest_and_the_same_order_gives_the_same_bytes(tmp_path):
-    first, second = (run(quantization(tmp_path / name, mean=0.5))[0] for name in ("a", "b"))
-    assert first.path.read_bytes() == second.path.read_bytes()
-    facts = first.facts
-    record = QuantizationRecord.model_validate_json(
-        json.dumps({name: facts[name] for name in QuantizationRecord.model_fields if name in facts})
-    )
-    assert record.int8_share_of_matmul_macs == pytest.approx(
-        sum(layer["share"] for layer in facts["layers"]), abs=1e-3
-    )
-    assert record.float_layers == ("t7", "t9")
-    assert json.loads(json.dumps(facts)) == facts
 
 
 def steps(folder, count):
@@ -217,3 +203,155 @@ def test_refuses_no_calibration_samples_and_those_that_make_nan(tmp_path):
     broken[3]["x"][0, 0, 0] = np.inf
     with pytest.raises(SourceFault, match="NaN or Inf"):
         run(quantization(tmp_path, "cnn", calibration=broken))
+
+
+def point(share, mean, worst=0.99, low=None, **changes):
+    record = AccuracyRecord(
+        subject="search split",
+        metric="cosine",
+        mean=mean,
+        mean_interval=(mean if low is None else low, 1.0),
+        worst=worst,
+        samples=128,
+        nearest_neighbour_agreement=0.9,
+        budget_mean=0.99,
+        budget_worst=0.95,
+        verdict="pass",
+    ).model_copy(update=changes)
+    return Point(int8=tuple(map(str, range(round(share * 10)))), share=share, accuracy=record)
+
+
+WIDE = {"nearest_neighbour_interval": (0.8, 0.95), "budget_neighbours": 0.9}
+
+
+@pytest.mark.parametrize(
+    ("largest", "share"),
+    [
+        ({"mean": 0.995}, 0.9),
+        ({"mean": 0.98}, 0.7),
+        ({"mean": 0.995, "worst": 0.94}, 0.7),
+        ({"mean": 0.991, "low": 0.989}, 0.7),
+        ({"mean": 0.995, "nearest_neighbour_agreement": 0.89, **WIDE}, 0.7),
+        ({"mean": 0.995, "nearest_neighbour_agreement": 0.91, **WIDE}, 0.9),
+    ],
+)
+def test_choice_is_the_largest_share_inside_every_budget(largest, share):
+    points = [point(0.3, 0.999), point(0.9, **largest), point(0.7, 0.995)]
+    assert best_point(points).share == share
+
+
+def test_a_choice_is_confirmed_by_the_lower_end_of_the_neighbours():
+    record = point(0.9, 0.995, budget_neighbours=0.9).accuracy
+    assert holds_budget(record, confirms=True)
+    unsure = record.model_copy(update={"nearest_neighbour_interval": (0.89, 0.95)})
+    assert holds_budget(unsure) and not holds_budget(unsure, confirms=True)
+
+
+REFERENCE = np.random.default_rng(0).standard_normal((128, 64))
+
+
+def search(errors, *, mean, shares=None):
+    """The result of a search where each layer adds its own error, and the layers of every run."""
+    random, runs = np.random.default_rng(1), []
+    noise = {node: size * random.standard_normal(REFERENCE.shape) for node, size in errors.items()}
+
+    def rows(int8):
+        runs.append(tuple(int8))
+        return REFERENCE + sum((noise[node] for node in int8), np.zeros_like(REFERENCE))
+
+    budget = BudgetSpec(mean=mean)
+    standard = Standard(reference=REFERENCE, metric="cosine", budget=budget)
+    result = Search(
+        layers=tuple(map(layer, errors)),
+        shares=shares or dict.fromkeys(errors, 1 / len(errors)),
+        reference=REFERENCE,
+        rows=rows,
+        score=lambda rows: accuracy("search split", rows, standard),
+    ).run(lambda text: None)
+    return result, runs
+
+
+@pytest.mark.parametrize(
+    ("errors", "mean", "int8", "leaving"),
+    [
+        ({"a": 0.001, "b": 0.002}, 0.99, ("a", "b"), ("b", "a")),
+        (
+            {"a": 0.001, "expensive": 0.5, "b": 0.002},
+            0.99,
+            ("a", "b"),
+            ("expensive", "b", "a"),
+        ),
+        # Nothing holds the budget: the closest point.
+        ({"a": 0.5, "b": 0.6}, 0.99999, ("a",), ("b", "a")),
+    ],
+)
+def test_the_expensive_layers_leave_until_the_budget_holds(errors, mean, int8, leaving):
+    result, _ = search(errors, mean=mean)
+    assert (result.chosen.int8, result.leaving) == (int8, leaving)
+    assert result.chosen.share == pytest.approx(len(int8) / len(errors))
+    assert result.chosen.holds == (mean == 0.99)
+
+
+def test_the_budget_edge_is_found_in_a_run_for_each_layer_and_few_times_more():
+    errors = {f"l{index}": 0.05 for index in range(60)}
+    errors |= {f"expensive{index}": 0.3 + index / 100 for index in range(7)}
+    result, runs = search(errors, mean=0.92)
+    holds = {len(point.int8): point.holds for point in result.points}
+    chosen = len(result.chosen.int8)
+    assert holds[chosen] and not holds[chosen + 1]
+    assert sum(len(run) == 1 for run in runs) <= len(errors) + 1
+    assert len(runs) <= len(errors) + STEPS + 1 + FIRST + 4
+
+
+@pytest.fixture(params=KINDS)
+def kind(request):
+    """A network, its ranges and a feed."""
+    make, samples, _ = KINDS[request.param]
+    model = make()
+    return model, ranges(model, samples(64, seed=1)), feed(samples(64, seed=2))
+
+
+def rows(model, samples):
+    return OrtNetwork(model.SerializeToString()).rows(samples)
+
+
+def test_layers_in_float_answer_as_if_the_others_alone_were_quantized(kind):
+    model, limits, samples = kind
+    layers = quantizable_layers(model)
+    whole = quantize_layers(model, layers, limits)
+    for place in (0, 1, -1):
+        left = [layer for layer in layers if layer != layers[place]]
+        expected = rows(quantize_layers(model, left, limits), samples)
+        restored = restore_layers(whole, model, [layers[place]])
+        assert rows(restored, samples) == pytest.approx(expected, abs=1e-4)
+    restored = restore_layers(whole, model, layers)
+    onnx.checker.check_model(restored, full_check=True)
+    assert rows(restored, samples) == pytest.approx(rows(model, samples), abs=1e-5)
+    assert len(restored.graph.node) == len(model.graph.node)
+    assert set(constants(restored)) == set(constants(model))
+
+
+def test_a_role_is_the_same_layer_of_every_block_or_stage_and_what_reads_its_activation():
+    read = {"query": "hidden", "key": "hidden", "output": "context", "inner": "normal"}
+    roles = layer_roles(
+        [
+            layer(f"/layer.{block}/{name}", f"{activation}.{block}")
+            for block in range(12)
+            for name, activation in read.items()
+        ]
+    )
+    assert {name: len(members) for name, members in roles.items()} == {
+        "/layer.*/query": 24,
+        "/layer.*/output": 12,
+        "/layer.*/inner": 12,
+    }
+    first = [item.node for item in roles["/layer.*/query"]][:3]
+    assert first == ["/layer.0/query", "/layer.0/key", "/layer.1/query"]
+    layers = [
+        layer(f"/stages.{stage}/layers.{index}/convolution", f"{stage}.{index}", "Conv")
+        for stage in range(2)
+        for index in range(3)
+    ]
+    layers.append(layer("/stages.1/shortcut", "1.0", "Conv"))
+    sizes = {name: len(members) for name, members in layer_roles(layers).items()}
+    assert sizes == {"/stages.0/layers.*/convolution": 3, "/stages.1/layers.*/convolution": 4}

@@ -1,4 +1,4 @@
-"""Layers for INT8, and multiply-accumulates that are counted by hand."""
+"""Layers of a network: which are quantized, where the nodes lie, their work and sparsity."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from engine_build.datasets.dataset import Shape
+from engine_build.errors import InputRefused
 from engine_build.quantization.explicit import format_share
 from engine_build.quantization.layers import (
     COUNTED,
@@ -17,21 +18,24 @@ from engine_build.quantization.layers import (
     node_work,
     not_counted,
     quantizable_layers,
-    share,
     tensors_of,
 )
-from tests.unit.engine_build.graphs import node
+from engine_build.quantization.placement import (
+    int8_tensors,
+    left_in_float,
+    residual_inputs,
+)
+from engine_build.quantization.qdq import quantize_layers
+from engine_build.quantization.sparsity import measure_sparsity, refuse_dense_network, sparse_share
+from tests.unit.engine_build.custom import scaled_network
+from tests.unit.engine_build.graphs import node, tensor, write_graph
+from tests.unit.engine_build.quantization import graphs
 from tests.unit.engine_build.quantization.graphs import (
-    CHANNELS,
-    CLASSES,
-    INNER,
-    WIDTH,
     Graph,
     chain,
     cnn,
-    feed,
     images,
-    texts,
+    ranges,
     transformer,
     vit,
 )
@@ -88,23 +92,6 @@ def test_weights_stand_in_constant_nodes_and_behind_identities_and_doubles_stay(
     assert [layer.weight for layer in quantizable_layers(model)] == ["held"]
 
 
-def test_work_holds_products_of_activations_pixels_and_einsums():
-    tokens = 6
-    projection, ffn = tokens * WIDTH * WIDTH, tokens * WIDTH * INNER
-    attention = [projection] * 3 + [tokens * tokens * WIDTH] * 2 + [projection]
-    work = multiply_accumulates(transformer(), feed(texts(1, seed=1, sequence=tokens)))
-    assert list(work.values()) == [*attention, ffn, ffn, WIDTH * CLASSES]
-    work = multiply_accumulates(cnn(), feed(images(1, seed=1)))
-    convolutions = [64 * CHANNELS * 3 * 9, 64 * CHANNELS**2 * 9]
-    assert list(work.values()) == [*convolutions, CHANNELS * CLASSES]
-    model, x = chain("Relu"), np.ones((2, 4), dtype=np.float32)
-    before = multiply_accumulates(model, {"x": x})
-    model.graph.node.append(helper.make_node("Einsum", ["x", "x"], ["e"], equation="ij,kj->ik"))
-    after = multiply_accumulates(model, {"x": x})
-    assert after == before | {"e": 2 * 2 * 4} and share(after, before) < 1
-    assert share({"a": 3, "b": 1}, ("a",)) == pytest.approx(0.75) and share({}, ()) == 0
-
-
 X, W, R = (2, 3, 8), (1, 16, 8), (1, 16, 4)
 """Of an LSTM: two steps of three rows of 8, hidden states of 4."""
 
@@ -152,3 +139,195 @@ def test_attention_has_no_int8_without_qdq_nodes(network, stays_half):
     fault = implicit_int8_fault(network())
     assert (fault is not None) == stays_half
     assert fault is None or "`quantization: explicit`" in fault
+
+
+def images_of(channels):
+    return {"x": (TensorProto.FLOAT, ["batch", channels, 8, 8])}
+
+
+def reasons(model, x, *, one_sample=False):
+    layers = quantizable_layers(model)
+    work = multiply_accumulates(model, {"x": np.ones((1, *x), np.float32)})
+    return list(left_in_float(model, layers, work, one_sample=one_sample).values())
+
+
+def second_convolution(inputs, outputs, kernel, groups=1):
+    """X -> a wide Conv -> the Conv in question -> y."""
+    graph = Graph(0)
+    wide = graph.node("Conv", "x", graph.weight(inputs, 32, 1, 1))
+    weight = graph.weight(outputs, inputs // groups, *kernel)
+    result = graph.node("Conv", wide, weight, group=groups)
+    flat = graph.node("ReduceMean", result, axes=[2, 3], keepdims=0)
+    return graph.model(images_of(32), flat, outputs)
+
+
+NO_KERNEL = ": TensorRT has no faster INT8 kernel for it"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "kernel", "groups", "reason"),
+    [
+        (16, 16, (3, 3), 1, None),
+        (32, 8, (1, 1), 1, None),
+        (32, 5, (3, 3), 1, None),
+        (32, 32, (3, 3), 32, None),
+        (64, 64, (1, 1), 4, None),
+        (16, 8, (1, 3), 1, "a convolution of 16 channels to 8"),
+        (8, 8, (3, 3), 1, "a convolution of 8 channels to 8"),
+        (12, 20, (3, 3), 1, "a convolution of 12 channels to 20"),
+        (32, 32, (1, 1), 32, "a convolution of 32 groups, 1 channels each, to 32 in all"),
+        (36, 36, (3, 3), 36, "a convolution of 36 groups, 1 channels each, to 36 in all"),
+    ],
+    ids=[
+        *("16 to 16", "aligned", "aligned on one side", "depthwise 3x3", "wide groups"),
+        *("kernel not square", "narrow", "not aligned", "depthwise 1x1", "depthwise not aligned"),
+    ],
+)
+def test_small_convolution_stays_in_float(inputs, outputs, kernel, groups, reason):
+    found = reasons(second_convolution(inputs, outputs, kernel, groups), (32, 8, 8))
+    assert found[-1:] == ([] if reason is None else [reason + NO_KERNEL])
+
+
+@pytest.mark.parametrize("turned", [0, 1])
+def test_product_with_one_column_or_with_one_row_of_one_sample_stays_in_float(turned):
+    graph = Graph(0)
+    weight = graph.weight(1, 16) if turned else graph.weight(16, 1)
+    scores = graph.node("Gemm", "x", weight, transB=turned)
+    model = graph.model({"x": (TensorProto.FLOAT, ["batch", 16])}, scores, 1)
+    assert reasons(model, (16,)) == ["one column of output" + NO_KERNEL]
+    one_row = reasons(cnn(), (3, 8, 8), one_sample=True)
+    assert one_row == ["one row of output at the opt shape" + NO_KERNEL]
+
+
+def test_residual_is_quantized_once_for_the_next_layer_and_the_addition_or_not_at_all():
+    model = cnn()
+    layers = quantizable_layers(model)
+    limits = ranges(model, images(16, seed=1))
+    assert int8_tensors(model, layers) == (layers[1].activation,)
+
+    def residual_of(qdq):
+        (addition,) = (
+            node
+            for node in qdq.graph.node
+            if node.op_type == "Add" and layers[1].output in node.input
+        )
+        return addition.input[0]
+
+    qdq = quantize_layers(model, layers, limits)
+    producers = {node.output[0]: node for node in qdq.graph.node}
+    assert producers[residual_of(qdq)].op_type == "DequantizeLinear"
+    assert residual_of(qdq) == producers[layers[1].output].input[0]
+    # It stays in float where its convolution does.
+    assert residual_of(quantize_layers(model, layers[:1], limits)) == layers[1].activation
+
+
+def test_average_pool_before_a_convolution_reads_int8_and_a_maximum_what_it_read():
+    graph = Graph(0)
+    first = graph.node("Relu", graph.node("Conv", "x", graph.weight(16, 16, 3, 3), pads=[1] * 4))
+    pools = [
+        graph.node(f"{kind}Pool", first, kernel_shape=[2, 2], strides=[2, 2])
+        for kind in ("Average", "Max")
+    ]
+    branches = [graph.node("Conv", pool, graph.weight(16, 16, 1, 1)) for pool in pools]
+    total = graph.node("Concat", *branches, axis=1)
+    model = graph.model(images_of(16), graph.node("ReduceMean", total, axes=[2, 3], keepdims=0), 32)
+    layers = quantizable_layers(model)
+    random = np.random.default_rng(0)
+    rows = [{"x": random.standard_normal((16, 8, 8)).astype(np.float32)} for _ in range(8)]
+    limits = ranges(model, rows)
+    assert int8_tensors(model, layers) == (first,) and first in limits
+    for chosen, kind in ((layers, "DequantizeLinear"), (layers[:1], "Relu")):
+        qdq = quantize_layers(model, chosen, limits)
+        onnx.checker.check_model(qdq, full_check=True)
+        producers = {node.output[0]: node for node in qdq.graph.node}
+        assert producers[producers[pools[0]].input[0]].op_type == kind
+        assert producers[pools[1]].input[0] == first
+
+
+def downsampled(*, also_read=False, normalized=False):
+    """X -> Conv on both sides of an Add."""
+    graph = Graph(0)
+    main, skip = (graph.node("Conv", "x", graph.weight(16, 16, 1, 1)) for _ in range(2))
+    source = main
+    if normalized:
+        ones = [graph.constant(np.ones(16, np.float32)) for _ in range(4)]
+        main = graph.node("BatchNormalization", main, *ones)
+    total = graph.node("Add", main, skip)
+    if also_read:
+        total = graph.node("Add", total, graph.node("Relu", main))
+    model = graph.model(images_of(16), graph.node("ReduceMean", total, axes=[2, 3], keepdims=0), 16)
+    return model, source, skip
+
+
+@pytest.mark.parametrize("normalized", [False, True])
+def test_a_convolution_beside_another_is_its_residual_and_has_a_range(normalized):
+    model, main, skip = downsampled(normalized=normalized)
+    layers = quantizable_layers(model)
+    (residual,) = residual_inputs(model, layers).values()
+    assert (residual.tensor, residual.place, residual.convolution) == (skip, 1, main)
+    random = np.random.default_rng(0)
+    rows = [{"x": random.standard_normal((16, 8, 8)).astype(np.float32)} for _ in range(8)]
+    limits = ranges(model, rows)
+    assert set(limits) == {"x", skip} and limits[skip].smoothing is None
+    qdq = quantize_layers(model, layers, limits)
+    onnx.checker.check_model(qdq, full_check=True)
+    assert sum(node.op_type == "QuantizeLinear" for node in qdq.graph.node) == 2
+
+
+RANDOM = np.random.default_rng(3)
+
+
+def dense(*sizes):
+    return (RANDOM.normal(size=sizes) + 3).astype(np.float32)
+
+
+def pruned(*sizes):
+    """Two of every four rows are zero."""
+    weight = dense(*sizes)
+    weight[0::4] = weight[2::4] = 0
+    return weight
+
+
+def judge(path, first):
+    path = scaled_network(path, weights=[first, dense(first.shape[1], 8)])
+    return refuse_dense_network(graphs.network(path))
+
+
+def test_sparse_layers_are_counted_with_their_share_of_weights(tmp_path):
+    sparsity = judge(tmp_path / "model.onnx", pruned(16, 32))
+    assert (sparsity.layers, sparsity.sparse_layers, sparsity.best) == (2, 1, 1.0)
+    assert sparsity.sparse_weights == pytest.approx(512 / 768)
+    assert str(sparsity) == (
+        "1 of 2 weighted layers (66.7% of their weights) have two zeros in every four"
+    )
+
+
+@pytest.mark.parametrize("transposed", [0, 1])
+def test_gemm_is_measured_whichever_way_its_weight_lies(tmp_path, transposed):
+    weight = pruned(8, 6).T.copy() if transposed else pruned(8, 6)
+    nodes, x, y = [node("Gemm", "x w", "y", transB=transposed)], tensor("x", "b", 8), ("b", 6)
+    path = write_graph(tmp_path / "gemm.onnx", nodes, [x], [tensor("y", *y)], w=weight)
+    assert measure_sparsity(onnx.load(path)).sparse_weights == 1.0
+
+
+@pytest.mark.parametrize(("channels", "group", "share"), [(8, 1, 1.0), (6, 1, 0.0), (8, 8, 0.0)])
+def test_convolution_is_measured_over_its_input_channels(tmp_path, channels, group, share):
+    weight = np.moveaxis(pruned(channels // group, 8, 3, 3), 0, 1).copy()
+    nodes, x = [node("Conv", "x w", "y", group=group)], tensor("x", "batch", channels, 9, 9)
+    path = write_graph(
+        tmp_path / "conv.onnx", nodes, [x], [tensor("y", "batch", 8, 7, 7)], w=weight
+    )
+    model = onnx.load(path)
+    (layer,) = quantizable_layers(model)
+    assert sparse_share(layer, numpy_helper.to_array(model.graph.initializer[0])) == share
+
+
+def test_refuses_a_network_without_a_sparse_layer_with_the_number(tmp_path):
+    nearly = pruned(16, 32)
+    nearly[0:4] = 1
+    for weight, best in ((nearly, "75.0%"), (pruned(32, 16).T.copy(), "50.0%")):
+        reason = (
+            rf"0 of 2 weighted layers \(0.0%.*nearest layer has them in {best} of its groups. P"
+        )
+        with pytest.raises(InputRefused, match=reason):
+            judge(tmp_path / "model.onnx", weight)

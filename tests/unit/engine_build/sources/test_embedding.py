@@ -26,7 +26,6 @@ from engine_build.sources.embedding import (
 )
 from engine_build.sources.export import export
 from engine_build.sources.source_model import SourceModel
-from onboarding.manifest import Prompts
 from onboarding.model_spec import ModelSpec
 from tests.unit.engine_build.embedders import (
     OUT,
@@ -164,13 +163,6 @@ def test_decoder_gives_what_encode_gives(kind, tmp_path):
     assert cosines(folder, tmp_path).min() >= 0.9999
 
 
-def test_encoder_of_a_t5_gives_what_encode_gives(tmp_path):
-    modules = [pooling("mean"), dense(activation=torch.nn.Identity(), bias=False), Normalize()]
-    folder = write_embedder(tmp_path / "saved", write_t5(tmp_path / "t5", "T5"), *modules)
-    assert "decoder" not in " ".join(load_file(folder / "model.safetensors"))
-    assert cosines(folder, tmp_path).min() >= 0.9999
-
-
 def test_decoder_of_a_t5_is_left_out(tmp_path):
     folder = write_t5(tmp_path / "t5", "UMT5", feed_forward_proj="gated-gelu")
     assert "decoder.block.0.layer.0.layer_norm.weight" in load_file(folder / "model.safetensors")
@@ -200,30 +192,12 @@ def test_prompt_is_put_before_texts_and_counts_when_they_are_cut(checkpoint, tmp
     assert cosines(folder, tmp_path, prompts["query"]).min() >= 0.9999
 
 
-def test_checkpoint_without_modules_is_pooled_by_the_mean_and_not_normalised(checkpoint, tmp_path):
-    texts = sample_texts(30, seed=3)
-    encoded = SentenceTransformer(str(checkpoint), device="cpu").encode(texts)
-    assert np.abs(exported_rows(checkpoint, tmp_path, texts) - encoded).max() < 1e-5
-    assert np.linalg.norm(encoded, axis=1).min() > 1.5
-
-
 def test_refuses_sequences_beyond_those_of_encode(checkpoint, tmp_path):
     folder = write_embedder(tmp_path / "saved", checkpoint, pooling("mean"), max_seq_length=12)
     words = r"cuts texts at 12 tokens \(max_seq_length in .*\), but a profile goes up to 16; lower"
     with pytest.raises(SourceFault, match=words):
         SourceModel(folder, longest=16)
     SourceModel(folder, longest=12)
-
-
-@every_style
-@pytest.mark.parametrize("kind", ["CNN", "LSTM", "WeightedLayerPooling", "WordEmbeddings"])
-def test_refuses_modules_that_are_not_reproduced(style, kind, with_modules):
-    folder = with_modules(
-        style, ("Transformer", None), (f"sentence_transformers.models.{kind}", {})
-    )
-    words = rf"the modules Transformer, {kind}; allowed: Transformer, Pooling, and after them Dense"
-    with pytest.raises(SourceFault, match=words):
-        embedding_pipeline(folder)
 
 
 @pytest.mark.parametrize(
@@ -322,22 +296,6 @@ def declaring(tmp_path):
     return write
 
 
-def test_prompts_are_the_checkpoints_and_the_model_files(declaring, tmp_path):
-    prompts = served_prompts(declaring(**DECLARED), spec())
-    assert prompts == Prompts(texts={"query": "find ", "document": ""}, default_prompt_name="query")
-    assert (prompts.prefix(), prompts.prefix("document"), prompts.differ) == ("find ", "", True)
-    given = spec(prompts={"query": "ask ", "code": "def "}, default_prompt_name="code")
-    prompts = served_prompts(declaring(**DECLARED), given)
-    assert prompts.texts == {"query": "ask ", "document": "", "code": "def "}
-    assert prompts.prefix() == "def "
-    assert served_prompts(declaring(**DECLARED), spec("text-classification")) is None
-    for declared in ({}, {"prompts": {}}, {"prompts": None}):
-        assert served_prompts(declaring(**declared), spec()) is None
-    (tmp_path / "model.onnx").touch()
-    network = served_prompts(tmp_path / "model.onnx", spec(prompts={"query": "ask "}))
-    assert network.texts == {"query": "ask "}
-
-
 NO_TEXTS = rf"the prompts in {PROMPTS_FILE} of the checkpoint are"
 
 
@@ -372,3 +330,14 @@ def test_refuses_a_pooling_that_leaves_prompts_out(declaring):
     with pytest.raises(SourceFault, match=r"leaves its prompts' tokens out of its pooling"):
         served_prompts(folder, spec())
     assert not served_prompts(declaring(prompts={"query": ""}), spec()).differ
+
+
+@every_style
+@pytest.mark.parametrize("kind", ["CNN", "LSTM", "WeightedLayerPooling", "WordEmbeddings"])
+def test_refuses_modules_that_are_not_reproduced(style, kind, with_modules):
+    folder = with_modules(
+        style, ("Transformer", None), (f"sentence_transformers.models.{kind}", {})
+    )
+    words = rf"the modules Transformer, {kind}; allowed: Transformer, Pooling, and after them Dense"
+    with pytest.raises(SourceFault, match=words):
+        embedding_pipeline(folder)

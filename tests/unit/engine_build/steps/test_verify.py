@@ -9,14 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine_build.datasets.dataset import Samples
 from engine_build.errors import BudgetMissed
 from engine_build.evaluation.accuracy import BrokenAnswers
 from engine_build.evaluation.decision import Candidate
 from engine_build.log import Log
 from engine_build.steps.benchmark import choose_candidate
 from engine_build.steps.step import BuildState
-from engine_build.steps.verify import standard, verify_candidates
+from engine_build.steps.verify import verify_candidates
 from engine_build.tensorrt.bisection import Difference
 from onboarding.manifest import PlanRecord
 from onboarding.model_spec import AccuracySpec, BudgetSpec
@@ -156,12 +155,6 @@ def test_fp16_that_overflows_is_replaced_by_fp32_and_never_timed(start):
     assert "fp16" not in {record.precision for record in result.benchmark}
 
 
-def test_int8_that_passes_is_measured_against_the_fp32_that_replaces_fp16(start):
-    result = evaluation(start(), Machine(float32="good"), fp16="poor", int8="good")
-    baselines = {record.baseline for record in result.speedups if record.candidate == "int8"}
-    assert baselines == {"fp32"}
-
-
 class Located:
     """Finds the same difference everywhere, and keeps what it was asked."""
 
@@ -219,16 +212,6 @@ def test_refusal_of_a_plan_names_the_first_layer_that_differs(start, answers, sa
     assert feed == samples or (samples is None and len(feed) == 8)
 
 
-def test_log_names_the_worst_sample_of_an_engine_that_does_not_pass(start):
-    stream = io.StringIO()
-    tools = dataclasses.replace(start(), log=Log(stream))
-    evaluation(tools, Machine(), fp32="good", int8="poor")
-    lengths = np.linalg.norm(POOR, axis=1) * np.linalg.norm(ROWS, axis=1)
-    worst = int(((POOR * ROWS).sum(axis=1) / lengths).argmin())
-    assert f"its worst is sample {worst + 1}, '" in stream.getvalue()
-    assert "not on this machine: " in stream.getvalue() and "load s" in stream.getvalue()
-
-
 ANSWERS["nearly"] = np.concatenate([-ROWS[:2], ROWS[2:]])
 
 
@@ -264,13 +247,3 @@ def test_refuses_engines_before_anything_is_timed(start, requested, answers, err
     assert machine.compiled == (requested == "auto")
     assert len(machine.engines) == len(answers) + machine.compiled
     assert all(engine.closed for engine in machine.engines)
-
-
-def test_labels_are_classes_by_name(start):
-    classes, tools = ROWS.argmax(axis=1), start(metric="accuracy")
-    labels = tuple("abcdefgh"[index] for index in classes)
-    samples = Samples(values=tools.request.validation.values, labels=labels)
-    tools = dataclasses.replace(
-        tools, request=dataclasses.replace(tools.request, validation=samples)
-    )
-    assert (standard(tools, state_of(tools)).labels == classes).all()

@@ -1,4 +1,4 @@
-"""Five small networks with every node in FP16, whose named constants a test makes loud.
+"""Four small networks with every node in FP16, whose named constants a test makes loud.
 
 The writer would keep most of what they hold in FP32: they are what it must never write.
 """
@@ -147,26 +147,6 @@ def resnet(loud: Mapping[str, float] = {}, *, seed: int = 0) -> onnx.ModelProto:
     normal = graph.node("norm", "InstanceNormalization", added, gain, offset)
     pooled = graph.node("pool", "GlobalAveragePool", graph.multiply("last", normal))
     return graph.model(graph.node("softplus", "Softplus", pooled), [ROWS, 16, 8, 8])
-
-
-def mlp(loud: Mapping[str, float] = {}, *, seed: int = 0) -> onnx.ModelProto:
-    """Two Gemms in INT8 with their biases, a polynomial, an InstanceNorm; x [4, 32]."""
-    graph = HalfGraph(loud, seed=seed)
-    tensor, columns = "x", INNER
-    for name in ("first", "second"):
-        rows = WIDTH if name == "first" else INNER
-        weight = graph.int8_weight(f"{name}.weight", rows, columns, axis=1)
-        inputs = graph.quantized(f"{name}.x", tensor), weight, graph.weight(f"{name}.bias", columns)
-        tensor = graph.multiply(f"{name}.scaled", graph.node(name, "Gemm", *inputs))
-    square = graph.node("square", "Mul", tensor, tensor)
-    cube = graph.node("cube", "Mul", square, tensor)
-    tanh = graph.node("tanh", "Tanh", graph.multiply("cubed", cube))
-    channels = graph.constant("sizes", [0, 8, -1], np.int64)
-    wide = graph.node("wide", "Reshape", graph.multiply("last", tanh), channels)
-    gain, offset = graph.constant("gain", np.ones(8)), graph.constant("offset", np.zeros(8))
-    return graph.model(
-        graph.node("norm", "InstanceNormalization", wide, gain, offset), [ROWS, WIDTH]
-    )
 
 
 def qwen(loud: Mapping[str, float] = {}, *, seed: int = 0) -> onnx.ModelProto:

@@ -13,7 +13,6 @@ from engine_build.ort import OrtNetwork
 from engine_build.tensorrt.bisection import (
     bisect_points,
     compare,
-    cut_network,
     cut_points,
     first_difference,
 )
@@ -83,13 +82,6 @@ def test_wrong_numbers_are_found_with_both_values(tmp_path):
     assert found.error == pytest.approx(1) and "100% of the whole apart" in str(found)
 
 
-def test_engine_whose_parts_are_right_has_no_first_difference(tmp_path):
-    path, values = network("vit", tmp_path)
-    found = first_difference(path, values, Engines(), tmp_path)
-    assert found.node is None
-    assert str(found).startswith("No layer's output differs where the network is cut behind it")
-
-
 def test_search_stops_at_the_end_of_its_time_and_says_how_far_it_came(tmp_path):
     path, values = network("vit", tmp_path)
     points = cut_points(onnx.load(path), values)
@@ -110,20 +102,6 @@ def test_search_stops_at_a_cut_that_does_not_compile(tmp_path):
 
     found = first_difference(path, values, refuse, tmp_path)
     assert found.cuts == 0 and "has no engine (trtexec ended with code 1" in str(found)
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-def test_cut_computes_what_the_whole_network_does(name, tmp_path):
-    path, values = network(name, tmp_path)
-    model = onnx.load(path)
-    for point in cut_points(model, values):
-        part = cut_network(model, point.tensor)
-        whole = onnx.load(path)
-        whole.graph.output.append(onnx.ValueInfoProto(name=point.tensor))
-        expected = OrtNetwork(whole.SerializeToString(), fuses_qdq=False)
-        rows = OrtNetwork(part.SerializeToString(), fuses_qdq=False).rows(values)
-        tensor = expected.values([point.tensor], values)[point.tensor].reshape(rows.shape)
-        assert np.allclose(rows, tensor.astype(np.float32), rtol=1e-2, atol=1e-2)
 
 
 @pytest.mark.parametrize(

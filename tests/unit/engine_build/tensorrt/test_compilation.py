@@ -1,21 +1,22 @@
-"""The GPU steps of a build: typed network, trtexec, plan read back, candidate.
-
-Trtexec, nvidia-smi and TensorRT's runtime are stood in for.
-"""
+"""The GPU steps of a build, with stand-ins for trtexec, nvidia-smi and TensorRT's runtime."""
 
 from __future__ import annotations
+
+import io
 
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto
 
-from engine_build.errors import InputRefused, NetworkRefused
+from engine_build.errors import InputRefused, NetworkRefused, PublishFailed
 from engine_build.evaluation.runtimes import load_engine
+from engine_build.log import Log
 from engine_build.ort import OrtNetwork
 from engine_build.quantization.calibration_cache import cache_path
 from engine_build.steps.compile import check_machine, compile_candidates, difference, fallback
 from engine_build.store import FolderStore
+from engine_build.tensorrt.compilation import TimingCache
 from onboarding.names import timing_cache_path
 from tests.unit.engine_build.tensorrt.gpu_machine import TINY, GpuMachine, feed, install_runtime
 
@@ -170,14 +171,6 @@ def test_plan_that_is_not_the_same_is_compiled_anew(machine, change):
     assert "--saveEngine" in log_of(again)
 
 
-def test_timing_cache_is_shared_by_the_builds_of_a_store(machine, store):
-    compiled(machine.context("fp16", store=store), machine.networks())
-    assert store.read(CACHE) == b"timings of [10, 16, 1, 11]"
-    other = machine.context("fp32", store=store, out="elsewhere")
-    compiled(other, machine.networks())
-    assert f"timing cache {CACHE} of {store.place}" in log_of(other)
-
-
 def test_damaged_timing_cache_is_replaced(processes, store, tmp_path):
     (tmp_path / "damaged").write_bytes(b"damaged")
     store.upload(tmp_path / "damaged", CACHE)
@@ -185,16 +178,6 @@ def test_damaged_timing_cache_is_replaced(processes, store, tmp_path):
     (candidate,) = compiled(context, processes.networks())
     assert "the timing cache may be damaged: once more without it" in log_of(context)
     assert candidate.plan is not None and store.read(CACHE).startswith(b"timings")
-
-
-def test_each_process_has_its_log_and_its_line_in_the_script(processes):
-    compiled(processes.context("fp16"), processes.networks())
-    folder = processes.folder / "out/logs"
-    names = sorted(path.name for path in folder.iterdir())
-    assert names == ["01-nvidia-smi.log", *(f"0{number}-trtexec.log" for number in (2, 3, 4, 5))]
-    banner = "&&&& PASSED TensorRT.trtexec [TensorRT v101601] [b11]"
-    assert banner in (folder / "02-trtexec.log").read_text()
-    assert (processes.folder / "out/reproduce.sh").read_text().count("\ntrtexec --") == 4
 
 
 @pytest.mark.parametrize(
@@ -245,6 +228,67 @@ def test_refuses_another_machine_before_anything_is_compiled(
     context = machine.context()
     with pytest.raises(InputRefused, match=reason):
         check_machine(context.request, context.runner)
+
+
+NAME = timing_cache_path("10.16.1.11", "NVIDIA A10G")
+
+
+class Unreachable(FolderStore):
+    """A store that does not answer."""
+
+    def read(self, name):
+        raise PublishFailed("s3://bucket cannot be reached")
+
+    def upload(self, path, name, *, only_if_absent=False):
+        raise PublishFailed("s3://bucket cannot be reached")
+
+
+@pytest.fixture
+def stores(tmp_path):
+    return FolderStore(tmp_path / "near"), FolderStore(tmp_path / "far")
+
+
+@pytest.fixture
+def cache(stores, tmp_path):
+    return timing_cache(tmp_path, stores)
+
+
+def timing_cache(tmp_path, stores, tensorrt="10.16.1.11", gpu="NVIDIA A10G", stream=None):
+    log = Log(io.StringIO() if stream is None else stream)
+    return TimingCache(stores, tensorrt, gpu, tmp_path / "timing.cache", log)
+
+
+def put(store, data, tmp_path):
+    (tmp_path / "put").write_bytes(data)
+    store.upload(tmp_path / "put", NAME)
+
+
+def test_nearest_stores_cache_is_fetched_and_reaches_all_of_them_once_it_is_uploaded(
+    stores, cache, tmp_path
+):
+    assert not cache.fetch() and cache.sha256 is None
+    put(stores[1], b"far", tmp_path)
+    assert cache.fetch() and cache.path.read_bytes() == b"far"
+    cache.upload()
+    assert stores[0].read(NAME) is None  # unchanged, so it is not written again
+    put(stores[0], b"near", tmp_path)
+    assert cache.fetch() and cache.path.read_bytes() == b"near"
+    with cache.path.open("r+b") as file:
+        file.write(b"anew")
+    assert stores[0].read(NAME) == b"near"
+    cache.upload()
+    assert [store.read(NAME) for store in stores] == [b"anew", b"anew"]
+    for other in ({"tensorrt": "10.16.1.12"}, {"gpu": "NVIDIA L4"}):
+        assert not timing_cache(tmp_path, stores, **other).fetch()
+
+
+def test_store_that_does_not_answer_stops_nothing(tmp_path):
+    stream = io.StringIO()
+    cache = timing_cache(tmp_path, (Unreachable(tmp_path),), stream=stream)
+    assert not cache.fetch()
+    cache.path.write_bytes(b"new")
+    cache.upload()
+    assert stream.getvalue().count("cannot be reached") == 2
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a fused kernel may hold in FP16: 30 overflows planted in five networks, 20 good ones."""
+"""What a fused kernel may hold in FP16: 24 overflows planted in four networks, 16 good ones."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from onnx import numpy_helper
 
 from engine_build.ort import OrtNetwork
 from engine_build.tensorrt.fused_ranges import BIAS, held_beyond_half, in_full_precision
-from engine_build.tensorrt.half_precision import half_precision
-from tests.unit.engine_build.tensorrt.half_graphs import bert, mlp, qwen, resnet, samples, vit
+from tests.unit.engine_build.tensorrt.half_graphs import bert, qwen, resnet, samples, vit
 
 SUM, SQUARES = "an INT32 sum of the INT8 product", "the sum of squares"
 PLANTED = {
@@ -38,14 +37,6 @@ PLANTED = {
         ("norm", "the sum", {"conv1.bias": 6e3}),
         ("softplus", "the exponential", {"offset": 2e3}),
     ],
-    mlp: [
-        ("first", SUM, {"first.weight.full": 1, "first.x.scale": 0.5}),
-        ("second", BIAS, {"second.bias": 40}),
-        ("square", "its output", {"second.scaled.factor": 2e3}),
-        ("cube", "its output", {"second.scaled.factor": 300}),
-        ("norm", SQUARES, {"second.bias": 40, "last.factor": 500}),
-        ("first.scaled", "its output", {"first.scaled.factor": 6e4, "first.bias": 9}),
-    ],
     qwen: [
         ("norm1", SQUARES, {"embedding.factor": 60}),
         ("embedding", "its output", {"embedding.factor": 4e4}),
@@ -60,7 +51,6 @@ NEARLY = [
     (bert, "up.add", BIAS, {"up.bias": 4}),
     (vit, "last", "its output", {"last.factor": 7e3}),
     (resnet, "norm", "its output", {"gain": 6e3}),
-    (mlp, "second", BIAS, {"second.bias": 4}),
     (qwen, "norm1", SQUARES, {"embedding.factor": 25}),
 ]
 """Good ones that come near the end of FP16."""
@@ -155,16 +145,6 @@ def test_network_near_the_end_of_fp16_gives_no_alarm(network, node, intermediate
     model = network(loud)
     assert 16_000 < Values(model, node).largest(intermediate) < 65_504
     assert held_beyond_half(model, samples(model)) == ()
-
-
-@pytest.mark.parametrize(
-    ("network", "node", "intermediate", "loud"),
-    [case for case in CASES if case[2] in (SUM, BIAS)],
-)
-def test_products_as_the_writer_declares_them_hold_no_sums(network, node, intermediate, loud):
-    model = half_precision(in_full_precision(network(loud)))
-    held = held_beyond_half(model, samples(model))
-    assert not [item for item in held if item.intermediate in (SUM, BIAS)]
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,19 @@
-"""Plans read back: the inspector's JSON of both majors, and plans unlike the request."""
+"""What NVIDIA's programs print: plans, machines, versions; and what was published of them."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from engine_build.errors import NetworkRefused
+from engine_build.errors import InputRefused, NetworkRefused
+from engine_build.quantization.calibration_cache import ENTROPY, parse_cache, version_digits
 from engine_build.runner import Ended
+from engine_build.tensorrt.host import BANNER, GpuHost, check_host, parse_host
 from engine_build.tensorrt.plan import (
     ExpectedPlan,
     InspectedPlan,
@@ -75,15 +78,6 @@ def test_int8_layers_are_those_that_read_int8_and_compute(described, is_int8):
     assert inspection(bindings(described)).int8_layers == is_int8
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "[]", '{"Layers": []}', '{"Layers": [{"LayerType": "gemm"}], "Bindings": []}', "null"],
-)
-def test_refuses_a_document_that_is_not_the_inspectors(text):
-    with pytest.raises(NetworkRefused, match="the inspector's account of the plan cannot be read"):
-        inspection(text)
-
-
 def inspected(text, tensorrt="10.16.1.11"):
     return InspectedPlan(tensorrt=tensorrt, inspection=inspection(text), median_ms=None)
 
@@ -111,15 +105,6 @@ def inspected(text, tensorrt="10.16.1.11"):
 def test_refuses_a_plan_that_is_not_what_was_requested(plan, reason):
     with pytest.raises(NetworkRefused, match=f"the plan is not what was requested: .*{reason}"):
         check_plan(plan, EXPECTED)
-
-
-@pytest.mark.parametrize(
-    "opaque", [layer("a", LayerType="Myelin"), layer("{ForeignNode[a...b]}", LayerType="Fused")]
-)
-def test_int8_inside_a_part_that_is_not_listed_is_not_missed(opaque):
-    plan = inspected(bindings(opaque))
-    assert (plan.inspection.int8_layers, plan.inspection.opaque_layers) == (0, 1)
-    check_plan(plan, EXPECTED)
 
 
 def test_integer_inputs_are_indices_that_every_table_has(tmp_path):
@@ -156,3 +141,144 @@ def test_both_majors_list_tensors_and_layers_and_are_accepted():
     outputs = ("[I] one\n[E] first\n[E] second\n&&&& FAILED\n", "[I] one\n\n", "")
     errors = [last_error(Ended(code=1, output=output, errors="")) for output in outputs]
     assert errors == ["second", "[I] one", "no output"]
+
+
+A10G = "NVIDIA A10G, 580.95.05, 8.6"
+L4 = "NVIDIA L4, 580.95.05, 8.9"
+PASSED = "&&&& RUNNING TensorRT.trtexec [TensorRT v101601] [b11] # trtexec --help\n=== Model ===\n"
+
+
+class Machine:
+    """Answers the two programs of a GPU machine."""
+
+    def __init__(self, *gpus, banner=PASSED, smi_code=0, programs=("nvidia-smi", "trtexec")):
+        self.gpus, self.banner, self.smi_code, self.programs = gpus, banner, smi_code, programs
+
+    def find(self, program):
+        return program if program in self.programs else None
+
+    def run(self, command):
+        if command.argv[0] == "trtexec":
+            return Ended(code=0, output=self.banner, errors="")
+        return Ended(code=self.smi_code, output="".join(f"{gpu}\n" for gpu in self.gpus), errors="")
+
+
+def request(capability="8.6", gpu="A10G", tensorrt="10.16.1.11", minimum_driver=580):
+    return SimpleNamespace(
+        compute_capability=capability,
+        gpu=gpu,
+        engine_key="c0ffee",
+        runtime=SimpleNamespace(version=tensorrt),
+        platform=SimpleNamespace(name="triton-26.05", minimum_driver=minimum_driver),
+    )
+
+
+OLD_DRIVER = A10G.replace("580.95", "535.10")
+
+
+@pytest.mark.parametrize(
+    ("changes", "gpu", "forward_compatible"),
+    [
+        ({}, A10G, False),
+        ({"minimum_driver": None, "tensorrt": "10.16.1"}, OLD_DRIVER, False),
+        ({"capability": "8.9", "gpu": None}, L4, False),
+        ({}, OLD_DRIVER, True),
+    ],
+    ids=["same", "no least driver", "compatible level", "forward compatible"],
+)
+def test_machine_of_the_request_is_accepted(changes, gpu, forward_compatible):
+    host = check_host(request(**changes), Machine(gpu), forward_compatible=forward_compatible)
+    assert f"{host.gpu}, {host.driver}, {host.compute_capability}" == gpu
+
+
+@pytest.mark.parametrize(
+    ("changes", "machine", "reason"),
+    [
+        (
+            {"capability": "8.9"},
+            Machine(A10G),
+            r"A10G has compute capability 8\.6, but engine c0ffee is for 8\.9",
+        ),
+        (
+            {"capability": "8.9", "gpu": "L40S"},
+            Machine(L4),
+            r"GPU is NVIDIA L4, but engine c0ffee is for L40S.*hardware_compatibility",
+        ),
+        (
+            {},
+            Machine(A10G.replace("580.95", "575.10")),
+            r"driver is 575\.10\.05, but platform triton-26\.05 needs 580 or newer.*"
+            r"codebuild_gpu: false",
+        ),
+        (
+            {"tensorrt": "10.14.1.48"},
+            Machine(A10G),
+            r"trtexec is of TensorRT 10\.16\.1\.11, but .* serves 10\.14\.1\.48",
+        ),
+        ({}, Machine(A10G, banner="trtexec: error\n"), "trtexec does not name its TensorRT"),
+        ({}, Machine(A10G, programs=()), "nvidia-smi is not on this machine"),
+        ({}, Machine(), r"finds no GPU on this machine \(it says: nothing\)"),
+        ({}, Machine("Failed to initialize", smi_code=9), "finds no GPU .*Failed to initialize"),
+        ({}, Machine(A10G, L4), r"several models \(NVIDIA A10G, NVIDIA L4\)"),
+        ({}, Machine("NVIDIA A10G, 580"), "name, driver and compute capability are expected"),
+    ],
+)
+def test_refuses_a_machine_that_cannot_build_the_engine(changes, machine, reason):
+    with pytest.raises(InputRefused, match=reason):
+        check_host(request(**changes), machine)
+
+
+PUBLISHED = Path(__file__).resolve().parents[3] / "fixtures" / "published_trtexec"
+
+
+def text_of(name):
+    return (PUBLISHED / name).read_text(encoding="utf-8")
+
+
+def test_inspector_file_of_10_16_is_read_whole():
+    listed = inspection(text_of("layers-10.16.1.11.json"))
+    assert listed.tensors == {"x", "y", "z"}
+    assert (listed.inputs, listed.profiles) == (None, None)
+    assert (listed.layers, listed.int8_layers, listed.opaque_layers) == (9, 0, 0)
+
+
+def test_layers_of_a_second_profile_are_left_out_that_do_not_name_it_themselves():
+    text = text_of("profiles-10.16.json")
+    assert text.count('"LayerType"') == 26
+    assert inspection(text).layers == 13
+
+
+def test_banner_of_10_16_names_version_and_build_and_that_of_10_2_does_not():
+    match = BANNER.search(text_of("trtexec-10.16.1.11.log"))
+    assert match is not None and match.groups() == ("101601", "11")
+    assert BANNER.search(text_of("trtexec-10.2.0.log")) is None
+
+
+def test_nvidia_smi_of_an_h200_is_read():
+    expected = GpuHost(gpu="NVIDIA H200", driver="580.159.04", compute_capability="9.0")
+    assert parse_host(text_of("nvidia-smi-h200.csv").strip()) == expected
+
+
+def test_calibration_cache_of_tensorrt_10_is_read():
+    cache = parse_cache((PUBLISHED / "calibration-10.0.1.cache").read_bytes(), "published")
+    assert (cache.version, cache.algorithm) == (version_digits("10.0.1.6"), ENTROPY)
+    assert set(cache.scales) == {
+        "inputT0",
+        "outputT0",
+        "(Unnamed Layer* 0) [PluginV3_V3ONE]_output",
+    }
+    assert cache.scales["outputT0"] == pytest.approx(0.3825076)
+
+
+def test_refuses_a_log_in_the_place_of_the_inspectors_file():
+    with pytest.raises(NetworkRefused, match="cannot be read"):
+        inspection(text_of("trtexec-10.16.1.11.log"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", '{"Layers": []}', '{"Layers": [{"LayerType": "gemm"}], "Bindings": []}', "null"],
+)
+def test_refuses_a_document_that_is_not_the_inspectors(text):
+    with pytest.raises(NetworkRefused, match="the inspector's account of the plan cannot be read"):
+        inspection(text)

