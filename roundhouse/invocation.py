@@ -10,13 +10,14 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from onboarding.deployment import Deployment, Target
 from onboarding.names import artifact_bucket, endpoint_name, requests_prefix, target_model
 from onboarding.values import IMAGES
-from roundhouse.aws.clients import ABSENT, Client, Clients
+from roundhouse.aws.clients import ABSENT, CHUNK_BYTES, Client, Clients
 from roundhouse.errors import NotReadyError, RoundhouseError, UsageError, WrongAnswerError
 from roundhouse.text import choices
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 ASYNCHRONOUS_ROWS = 50_000
 """Half of what the Python server takes behind an asynchronous endpoint."""
+LINES_SUFFIX, LINES_TYPE = ".jsonl", "application/jsonlines"
+"""Of a file whose lines are requests, each answered by a line."""
 POLL_SECONDS = 1.0
 STATUS = re.compile(r"\((\d{3})\)")
 """Of the container, in the sentence that SageMaker leaves where a request failed."""
@@ -187,6 +190,18 @@ class AsynchronousRuntime:
         found = self._answer(request["EndpointName"], request["Body"], request["ContentType"])
         return {"Body": io.BytesIO(found["Body"].read()), "ContentType": found["ContentType"]}
 
+    def invoke_file(self, endpoint: str, path: Path, content_type: str, output: Path) -> int:
+        """Write the answer of a file's bytes to another file, and return its bytes.
+
+        Neither is held in memory. Raises as `invoke_endpoint` does, and OSError.
+        """
+        with path.open("rb") as body:
+            answer = self._answer(endpoint, body, content_type)["Body"]
+        with output.open("wb") as written:
+            while chunk := answer.read(CHUNK_BYTES):
+                written.write(chunk)
+            return written.tell()
+
     def _answer(self, endpoint: str, body: Any, content_type: str) -> Mapping[str, Any]:
         """Upload a body, queue it, and return the object of its answer once it lies in S3."""
         key = f"{self.prefix}/{uuid.uuid4()}"
@@ -228,7 +243,13 @@ class AsynchronousRuntime:
 def asynchronous_runtime(
     clients: Clients, deployment: Deployment, seconds: float, say: Callable[[str], object]
 ) -> AsynchronousRuntime:
-    """Return what asks the queue of an asynchronous deployment."""
+    """Return what asks a deployment's queue. Raises UsageError where it has none."""
+    if deployment.endpoint.asynchronous is None:
+        raise UsageError(
+            f"{deployment.name}: is no asynchronous endpoint in {deployment.environment.name}; "
+            "give another file than .jsonl, or add `asynchronous: {}` to its `endpoint:`, and "
+            "deploy."
+        )
     return AsynchronousRuntime(
         runtime=clients("sagemaker-runtime"),
         s3=clients("s3"),
@@ -237,6 +258,25 @@ def asynchronous_runtime(
         seconds=seconds,
         say=say,
     )
+
+
+def invoke_lines(runtime: AsynchronousRuntime, address: Address, file: Path, output: Path) -> int:
+    """Write the answers of a file of requests, one a line each, and return their bytes.
+
+    Raises RoundhouseError.
+    """
+    if not file.is_file():
+        raise RoundhouseError(f"--input {file}: is no file; give one with a request on each line.")
+    if output.is_dir() or not output.parent.is_dir():
+        raise RoundhouseError(f"--output {output}: cannot be written; name a file in a folder.")
+    from container.client import EndpointFault, format_fault
+
+    with _endpoint_errors(address):
+        try:
+            return runtime.invoke_file(address.endpoint, file, LINES_TYPE, output)
+        except Exception as fault:
+            sentence = f"Endpoint {address.endpoint}: {format_fault(fault)}"
+            raise EndpointFault(sentence) from fault
 
 
 def _client(runtime: Client, address: Address, *, binary: bool) -> EndpointClient:

@@ -45,12 +45,12 @@ def invoke(
         Path | None,
         typer.Option(
             help="Arrays: .npz, one per input, or .npy. Texts: .txt or .tsv. Images: .jpg, .png or "
-            "a folder of them."
+            "a folder of them. Of an asynchronous endpoint also .jsonl: a request on each line."
         ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(help="Write the answer's arrays to this .npz."),
+        typer.Option(help="Write the answer's arrays to this .npz; of .jsonl its lines."),
     ] = None,
     wait: Annotated[
         float | None,
@@ -113,6 +113,9 @@ def invoke(
         return
     address, target = invocation.address(session.deployments(), endpoint, model)
     deployment = invocation.find_deployment(session.deployments(), endpoint)
+    if input is not None and input.suffix == invocation.LINES_SUFFIX:
+        _invoke_lines(session, deployment, address, (input, output), wait)
+        return
     runtime, most = _runtime(session, deployment, target, wait)
     require_images(target, images)
     if output is not None and (images is not None or input is None):
@@ -217,3 +220,23 @@ def _runtime(
         session.clients, deployment, seconds, session.report.print
     )
     return runtime, invocation.most_asynchronous_rows(deployment, most)
+
+
+def _invoke_lines(
+    session: Session,
+    deployment: Deployment,
+    address: Address,
+    files: tuple[Path, Path | None],
+    wait: float | None,
+) -> None:
+    """Ask an asynchronous endpoint the lines of a file."""
+    from roundhouse import invocation
+    from roundhouse.errors import UsageError
+
+    file, output = files
+    if output is None:
+        raise UsageError(f"--input {file}: its answers are lines too; name a file with --output.")
+    say, seconds = session.report.print, QUEUE_SECONDS if wait is None else wait
+    runtime = invocation.asynchronous_runtime(session.clients, deployment, seconds, say)
+    size = invocation.invoke_lines(runtime, address, file, output)
+    say(f"Wrote {size:,} bytes to {output}.")

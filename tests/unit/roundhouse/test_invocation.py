@@ -14,15 +14,17 @@ from botocore.exceptions import NoCredentialsError
 
 from onboarding.manifest import TensorRecord
 from roundhouse.cli.app import exit_code
-from roundhouse.errors import NotReadyError, WrongAnswerError
+from roundhouse.errors import NotReadyError, RoundhouseError, UsageError, WrongAnswerError
 from roundhouse.invocation import (
     ASYNCHRONOUS_ROWS,
     Address,
     address,
+    asynchronous_runtime,
     classes,
     cosine,
     find_deployment,
     invoke_arrays,
+    invoke_lines,
     invoke_texts,
     most_asynchronous_rows,
     output_name,
@@ -217,6 +219,7 @@ def require_one_sentence(result, code, pattern):
         ((SIGNAL, "--input", "text.csv"), 1, "No such file or directory; allowed: .npz"),
         ((SIGNAL, "--input", "text.txt"), 2, "takes arrays; give --input FILE.npz"),
         ((EMBEDDER, "a", "--input", "text.txt"), 2, "as arguments or in a file, not both"),
+        ((EMBEDDER, "--input", "rows.jsonl"), 2, "name a file with --output"),
         ((SIGNAL, "--input", "text.npz"), 1, "write plain arrays with numpy.savez"),
         ((SIGNAL, "--input", "objects.npz"), 1, "'x' of Python objects.*; write plain arrays"),
         ((SIGNAL, "--input", "complex.npz"), 1, "no complex64; allowed: texts and BOOL"),
@@ -287,6 +290,23 @@ def test_the_one_output_is_named_by_the_lock(deployments):
     entry = entry_for(deployment, target, outputs=outputs)
     assert output_name(dataclasses.replace(target, lock_entry=entry)) == "embedding"
     assert output_name(dataclasses.replace(target, lock_entry=None)) == "rows"
+
+
+def test_refuses_to_queue_requests_of_an_endpoint_without_a_queue(deployments):
+    deployment = find_deployment(deployments, "sentence-embedder")
+    with pytest.raises(
+        UsageError, match="is no asynchronous endpoint in local; give another file than"
+    ):
+        asynchronous_runtime(lambda service: None, deployment, 60, print)
+
+
+def test_refuses_lines_of_missing_files(tmp_path):
+    file, address_ = tmp_path / "rows.jsonl", Address(endpoint="e", target_model=None)
+    with pytest.raises(RoundhouseError, match=r"--input .*rows\.jsonl: is no file"):
+        invoke_lines(None, address_, file, tmp_path / "answers.jsonl")
+    file.write_text("")
+    with pytest.raises(RoundhouseError, match=r"--output .*: cannot be written"):
+        invoke_lines(None, address_, file, tmp_path / "no" / "answers.jsonl")
 
 
 def test_queued_request_holds_a_batch_for_triton_and_many_for_the_python_server(deployments):
