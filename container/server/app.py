@@ -9,7 +9,6 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +22,10 @@ from container.server.data_plane.model import (
     load_batcher,
     servable_model,
 )
-from container.server.data_plane.multi_model import LoadedModels
 from container.server.engines.engine import Engine, is_memory_shortage
 from container.server.engines.loading import load_engine, running
-from container.server.http.messages import Application, HttpLimits
-from container.server.http.routes import model_application, multi_model_application
+from container.server.http.messages import HttpLimits
+from container.server.http.routes import model_application
 from container.server.http.server import HttpServer
 from container.server.process import (
     CannotListen,
@@ -68,6 +66,11 @@ def main(arguments: list[str], open_engine: OpenEngine | None = None) -> int:
         )
     try:
         settings = process_settings()
+        if settings.multi_model:
+            raise SettingsFault(
+                "SAGEMAKER_MULTI_MODEL is true, and this server has one model; choose "
+                "`server: triton` for a multi-model endpoint, or an endpoint of the model's own."
+            )
         raise_descriptor_limit(settings.max_connections)
         with listening_socket(settings) as listener:
             return _serve(settings, listener, _open_engine if open_engine is None else open_engine)
@@ -94,16 +97,9 @@ def _open_engine(archive: EngineArchive, settings: Settings) -> Engine:
 
 
 def _serve(settings: Settings, listener: socket.socket, open_engine: OpenEngine) -> int:
-    runtimes = running()
-    if settings.multi_model:
-        log = FailureLog(stderr)
-        verify = partial(
-            verify_archive, running=runtimes, manifest_sha256=None, signers=settings.signers
-        )
-        return _run(_serve_many_models(settings, listener, verify, open_engine, log=log), log)
     archive = verify_archive(
         settings.model_dir,
-        running=runtimes,
+        running=running(),
         manifest_sha256=settings.manifest_sha256,
         signers=settings.signers,
     )
@@ -152,7 +148,9 @@ async def serve_model(
     metrics, plane, stop = ServerMetrics(), data_plane_of(model, settings), stop_event()
     count_truncated(plane, model, metrics)
     observer = RequestMetrics(metrics, model=model.name)
-    server = _server(model_application(plane, settings, observer, log), settings, metrics)
+    application = model_application(plane, settings, observer, log)
+    server = HttpServer(application, limits=HttpLimits.of(settings))
+    metrics.connections.set_function(lambda: server.connections)
     metrics.models_loaded.set_function(lambda: int(plane.ready))
     await server.start(listener)
     try:
@@ -167,39 +165,3 @@ async def serve_model(
     plane.drain()
     await server.drain(settings.drain_seconds)
     batcher.close()
-
-
-async def _serve_many_models(
-    settings: Settings,
-    listener: socket.socket,
-    verify: Callable[[Path], EngineArchive],
-    open_engine: OpenEngine,
-    *,
-    log: FailureLog,
-) -> None:
-    """Serve the models that requests load until a signal drains it; healthy from the start."""
-    tune_interpreter()
-    metrics, stop = ServerMetrics(), stop_event()
-    models = LoadedModels(
-        verify=verify,
-        model_of=lambda archive: servable_model(
-            archive, settings, lambda: open_engine(archive, settings)
-        ),
-        settings=settings,
-        metrics=metrics,
-        log=log,
-    )
-    observer = RequestMetrics(metrics)
-    server = _server(multi_model_application(models, settings, observer, log), settings, metrics)
-    metrics.models_loaded.set_function(lambda: len(models))
-    await server.start(listener)
-    _print_line(f"Serving the models that requests load on {bind_address(settings)}.")
-    await stop.wait()
-    await server.drain(settings.drain_seconds)
-    await models.close()
-
-
-def _server(application: Application, settings: Settings, metrics: ServerMetrics) -> HttpServer:
-    server = HttpServer(application, limits=HttpLimits.of(settings))
-    metrics.connections.set_function(lambda: server.connections)
-    return server

@@ -4,7 +4,6 @@ RequestFault            400  the request cannot be read or does not fit the mode
 +-- UnknownPath         404  no such path or model
 +-- WrongMethod         405  the path exists, but not for this method
 +-- TooSlow             408  the request did not arrive whole in time
-+-- Conflict            409  the model is loaded already
 +-- TooLarge            413  more bytes or rows than this server takes at once
 +-- UnsupportedEncoding 415  a content encoding or type that this server does not read
 +-- EngineRefused       422  the engine fails on this request alone
@@ -52,10 +51,6 @@ class WrongMethod(RequestFault):
 
 class TooSlow(RequestFault):
     status = 408
-
-
-class Conflict(RequestFault):
-    status = 409
 
 
 class TooLarge(RequestFault):

@@ -7,7 +7,6 @@ import http.client
 import json
 import os
 import subprocess
-from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,24 +31,13 @@ class Running:
     log: Path
     document: dict[str, object]
     tally: Tally = field(default_factory=Tally)
-    path: str = "/invocations"
-    share: float = 1.0
-    """Of the full count of requests."""
     files_before: int = 0
     mib_before: float = 0
-
-    def aimed(self, requests: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
-        """Requests to where this server answers."""
-        return ((method, self.aim(request)) for method, request in requests)
-
-    def aim(self, request: bytes) -> bytes:
-        """A request to where this server answers."""
-        return request.replace(b"/invocations", self.path.encode())
 
     def warm_up(self) -> None:
         """Run all code once, so that what is allocated for good is there, and count."""
         at_rest = self.files()
-        requests = self.aimed(hostile_requests(SEED + 1, 300, self.document))
+        requests = hostile_requests(SEED + 1, 300, self.document)
         asyncio.run(ask_all(self.port, requests, Tally()))
         until(lambda: self.files() <= at_rest + 4, "connections that are closed")
         self.files_before, self.mib_before = self.files(), self.mib()
@@ -69,16 +57,14 @@ class Running:
     def ask(self, connection: http.client.HTTPConnection) -> list[object]:
         """The numbers of a right answer to a right request."""
         body = json.dumps(self.document)
-        connection.request("POST", self.path, body, {"Content-Type": JSON_TYPE})
+        connection.request("POST", "/invocations", body, {"Content-Type": JSON_TYPE})
         response = connection.getresponse()
         body = response.read()
         assert response.status == 200, (response.status, body)
         return [number for output in json.loads(body)["outputs"] for number in output["data"]]
 
 
-def start(
-    tiny: Tiny, archive: Path, log: Path, document: dict[str, object], **variables: str
-) -> Running:
+def start(tiny: Tiny, archive: Path, log: Path, document: dict[str, object]) -> Running:
     """Start a server with four seconds for a request, and wait until it is ready."""
     port = free_port()
     limits = {
@@ -86,7 +72,7 @@ def start(
         "ROUNDHOUSE_MAX_BODY_BYTES": str(2**20),
         "ROUNDHOUSE_MAX_CONNECTIONS": str(MAX_CONNECTIONS),
     }
-    process = launch(archive, log, port, **limits, **variables)
+    process = launch(archive, log, port, **limits)
     running = Running(tiny=tiny, port=port, process=process, log=log, document=document)
 
     def ready() -> bool:
@@ -94,17 +80,6 @@ def start(
         return _body(port, "/ping") == b""
 
     until(ready, "a ready server")
-    return running
-
-
-def start_multi_model(tiny: Tiny, archive: Path, log: Path, document: dict[str, object]) -> Running:
-    """Start a multi-model server that has loaded one model."""
-    running = start(tiny, archive, log, document, SAGEMAKER_MULTI_MODEL="true")
-    running.path = "/models/hostile/invoke"
-    body = json.dumps({"model_name": "hostile", "url": str(archive)})
-    with closing(running.connection()) as connection:
-        connection.request("POST", "/models", body)
-        assert connection.getresponse().status == 200, log.read_text()
     return running
 
 

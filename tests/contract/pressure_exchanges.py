@@ -17,7 +17,7 @@ DEADLY = (
     # Triton itself would answer twice and abort: the parser's answer, then the loader's.
     Exchange(
         "load with a body that is not JSON",
-        replies(refusal(404), refusal(405), refusal(), refusal()),
+        replies(refusal(404), refusal(405), refusal()),
         b"{",
         path="/models",
     ),
@@ -33,12 +33,12 @@ def _tritons(sme: int, mme: int, kserve: int) -> dict[str, Reply]:
 PRESSED = (
     Exchange(
         "the queue is full",
-        {"python-server": refusal(503), "python-mme": refusal(503)} | _tritons(503, 400, 503),
+        {"python-server": refusal(503)} | _tritons(503, 400, 503),
     ),
     Exchange("the wait in the queue is too long", _tritons(503, 400, 503)),
     Exchange(
         "the engine says that memory is short",
-        {"python-server": refusal(503), "python-mme": refusal(507)} | _tritons(500, 507, 500),
+        {"python-server": refusal(503)} | _tritons(500, 507, 500),
     ),
     Exchange("the engine fails", _tritons(500, 400, 500)),
 )
@@ -46,7 +46,7 @@ PRESSED = (
 
 UNDER_PRESSURE = (
     *PRESSED,
-    Exchange("load while memory is short", multi_model(refusal(507), refusal(507)), path="/models"),
+    Exchange("load while memory is short", multi_model(refusal(507)), path="/models"),
     *DEADLY,
     Exchange(
         "bound to 127.0.0.1, listens on",

@@ -14,7 +14,7 @@ import pytest
 
 from tests.contract.crowd import GONE, OK, TEXTS, TURNED, UNAVAILABLE, Crowd
 from tests.contract.engine_faults import LOADS
-from tests.contract.faulty_server import FaultyServer, Gone, launched_server, load
+from tests.contract.faulty_server import FaultyServer, Gone, launched_server
 from tests.contract.server_process import REAL, until
 
 CROWD = 6
@@ -106,25 +106,6 @@ def test_sigterm_is_obeyed_in_time_though_the_engine_never_ends(archive, tmp_pat
         server.terminate()
         assert isinstance(stuck.exception(LESS_THAN_THE_DEFAULT), Gone)
         assert server.exit_code() == 0
-
-
-@pytest.mark.parametrize("when", ["runs", "loads"])
-def test_sigterm_of_several_models_is_obeyed_in_time_though_an_engine_never_ends(
-    when, archive, tmp_path
-):
-    variables = {"SAGEMAKER_MULTI_MODEL": "true", "ROUNDHOUSE_DRAIN_SECONDS": "1"}
-    with launched_server(archive, tmp_path, **variables) as server:
-        assert load(server.caller(), "stuck", archive).status == 200
-        with ThreadPoolExecutor(1) as pool, server.hold_batches():
-            if when == "runs":
-                stuck = pool.submit(server.caller().ask, *TEXTS, path="/models/stuck/invoke")
-            else:
-                server.demand(LOADS)
-                stuck = pool.submit(load, server.caller(), "another", archive)
-            server.wait_until_taken()
-            server.terminate()
-            assert isinstance(stuck.exception(LESS_THAN_THE_DEFAULT), Gone)
-            assert server.exit_code() == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)

@@ -20,10 +20,9 @@ from local_cloud.containers.server_client import Response, ServerClient
 from onboarding.serve_environment import ADDITIONAL_ARGS, serve_environment
 from tests.contract.conftest import SECONDS, Served, load, serving, start, wait_until_healthy
 from tests.contract.pressure_exchanges import WITH_KSERVE, reply
-from tests.contract.replies import KINDS, is_multi_model
+from tests.contract.replies import KINDS
 from tests.contract.requests import json_request
 from tests.contract.test_exchanges import is_reply
-from tests.fixtures.tiny_embedder.archive import write_archive
 
 SLOW = Path(__file__).with_name("slow_engine.py")
 FAULTS = {"the engine says that memory is short": -507, "the engine fails": -500}
@@ -136,8 +135,8 @@ def test_wait_that_is_too_long_is_answered_as_listed(kind, tmp_path):
         assert first.result().status == 200
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.startswith("python-")])
-def test_full_queue_of_the_python_server_has_a_time_to_come_back(kind, archive, tmp_path):
+def test_full_queue_of_the_python_server_has_a_time_to_come_back(archive, tmp_path):
+    kind = "python-server"
     limits = {"ROUNDHOUSE_QUEUE_ROWS": "1000", "ROUNDHOUSE_MAX_REQUEST_ROWS": "1000"}
     body = json_request(["the cat sat on the mat"] * 1000)
     with serving(kind, archive, tmp_path, **limits) as served:
@@ -150,18 +149,10 @@ def test_full_queue_of_the_python_server_has_a_time_to_come_back(kind, archive, 
         assert served.client.request("GET", "/ping").status == 200
 
 
-def write_too_large(kind: str, root: Path) -> None:
-    """An archive that wants more memory than there is."""
-    if kind == "python-mme":
-        write_archive(root, host_memory_mib=1e9)
-    else:
-        (write_slow(root) / "no-memory").touch()
-
-
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if is_multi_model(kind)])
-def test_load_without_memory_asks_sagemaker_to_unload_others(kind, launched, tmp_path):
+def test_load_without_memory_asks_sagemaker_to_unload_others(launched, tmp_path):
+    kind = "triton-mme"
     served = launched(kind)
-    write_too_large(kind, tmp_path / "model")
+    (write_slow(tmp_path / "model") / "no-memory").touch()
     answer = load(served.client, tmp_path / "model", name="large", target="large/model.tar.gz")
     assert is_reply(answer, reply("load while memory is short", kind)), answer
     assert served.client.request("GET", "/ping").status == 200

@@ -68,12 +68,6 @@ class Histogram:
         """Return the series of these labels; a frequent caller keeps it."""
         return self._series.setdefault(values, Observations(self._bounds))
 
-    def remove_by_labels(self, labels: Mapping[str, str]) -> None:
-        """Drop the series that have these labels."""
-        for values in list(self._series):
-            if labels.items() <= dict(zip(self._labels, values, strict=True)).items():
-                del self._series[values]
-
     def collect(self) -> Iterator[HistogramMetricFamily]:
         """Yield what prometheus_client writes."""
         family = HistogramMetricFamily(self._name, self._documentation, labels=self._labels)
@@ -127,21 +121,7 @@ class ServerMetrics:
         self.truncated_texts = counter(
             "roundhouse_truncated_texts", "Texts cut to the engine's longest sequence.", model
         )
-        self._of_models = (
-            *(self.batch_rows, self.dropped_rows, self.engine_failures, self.engine_seconds),
-            *(self.queue_rows, self.queue_seconds, self.requests, self.tokens),
-            self.truncated_texts,
-        )
         self._request_counters: dict[tuple[str, str, int], Counter] = {}
-
-    def forget_model(self, model: str) -> None:
-        """Drop the series of an unloaded model, so that they do not accumulate.
-
-        Loaded again, a model's counters start at zero, which Prometheus treats as a reset.
-        """
-        for metric in self._of_models:
-            metric.remove_by_labels({"model": model})
-        self._request_counters.clear()
 
     def count_request(self, path_kind: str, model: str, status: int) -> None:
         """Count a request; each counter is looked up once."""
