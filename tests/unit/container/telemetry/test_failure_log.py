@@ -105,22 +105,3 @@ def test_reporting_never_waits_for_a_reader_that_is_stuck():
     kept = [json.loads(line) for line in lines]
     assert sum(1 for line in kept if "suppressed" not in line) == BACKLOG_LINES + 1
     assert sum(line.get("suppressed", 0) for line in kept) == 50
-
-
-def test_log_outlives_a_reader_that_has_gone():
-    def write(line: bytes) -> None:
-        raise BrokenPipeError
-
-    log = FailureLog(write)
-    log.report("one", stage="http")
-    log.report("two", stage="http")
-    log.close()
-
-
-def test_next_second_has_lines_again():
-    written = Written()
-    for _ in range(2 * LINES_PER_SECOND):
-        written.log.report("one", stage="http")
-    written.now += 1
-    written.log.report("one", stage="http")
-    assert sum(1 for line in written.lines() if "suppressed" not in line) == LINES_PER_SECOND + 1

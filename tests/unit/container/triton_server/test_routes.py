@@ -11,7 +11,7 @@ import pytest
 from container.server.http.messages import Request
 from container.server.settings import Settings
 from container.server.supervisor import free_ports
-from container.server.triton.app import has_metrics, triton_command, triton_environment
+from container.server.triton.app import has_metrics, triton_command
 from container.server.triton.health import Health, ModelHealth
 from container.server.triton.routes import TritonRoutes, watched_model
 from container.server.types import Response
@@ -162,21 +162,10 @@ def test_triton_that_is_gone_is_503_with_a_time_to_come_back():
     assert answer.status == 503 and dict(answer.headers)[b"retry-after"]
 
 
-def test_own_fault_is_500_and_reported():
-    log = Log()
-    assert ask(front(Triton(KeyError()), log=log), "POST", "/invocations", BODY).status == 500
-    assert log == [("request_failed", KeyError)]
-
-
 def test_refuses_a_target_model_that_could_end_its_line():
     headers = ((b"x-amzn-sagemaker-target-model", b"a\xff b"),)
     answer = ask(front(Triton(), multi_model=True), "POST", "/models/a/invoke", BODY, headers)
     assert answer.status == 400
-
-
-def test_triton_gets_a_port_of_its_own():
-    command = ("tritonserver", "--sagemaker-port=8080", "--sagemaker-safe-port-range=1-2", "--x=y")
-    assert triton_command(command, 9) == ("tritonserver", "--x=y", "--sagemaker-port=9")
 
 
 def test_metrics_are_those_of_tritons_own_port_and_absent_without_them():
@@ -199,15 +188,6 @@ def test_triton_keeps_its_metrics_to_this_server():
         "--metrics-address=127.0.0.1",
         f"--metrics-port={second}",
     )
-
-
-def test_tritons_processes_keep_little_freed_memory_unless_variables_are_set():
-    variables = triton_environment({"PATH": "/bin", "MALLOC_TRIM_THRESHOLD_": "7"})
-    assert variables == {
-        "PATH": "/bin",
-        "MALLOC_TRIM_THRESHOLD_": "7",
-        "MALLOC_MMAP_THRESHOLD_": "1048576",
-    }
 
 
 def test_refuses_a_request_larger_than_one_may_be():
