@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,12 @@ from container.server.data_plane.model import (
     load_batcher,
     servable_model,
 )
+from container.server.data_plane.plane import DataPlane
 from container.server.engines.engine import Engine, is_memory_shortage
 from container.server.engines.loading import load_engine, running
-from container.server.http.messages import HttpLimits
-from container.server.http.routes import model_application
+from container.server.http.dispatch import HEALTH, Route, Stages, dispatch_by_path
+from container.server.http.inference import infer
+from container.server.http.messages import Application, HttpLimits, Request, Response
 from container.server.http.server import HttpServer
 from container.server.process import (
     CannotListen,
@@ -48,10 +51,12 @@ from container.server.settings import (
     process_settings,
 )
 from container.server.telemetry.failure_log import FailureLog, stderr
-from container.server.telemetry.metrics import RequestMetrics, ServerMetrics
-from container.server.types import first_line
+from container.server.telemetry.metrics import CONTENT_TYPE, RequestMetrics, ServerMetrics
+from container.server.types import JSON_TYPE, Unavailable, first_line
 
 SETTING, ARCHIVE, ENGINE = 2, 3, 4
+EMPTY = Response(200, b"", JSON_TYPE)
+NOT_READY = "The server is not ready: it is loading, draining or its engine fails."
 OpenEngine = Callable[[EngineArchive, Settings], Engine]
 Say = Callable[[str], object]
 
@@ -135,6 +140,30 @@ def _run(serving: Coroutine[Any, Any, None], log: FailureLog) -> int:
         ignore_stop_signals()
         log.close()
     return 0
+
+
+def model_application(
+    plane: DataPlane, settings: Settings, observer: RequestMetrics, log: FailureLog
+) -> Application:
+    """Return the HTTP application of one model."""
+
+    async def ready(request: Request, stages: Stages) -> Response:
+        if not plane.ready:
+            raise Unavailable(NOT_READY)
+        return EMPTY
+
+    async def metrics_text(request: Request, stages: Stages) -> Response:
+        return Response(200, observer.metrics.exposition(), CONTENT_TYPE)
+
+    inference = partial(infer, plane, deadline_seconds=settings.deadline_seconds)
+    routes = {
+        "/ping": Route(kind=HEALTH, methods={"GET": ready}),
+        "/invocations": Route(kind="infer", methods={"POST": inference}),
+        "/metrics": Route(kind="metrics", methods={"GET": metrics_text}),
+    }
+    model = plane.signature.model
+    elsewhere = f"GET /ping and POST /invocations are, with model {model!r}."
+    return dispatch_by_path(routes.get, elsewhere=elsewhere, log=log, over=observer.request_over)
 
 
 async def serve_model(

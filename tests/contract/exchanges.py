@@ -8,7 +8,7 @@ docs/serving.md from it.
 from __future__ import annotations
 
 from tests.contract.loading_exchanges import LOADING
-from tests.contract.pressure_exchanges import UNDER_PRESSURE, WITH_KSERVE
+from tests.contract.pressure_exchanges import UNDER_PRESSURE
 from tests.contract.replies import (
     KINDS,
     LARGEST_BODY,
@@ -133,5 +133,5 @@ TABLES = (
     ("Requests that are refused", SLIPS, KINDS),
     ("Paths", PATHS, KINDS),
     ("Loading", LOADING, KINDS),
-    ("Under faults and pressure", UNDER_PRESSURE, WITH_KSERVE),
+    ("Under faults and pressure", UNDER_PRESSURE, KINDS),
 )

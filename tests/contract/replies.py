@@ -14,7 +14,6 @@ TITLES = {
     "python-server": "Python server",
     "triton-sme": "Triton, single model",
     "triton-mme": "Triton, multi-model",
-    "triton-kserve": "Triton's own port, off by default",
 }
 LARGEST_BODY = 6_291_456
 
@@ -26,7 +25,7 @@ def is_multi_model(kind: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Reply:
-    """A status, and what the body says; status 0 is no answer, but what the server does."""
+    """A status, and what the body says."""
 
     status: int
     says: str
@@ -35,7 +34,7 @@ class Reply:
         """As the table shows it: a status alone answers, or refuses in a sentence."""
         if self.says == (ANSWER if self.status == 200 else SENTENCE):
             return str(self.status)
-        return self.says if self.status == 0 else f"{self.status}, {self.says}"
+        return f"{self.status}, {self.says}"
 
 
 SENTENCE, NOTHING, ANSWER, MODELS = "a sentence", "empty", "the answer", "a list of models"
@@ -55,11 +54,6 @@ def bare(status: int) -> Reply:
 def answer() -> Reply:
     """The outputs of the request."""
     return Reply(status=200, says=ANSWER)
-
-
-def does(what: str) -> Reply:
-    """No answer."""
-    return Reply(status=0, says=what)
 
 
 def _document(body: bytes) -> dict[str, Any]:

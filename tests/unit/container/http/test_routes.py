@@ -8,9 +8,9 @@ import json
 import numpy as np
 import pytest
 
+from container.server.app import model_application
 from container.server.codecs.envelope import BINARY_TYPE
 from container.server.http.messages import Request
-from container.server.http.routes import model_application
 from container.server.settings import Settings
 from container.server.telemetry.metrics import ServerMetrics
 from container.server.types import DeadlinePassed, Encoded, Signature, TensorSignature, TooLarge
