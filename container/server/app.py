@@ -176,7 +176,7 @@ async def serve_model(
     tune_interpreter()
     metrics, plane, stop = ServerMetrics(), data_plane_of(model, settings), stop_event()
     count_truncated(plane, model, metrics)
-    observer = RequestMetrics(metrics, model=model.name)
+    observer = RequestMetrics(metrics, model.name)
     application = model_application(plane, settings, observer, log)
     server = HttpServer(application, limits=HttpLimits.of(settings))
     metrics.connections.set_function(lambda: server.connections)

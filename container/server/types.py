@@ -12,8 +12,6 @@ RequestFault            400  the request cannot be read or does not fit the mode
 |   +-- QueueFull       503  the queue holds as many rows as it may
 |   +-- DeadlinePassed  503  no answer within the request's time
 |   +-- MemoryShort     503  the engine had no memory for this request beside what it ran
-+-- OutOfMemory         507  one of several models, or its request, does not fit the memory:
-                             SageMaker unloads others and tries again
 """
 
 from __future__ import annotations
@@ -67,10 +65,6 @@ class EngineRefused(RequestFault):
 
 class HeaderTooLarge(RequestFault):
     status = 431
-
-
-class OutOfMemory(RequestFault):
-    status = 507
 
 
 class Unavailable(RequestFault):

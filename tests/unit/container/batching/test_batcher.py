@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import weakref
 from operator import itemgetter
@@ -136,19 +135,6 @@ async def test_observer_records_sizes_and_times():
     assert (sizes(first), sizes(second)) == ((1, 3, 8), (2, 11, 16))
     assert second["engine_seconds"] >= 0
     assert bench.ledger.over == [0, 2]
-
-
-@scenario
-async def test_drained_waits_for_running_and_queued_rows():
-    bench = Bench()
-    await bench.queue(0, [3])
-    await bench.queue(1, [3])
-    drained = asyncio.ensure_future(bench.batcher.drained())
-    await bench.release()
-    assert not drained.done()
-    await bench.release()
-    assert drained.done()
-    await bench.batcher.drained()
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_each_slot_runs_in_its_own_thread_until_the_batcher_closes():
         batcher = threaded(SeenEngine(slots=2))
         requests = [[Row((number, index), 3) for index in range(7)] for number in range(100)]
         futures = [batcher.submit(rows) for rows in requests]
-        await batcher.drained()
+        await asyncio.gather(*futures)
         assert [read(future) for future in futures] == [expected(n, [3] * 7) for n in range(100)]
         batcher.close()
 

@@ -29,7 +29,7 @@ def samples(metrics: ServerMetrics) -> dict[tuple[str, tuple[tuple[str, str], ..
 
 def example_metrics() -> ServerMetrics:
     metrics = ServerMetrics()
-    batches, requests = BatchMetrics(metrics, "m"), RequestMetrics(metrics, model="m")
+    batches, requests = BatchMetrics(metrics, "m"), RequestMetrics(metrics, "m")
     batches.batch_ran(rows=3, tokens=30, padded_tokens=48, engine_seconds=0.004)
     batches.request_over(queue_seconds=0.001)
     batches.record_drop(reason="deadline", rows=2)
