@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import http.client
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -31,7 +30,8 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from container.client import OUT_OF_TIME
-from tests.contract.hostile_server import MAX_CONNECTIONS, SEED, Running, start
+from tests.contract.faulty_server import Gone
+from tests.contract.hostile_server import MAX_CONNECTIONS, SEED, Running, running_server
 from tests.contract.server_process import SECONDS, until
 from tests.fixtures.hostile.clients import (
     ANSWER_SECONDS,
@@ -79,18 +79,12 @@ def servers(
 ) -> Iterator[dict[str, Running]]:
     """A server of texts and one of tensors."""
     folder = tmp_path_factory.mktemp("hostile")
-    texts, tensors = archives(EMBEDDER), archives(ARITHMETIC)
-    servers: dict[str, Running] = {}
-    try:
-        servers["texts"] = start(EMBEDDER, texts, folder / "texts.log", TEXTS)
-        servers["tensors"] = start(ARITHMETIC, tensors, folder / "tensors.log", TENSORS)
-        for running in servers.values():
-            running.warm_up()
-        yield servers
-    finally:
-        for running in servers.values():
-            running.process.kill()
-            running.process.wait()
+    forms = zip(FORMS, (EMBEDDER, ARITHMETIC), (TEXTS, TENSORS), strict=True)
+    with contextlib.ExitStack() as running:
+        yield {
+            form: running.enter_context(running_server(archives(tiny), folder / form, document))
+            for form, tiny, document in forms
+        }
 
 
 @dataclass
@@ -103,19 +97,18 @@ class Neighbour:
     faults: list[str] = field(default_factory=list)
 
     def run(self) -> None:
-        connections = [server.connection() for server in self.servers]
-        pairs = list(zip(self.servers, connections, strict=True))
-        right = [server.ask(connection) for server, connection in pairs]
+        pairs = [(server, server.caller()) for server in self.servers]
+        right = [server.ask(caller) for server, caller in pairs]
         while not self.stop.wait(0.02):
-            for (server, connection), numbers in zip(pairs, right, strict=True):
+            for (server, caller), numbers in zip(pairs, right, strict=True):
                 try:
-                    assert server.ask(connection) == pytest.approx(numbers, abs=1e-5)
+                    assert server.ask(caller) == pytest.approx(numbers, abs=1e-5)
                     self.answers += 1
-                except (AssertionError, OSError, http.client.HTTPException) as fault:
+                except (AssertionError, *Gone) as fault:
                     self.faults.append(repr(fault))
-                    connection.close()
-        for connection in connections:
-            connection.close()
+                    caller.close()
+        for _, caller in pairs:
+            caller.close()
 
 
 @pytest.fixture(scope="module")
