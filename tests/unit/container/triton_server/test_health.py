@@ -77,6 +77,16 @@ def test_model_that_fails_twice_cannot_answer(status):
         world.health.refuse("")
 
 
+def test_answer_between_two_failures_keeps_a_model_healthy():
+    world = World()
+    world.inspect()
+    for _ in range(4):
+        world.now, world.status = world.now + PROOF_SECONDS, 500
+        world.inspect()
+        world.health.observe("", 200)
+    assert not world.model.broken
+
+
 @pytest.mark.parametrize("status", [503, 507, 429])
 def test_busy_server_is_no_sign_of_a_broken_model(status):
     world = World()

@@ -157,6 +157,20 @@ def test_broken_model_is_loaded_again_as_it_was_loaded():
     assert ask(routes, "POST", "/models/a/invoke", BODY).status == 200
 
 
+def test_ping_is_good_once_the_only_model_has_answered():
+    routes = front(Triton())
+    routes._health.models[""].request = UpstreamRequest("POST", "/invocations")
+    assert ask(routes, "GET", "/ping").status == 503
+    routes._health.observe("", 200)
+    assert ask(routes, "GET", "/ping").status == 200
+
+
+def test_list_of_models_may_end_with_a_slash():
+    triton = Triton()
+    assert ask(front(triton, multi_model=True), "GET", "/models/").status == 200
+    assert [request.path for request in triton.requests] == ["/models"]
+
+
 def test_triton_that_is_gone_is_503_with_a_time_to_come_back():
     answer = ask(front(Triton(UpstreamGone("gone"))), "POST", "/invocations", BODY)
     assert answer.status == 503 and dict(answer.headers)[b"retry-after"]
