@@ -15,8 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from container.entities import Entity, entities_of
 from container.wire import AnswerFault as AnswerFault
 from container.wire import (
@@ -37,8 +35,10 @@ RETRIED_CODES = frozenset(
 RETRIED_STATUS = 503
 TRITON_QUEUE_FULL = "Exceeds maximum queue size"
 OUT_OF_TIME = (
-    *("Request timeout expired", "request's time", "as long as it may"),
-    *("did not answer within", "not all answered in time"),
+    "Request timeout expired",
+    "request's time",
+    "as long as it may",
+    "did not answer within",
 )
 """Parts of Triton's, and the Python server's, sentences for a passed deadline."""
 FIRST_PAUSE_SECONDS = 0.2
@@ -78,16 +78,6 @@ class EndpointClient:
                 "came out."
             )
         return rows
-
-    def scores(self, texts: Sequence[str]) -> Array:
-        """Return the softmax of a classifier's logits per text, in the order of its labels.
-
-        `classify` gives names, and scores of heads of other kinds.
-        """
-        logits = self.embed(texts)
-        powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-        probabilities: Array = powers / powers.sum(axis=1, keepdims=True)
-        return probabilities
 
     def classify(self, texts: Sequence[str]) -> list[list[tuple[str, float]]]:
         """Return each text's labels with their scores, the highest first."""

@@ -90,16 +90,14 @@ InvokeEndpoint.
 ASYNCHRONOUS_LIMITS = {"ROUNDHOUSE_MAX_BODY_BYTES": str(2**30), **ASYNCHRONOUS_TIMES}
 """Limits of the server before Triton: InvokeEndpointAsync takes a payload of 1 GB.
 
-One request may be of 256 MiB there; of JSON lines, a few at a time are in memory.
+One request may be of 256 MiB there.
 """
 ASYNCHRONOUS_PYTHON_SERVER = {
     **ASYNCHRONOUS_LIMITS,
     "ROUNDHOUSE_MAX_REQUEST_ROWS": "100000",
     "ROUNDHOUSE_QUEUE_ROWS": "200000",
 }
-"""Limits of the Python server.
-
-Bodies above 8 MiB lie in a file of the container; of JSON lines, a few at a time are in memory.
+"""Limits of the Python server, whose bodies above 8 MiB lie in a file of the container.
 """
 
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import numpy as np
 
@@ -66,14 +66,16 @@ class Program:
 
         Raises ProgramRefused before torch reads the file, NoTorch, and what torch raises.
         """
-        self.signature: ProgramSignature = scan_program(path)
+        file: IO[bytes]
+        self.signature: ProgramSignature
+        self.signature, file = scan_program(path)
         self._torch = torch = import_torch()
         if device == "cuda" and not torch.cuda.is_available():
             raise NoTorch(f"torch {torch.__version__} sees no GPU here")
         self._device, self._threads = device, threads
         self._prepared = threading.local()
         with torch.inference_mode():
-            exported = torch.export.load(str(path))
+            exported = torch.export.load(file)
             # Without its guards, which the scan has seen to be none.
             module = exported.module(check_guards=False)
             if device != "cpu":

@@ -2,17 +2,17 @@
 
 `torch.export.load` unpickles what the file says is pickled, evaluates expressions and guards as
 Python, and writes names of inputs and weights into Python that it runs. Here every entry of the
-file, every name and every field that it would run is on a list, or the file is refused. Every byte
-of the file belongs to one entry, so torch's reader of zip files and Python's see the same. Needs
-the standard library alone. Source: torch 2.13, torch/export/pt2_archive/_package.py,
+file, every name and every field that it would run is on a list, or the file is refused. torch gets
+a copy of what was checked, so its reader of zip files and Python's cannot see two files in one.
+Needs the standard library alone. Source: torch 2.13, torch/export/pt2_archive/_package.py,
 torch/_export/serde/serialize.py and torch/fx/graph.py.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import re
-import struct
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -72,8 +72,6 @@ TEXT_FIELDS = frozenset(("as_string", "as_strings", "torch_version"))
 """Fields that torch writes into Python as quoted strings, or nowhere."""
 TREE_TYPES = frozenset((None, "builtins.tuple", "builtins.list", "builtins.dict"))
 TREE_CONTEXTS = frozenset((None, "null", "[]"))
-DIRECTORY_LIMIT = (1 << 31) - 1
-"""The longest size and offset that Python's zipfile writes in 32 bits."""
 
 
 class ProgramRefused(Exception):
@@ -102,24 +100,28 @@ class ProgramSignature:
         return json.dumps({"inputs": inputs, "outputs": list(self.outputs)}).encode()
 
 
-def scan_program(path: Path) -> ProgramSignature:
-    """Return the signature of a program whose file holds nothing that runs code.
+def scan_program(path: Path) -> tuple[ProgramSignature, io.BytesIO]:
+    """Return the signature of a program that holds nothing that runs code, and a copy of its file.
 
     Raises ProgramRefused.
     """
+    copy = io.BytesIO()
     try:
-        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
-            names = _refuse_entries(archive)
-            _refuse_other_layout(file, archive)
+        with zipfile.ZipFile(path) as archive:
+            _copy_entries(archive, copy)
+        with zipfile.ZipFile(copy) as archive:
             for name in CONFIGURATIONS:
-                _refuse_pickles(name, _document(archive, names[name]))
-                _refuse_empty_tensors(archive, name, _document(archive, names[name]))
-            _refuse_code(_document(archive, names[GRAPH_FILE]))
-            return _signature(_document(archive, names[SIGNATURE_FILE]))
+                document = _document(archive, name)
+                _refuse_pickles(name, document)
+                _refuse_empty_tensors(archive, name, document)
+            _refuse_code(_document(archive, GRAPH_FILE))
+            signature = _signature(_document(archive, SIGNATURE_FILE))
     except (zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError) as fault:
         raise _no_program(path, fault) from fault
-    except (ValueError, KeyError, TypeError, AttributeError, struct.error) as fault:
+    except (ValueError, KeyError, TypeError, AttributeError) as fault:
         raise _no_program(path, fault) from fault
+    copy.seek(0)
+    return signature, copy
 
 
 def _no_program(path: Path, fault: Exception) -> ProgramRefused:
@@ -129,68 +131,20 @@ def _no_program(path: Path, fault: Exception) -> ProgramRefused:
     )
 
 
-def _refuse_entries(archive: zipfile.ZipFile) -> dict[str, str]:
-    """Return the entries by their names inside the file's one folder."""
-    names: dict[str, str] = {}
-    for entry in archive.infolist():
-        name = entry.filename.partition("/")[2]
-        if name in names or entry.compress_type != zipfile.ZIP_STORED:
-            raise _refusal(f"entry {entry.filename!r:.100} is there twice, or compressed")
-        if name not in ENTRIES and not TENSOR_ENTRY.fullmatch(name):
-            raise _refusal(f"entry {entry.filename!r:.100} is none of a program")
-        if name == SAMPLE_INPUTS and entry.file_size:
-            raise _refusal("its sample inputs are pickled")
-        names[name] = entry.filename
-    folders = {name.partition("/")[0] for name in names.values()}
-    if folders != {FOLDER} or archive.comment:
-        raise _refusal(f"its entries do not lie in one folder {FOLDER}, or a comment follows them")
-    return names
-
-
-def _refuse_other_layout(file: IO[bytes], archive: zipfile.ZipFile) -> None:
-    """Refuse what `zipfile` does not write: entries side by side, one directory, nothing else.
-
-    Python looks for the directory before the end record, torch where that record says it begins.
-    """
-    place = 0
-    for entry in archive.infolist():
-        file.seek(place)
-        header = file.read(30)
-        name = entry.orig_filename.encode("ascii")
-        lengths = struct.unpack("<2H", header[26:])
-        same = entry.header_offset == place and header[:4] == b"PK\3\4" and lengths[0] == len(name)
-        plain = entry.flag_bits == 0 and entry.file_size == entry.compress_size
-        if not same or not plain or entry.comment or file.read(len(name)) != name:
-            raise _refusal(f"entry {entry.filename!r:.100} does not lie where builds write it")
-        if entry.orig_filename != entry.filename or entry.extra != _directory_extra(entry):
-            raise _refusal(f"entry {entry.filename!r:.100} has another name or extra fields")
-        place += len(header) + sum(lengths) + entry.compress_size
-    end = file.seek(0, 2)
-    is_long = place > DIRECTORY_LIMIT
-    size = end - place - (98 if is_long else 22)
-    file.seek(place + max(size, 0))
-    if archive.start_dir != place or file.read() != _directory_end(archive, place, size):
-        raise _refusal("it holds bytes of no entry, or its directory begins elsewhere")
-
-
-def _directory_extra(entry: zipfile.ZipInfo) -> bytes:
-    """Return the extra fields that `zipfile` writes into the directory: sizes beyond 32 bits."""
-    sizes = (entry.file_size, entry.compress_size) if entry.file_size > DIRECTORY_LIMIT else ()
-    places = (entry.header_offset,) if entry.header_offset > DIRECTORY_LIMIT else ()
-    numbers = (*sizes, *places)
-    count = len(numbers)
-    return struct.pack(f"<2H{count}Q", 1, 8 * count, *numbers) if numbers else b""
-
-
-def _directory_end(archive: zipfile.ZipFile, place: int, size: int) -> bytes:
-    """Return what `zipfile` writes after a directory of `size` bytes that begins at `place`."""
-    count, records = len(archive.infolist()), b""
-    if place > DIRECTORY_LIMIT:
-        fields = (44, 45, 45, 0, 0, count, count, size, place)
-        records = struct.pack("<4sQ2H2L4Q", b"PK\6\6", *fields)
-        records += struct.pack("<4sLQL", b"PK\6\7", 0, place + size, 1)
-    short = (0, 0, count, count, size, min(place, 0xFFFFFFFF), 0)
-    return records + struct.pack("<4s4H2LH", b"PK\5\6", *short)
+def _copy_entries(archive: zipfile.ZipFile, copy: IO[bytes]) -> None:
+    """Write the entries of a file again, each by its name in one folder, if all are on the list."""
+    names: set[str] = set()
+    with zipfile.ZipFile(copy, "w") as written:
+        for entry in archive.infolist():
+            folder, _, name = entry.filename.partition("/")
+            if name in names or entry.compress_type != zipfile.ZIP_STORED:
+                raise _refusal(f"entry {entry.filename!r:.100} is there twice, or compressed")
+            if folder != FOLDER or (name not in ENTRIES and not TENSOR_ENTRY.fullmatch(name)):
+                raise _refusal(f"entry {entry.filename!r:.100} is none of a program")
+            if name == SAMPLE_INPUTS and entry.file_size:
+                raise _refusal("its sample inputs are pickled")
+            names.add(name)
+            written.writestr(zipfile.ZipInfo(f"{FOLDER}/{name}"), archive.read(entry))
 
 
 def _refuse_pickles(name: str, document: Mapping[str, Any]) -> None:
@@ -290,7 +244,7 @@ def _signature(document: Mapping[str, Any]) -> ProgramSignature:
 
 
 def _document(archive: zipfile.ZipFile, name: str) -> Any:
-    return json.loads(archive.read(name))
+    return json.loads(archive.read(f"{FOLDER}/{name}"))
 
 
 def _refusal(reason: str) -> ProgramRefused:

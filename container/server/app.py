@@ -23,11 +23,12 @@ from container.server.data_plane.model import (
     load_batcher,
     servable_model,
 )
-from container.server.data_plane.multi_model import LoadedModels
+from container.server.data_plane.plane import DataPlane
 from container.server.engines.engine import Engine, is_memory_shortage
 from container.server.engines.loading import load_engine, running
-from container.server.http.messages import Application, HttpLimits
-from container.server.http.routes import model_application, multi_model_application
+from container.server.http.dispatch import HEALTH, Route, Stages, dispatch_by_path
+from container.server.http.inference import infer
+from container.server.http.messages import Application, HttpLimits, Request, Response
 from container.server.http.server import HttpServer
 from container.server.process import (
     CannotListen,
@@ -50,10 +51,12 @@ from container.server.settings import (
     process_settings,
 )
 from container.server.telemetry.failure_log import FailureLog, stderr
-from container.server.telemetry.metrics import RequestMetrics, ServerMetrics
-from container.server.types import first_line
+from container.server.telemetry.metrics import CONTENT_TYPE, RequestMetrics, ServerMetrics
+from container.server.types import JSON_TYPE, Unavailable, first_line
 
 SETTING, ARCHIVE, ENGINE = 2, 3, 4
+EMPTY = Response(200, b"", JSON_TYPE)
+NOT_READY = "The server is not ready: it is loading, draining or its engine fails."
 OpenEngine = Callable[[EngineArchive, Settings], Engine]
 Say = Callable[[str], object]
 
@@ -68,6 +71,11 @@ def main(arguments: list[str], open_engine: OpenEngine | None = None) -> int:
         )
     try:
         settings = process_settings()
+        if settings.multi_model:
+            raise SettingsFault(
+                "SAGEMAKER_MULTI_MODEL is true, and this server has one model; choose "
+                "`server: triton` for a multi-model endpoint, or an endpoint of the model's own."
+            )
         raise_descriptor_limit(settings.max_connections)
         with listening_socket(settings) as listener:
             return _serve(settings, listener, _open_engine if open_engine is None else open_engine)
@@ -94,16 +102,9 @@ def _open_engine(archive: EngineArchive, settings: Settings) -> Engine:
 
 
 def _serve(settings: Settings, listener: socket.socket, open_engine: OpenEngine) -> int:
-    runtimes = running()
-    if settings.multi_model:
-        log = FailureLog(stderr)
-        verify = partial(
-            verify_archive, running=runtimes, manifest_sha256=None, signers=settings.signers
-        )
-        return _run(_serve_many_models(settings, listener, verify, open_engine, log=log), log)
     archive = verify_archive(
         settings.model_dir,
-        running=runtimes,
+        running=running(),
         manifest_sha256=settings.manifest_sha256,
         signers=settings.signers,
     )
@@ -141,6 +142,30 @@ def _run(serving: Coroutine[Any, Any, None], log: FailureLog) -> int:
     return 0
 
 
+def model_application(
+    plane: DataPlane, settings: Settings, observer: RequestMetrics, log: FailureLog
+) -> Application:
+    """Return the HTTP application of one model."""
+
+    async def ready(request: Request, stages: Stages) -> Response:
+        if not plane.ready:
+            raise Unavailable(NOT_READY)
+        return EMPTY
+
+    async def metrics_text(request: Request, stages: Stages) -> Response:
+        return Response(200, observer.metrics.exposition(), CONTENT_TYPE)
+
+    inference = partial(infer, plane, deadline_seconds=settings.deadline_seconds)
+    routes = {
+        "/ping": Route(kind=HEALTH, methods={"GET": ready}),
+        "/invocations": Route(kind="infer", methods={"POST": inference}),
+        "/metrics": Route(kind="metrics", methods={"GET": metrics_text}),
+    }
+    model = plane.signature.model
+    elsewhere = f"GET /ping and POST /invocations are, with model {model!r}."
+    return dispatch_by_path(routes.get, elsewhere=elsewhere, log=log, over=observer.request_over)
+
+
 async def serve_model(
     settings: Settings, model: Model, listener: socket.socket, *, log: FailureLog, say: Say
 ) -> None:
@@ -151,8 +176,10 @@ async def serve_model(
     tune_interpreter()
     metrics, plane, stop = ServerMetrics(), data_plane_of(model, settings), stop_event()
     count_truncated(plane, model, metrics)
-    observer = RequestMetrics(metrics, model=model.name)
-    server = _server(model_application(plane, settings, observer, log), settings, metrics)
+    observer = RequestMetrics(metrics, model.name)
+    application = model_application(plane, settings, observer, log)
+    server = HttpServer(application, limits=HttpLimits.of(settings))
+    metrics.connections.set_function(lambda: server.connections)
     metrics.models_loaded.set_function(lambda: int(plane.ready))
     await server.start(listener)
     try:
@@ -167,39 +194,3 @@ async def serve_model(
     plane.drain()
     await server.drain(settings.drain_seconds)
     batcher.close()
-
-
-async def _serve_many_models(
-    settings: Settings,
-    listener: socket.socket,
-    verify: Callable[[Path], EngineArchive],
-    open_engine: OpenEngine,
-    *,
-    log: FailureLog,
-) -> None:
-    """Serve the models that requests load until a signal drains it; healthy from the start."""
-    tune_interpreter()
-    metrics, stop = ServerMetrics(), stop_event()
-    models = LoadedModels(
-        verify=verify,
-        model_of=lambda archive: servable_model(
-            archive, settings, lambda: open_engine(archive, settings)
-        ),
-        settings=settings,
-        metrics=metrics,
-        log=log,
-    )
-    observer = RequestMetrics(metrics)
-    server = _server(multi_model_application(models, settings, observer, log), settings, metrics)
-    metrics.models_loaded.set_function(lambda: len(models))
-    await server.start(listener)
-    _print_line(f"Serving the models that requests load on {bind_address(settings)}.")
-    await stop.wait()
-    await server.drain(settings.drain_seconds)
-    await models.close()
-
-
-def _server(application: Application, settings: Settings, metrics: ServerMetrics) -> HttpServer:
-    server = HttpServer(application, limits=HttpLimits.of(settings))
-    metrics.connections.set_function(lambda: server.connections)
-    return server

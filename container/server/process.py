@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from container.server.settings import Settings, bind_address, limit_libraries
@@ -122,27 +121,6 @@ def tune_interpreter() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS)
-
-
-MIB = 1024 * 1024
-GROUP = Path("/sys/fs/cgroup")
-MACHINE = Path("/proc/meminfo")
-
-
-def free_mib(*, group: Path = GROUP, machine: Path = MACHINE) -> float | None:
-    """Return the MiB left: the lesser of the machine's and the control group's (version 2).
-
-    File pages that the kernel can reclaim count as free. `None` when neither can be read.
-    """
-    known: list[float] = []
-    with suppress(OSError, ValueError):  # a group without a limit has "max"
-        limit, used = (int((group / f"memory.{name}").read_text()) for name in ("max", "current"))
-        lines = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-        known.append((limit - used + int(lines.get("inactive_file", 0))) / MIB)
-    with suppress(OSError, ValueError, KeyError):
-        lines = dict(line.split(":", 1) for line in machine.read_text().splitlines())
-        known.append(int(lines["MemAvailable"].split()[0]) / 1024)
-    return min(known, default=None)
 
 
 def trim_memory() -> None:

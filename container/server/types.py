@@ -4,7 +4,6 @@ RequestFault            400  the request cannot be read or does not fit the mode
 +-- UnknownPath         404  no such path or model
 +-- WrongMethod         405  the path exists, but not for this method
 +-- TooSlow             408  the request did not arrive whole in time
-+-- Conflict            409  the model is loaded already
 +-- TooLarge            413  more bytes or rows than this server takes at once
 +-- UnsupportedEncoding 415  a content encoding or type that this server does not read
 +-- EngineRefused       422  the engine fails on this request alone
@@ -13,8 +12,6 @@ RequestFault            400  the request cannot be read or does not fit the mode
 |   +-- QueueFull       503  the queue holds as many rows as it may
 |   +-- DeadlinePassed  503  no answer within the request's time
 |   +-- MemoryShort     503  the engine had no memory for this request beside what it ran
-+-- OutOfMemory         507  one of several models, or its request, does not fit the memory:
-                             SageMaker unloads others and tries again
 """
 
 from __future__ import annotations
@@ -54,10 +51,6 @@ class TooSlow(RequestFault):
     status = 408
 
 
-class Conflict(RequestFault):
-    status = 409
-
-
 class TooLarge(RequestFault):
     status = 413
 
@@ -72,10 +65,6 @@ class EngineRefused(RequestFault):
 
 class HeaderTooLarge(RequestFault):
     status = 431
-
-
-class OutOfMemory(RequestFault):
-    status = 507
 
 
 class Unavailable(RequestFault):

@@ -37,7 +37,6 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--triton", type=Path, required=True)
     parser.add_argument("--backends", type=Path, required=True)
-    parser.add_argument("--bare", action="store_true", help="without the server before Triton")
     arguments = parser.parse_args()
     distribution = triton_distribution(arguments.triton)
     gather_backends(distribution, arguments.backends)
@@ -47,11 +46,12 @@ def main() -> None:
     except ServeError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(1) from None
-    command = (*library, *triton_command(variables, distribution, arguments.backends))
-    if not arguments.bare:
-        # The image has one Python; here its packages lie in the Python server's environment.
-        python = arguments.triton.parent / "server" / "bin" / "python"
-        command = (*checking_server(python), *command)
+    # The image has one Python; here its packages lie in the Python server's environment.
+    command = (
+        *checking_server(arguments.triton.parent / "server" / "bin" / "python"),
+        *library,
+        *triton_command(variables, distribution, arguments.backends),
+    )
     print(shlex.join(command), flush=True)
     os.execve(command[0], command, dict(variables))
 

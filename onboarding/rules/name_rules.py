@@ -206,8 +206,6 @@ def _server_conflict(
             allowed=server,
             way_out="leave it out: the endpoint decides",
         )
-    if cache_has_no_server(serving, server):
-        yield cache_fault(model.document, f"the server of the shared endpoint {name}")
 
 
 def endpoints_do_not_collide(view: EnvironmentView) -> Iterator[Fault]:

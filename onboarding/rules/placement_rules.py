@@ -88,14 +88,14 @@ def region_has_the_triton_image(case: PlacementCase) -> Iterator[Fault]:
 
 
 @rule()
-def gpu_multi_model_is_triton(case: PlacementCase) -> Iterator[Fault]:
-    """SageMaker's multi-model contract for other containers is for CPU."""
-    if case.multi_model and case.instance.is_gpu and case.server == "python":
-        yield case.document.at_change(case.server_path, case.instance_path).fault(
-            f"a multi-model endpoint on a GPU ({case.instance.name}) works with Triton only",
+def multi_model_is_triton(case: PlacementCase) -> Iterator[Fault]:
+    """The Python server has one model."""
+    if case.multi_model and case.server == "python":
+        yield case.document.at_change(case.server_path).fault(
+            "a multi-model endpoint works with Triton only",
             value="server: python",
             allowed="triton",
-            way_out="choose triton, a CPU instance type, or an endpoint of the model's own",
+            way_out="choose triton, or give each model an endpoint of its own",
         )
 
 
@@ -158,7 +158,6 @@ def _host_image(case: PlacementCase) -> str | None:
 
 
 _BATCHING: KeyPath = ("serving", "dynamic_batching")
-_INSTANCES: KeyPath = ("serving", "instances_per_gpu")
 
 
 def sources_in_s3_are_readable(view: EnvironmentView) -> Iterator[Fault]:
@@ -232,16 +231,11 @@ def queue_delays_are_within_the_slo(view: EnvironmentView) -> Iterator[Fault]:
 
 
 def python_server_honours_the_serving_keys(view: EnvironmentView) -> Iterator[Fault]:
-    """The Python server waits for no fuller batch, and its models of one endpoint share the cores.
-
-    It runs what waits as soon as the engine is idle. `instances_per_gpu` is its batches at once.
-    """
+    """The Python server waits for no fuller batch, and runs what waits once the engine is idle."""
     for name, model in view.models.items():
         if "serving" in model.sections and _server(view, name) == "python":
             yield from _waits_that_are_tritons(model)
             yield from _processing_that_is_tritons(model)
-            if shared_endpoint_name(model) is not None:
-                yield from _instances_of_several_models(model)
 
 
 def _waits_that_are_tritons(model: Checked[ModelSpec]) -> Iterator[Fault]:
@@ -275,17 +269,6 @@ def _processing_that_is_tritons(model: Checked[ModelSpec]) -> Iterator[Fault]:
                 allowed="server: triton",
                 way_out="serve the model with Triton, also on CPU instance types, or take it out",
             )
-
-
-def _instances_of_several_models(model: Checked[ModelSpec]) -> Iterator[Fault]:
-    if model.spec.serving.instances_per_gpu != 1:
-        yield model.document.at(*_INSTANCES).fault(
-            "'serving.instances_per_gpu' has no effect on a shared endpoint of the Python server, "
-            "whose models share its cores",
-            value=model.spec.serving.instances_per_gpu,
-            allowed="instances_per_gpu: 1, or server: triton",
-            way_out="take it out, or give the model an endpoint of its own",
-        )
 
 
 def cpu_targets_are_of_cpus_that_answer_at_once(view: EnvironmentView) -> Iterator[Fault]:

@@ -33,8 +33,7 @@ TARGET_HEADER = "X-Amzn-SageMaker-Target-Model"
 TARGET_MODEL = "0123456789abcdef/model.tar.gz"
 TRITON = REPOSITORY / ".venvs" / "triton"
 SERVER = REPOSITORY / ".venvs" / "server"
-PYTHON = {"python-server": SERVER, "python-mme": SERVER, "triton-sme": TRITON, "triton-mme": TRITON}
-PYTHON["triton-kserve"] = TRITON
+PYTHON = {"python-server": SERVER, "triton-sme": TRITON, "triton-mme": TRITON}
 BASELINE = "python-baseline"
 PYTHON[BASELINE] = REPOSITORY / ".venvs" / "builder"
 
@@ -66,9 +65,7 @@ def command(kind: str, folder: Path) -> tuple[str, ...]:
         return (python, "-W", "error", "-m", "container.server", "serve")
     serve = REPOSITORY / "local_cloud" / "containers" / "triton_serve.py"
     backends = str(folder / "backends")
-    options = ("--bare",) if kind == "triton-kserve" else ()
-    triton = (python, "-I", "-S", str(serve), "--triton", str(TRITON), "--backends", backends)
-    return (*triton, *options)
+    return (python, "-I", "-S", str(serve), "--triton", str(TRITON), "--backends", backends)
 
 
 def environment(

@@ -8,7 +8,7 @@ docs/serving.md from it.
 from __future__ import annotations
 
 from tests.contract.loading_exchanges import LOADING
-from tests.contract.pressure_exchanges import UNDER_PRESSURE, WITH_KSERVE
+from tests.contract.pressure_exchanges import UNDER_PRESSURE
 from tests.contract.replies import (
     KINDS,
     LARGEST_BODY,
@@ -18,6 +18,7 @@ from tests.contract.replies import (
     alike,
     answer,
     bare,
+    multi_model,
     refusal,
     replies,
 )
@@ -86,20 +87,20 @@ PATHS = (
     Exchange("POST /ping", alike(refusal(405)), path="/ping"),
     Exchange(
         "GET /invocations",
-        replies(refusal(405), refusal(405), refusal(405), refusal(404)),
+        replies(refusal(405), refusal(405), refusal(405)),
         method="GET",
         path="/invocations",
     ),
     Exchange("GET /nothing", alike(refusal(404)), method="GET", path="/nothing"),
     Exchange(
         "POST /invocations of a multi-model server",
-        {"python-mme": refusal(404), "triton-mme": refusal()},
+        multi_model(refusal()),
         json_request(["a"]),
         path="/invocations",
     ),
     Exchange(
         "GET /models",
-        replies(refusal(404), _LISTED, _LISTED, _LISTED),
+        replies(refusal(404), _LISTED, _LISTED),
         method="GET",
         path="/models",
     ),
@@ -108,7 +109,7 @@ PATHS = (
     ),
     Exchange(
         "DELETE /models/NAME of an unknown model",
-        replies(refusal(404), refusal(405), bare(404), refusal(404)),
+        replies(refusal(404), refusal(405), bare(404)),
         method="DELETE",
         path="/models/none",
     ),
@@ -120,7 +121,7 @@ PATHS = (
     ),
     Exchange(
         "PUT /models",
-        replies(refusal(404), refusal(405), refusal(405), refusal(405)),
+        replies(refusal(404), refusal(405), refusal(405)),
         method="PUT",
         path="/models",
     ),
@@ -132,5 +133,5 @@ TABLES = (
     ("Requests that are refused", SLIPS, KINDS),
     ("Paths", PATHS, KINDS),
     ("Loading", LOADING, KINDS),
-    ("Under faults and pressure", UNDER_PRESSURE, WITH_KSERVE),
+    ("Under faults and pressure", UNDER_PRESSURE, KINDS),
 )

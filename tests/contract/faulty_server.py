@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import resource
 import signal
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -141,15 +140,6 @@ class FaultyServer:
         """Until the engine has a batch."""
         until((self.faults / TAKEN).exists, "a batch in the engine")
 
-    def address_space(self) -> int:
-        """The bytes of address space that it has reserved."""
-        pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[0]
-        return int(pages) * resource.getpagesize()
-
-    def limit_address_space(self, size: int) -> None:
-        """Refuse it more address space than so many bytes."""
-        resource.prlimit(self.process.pid, resource.RLIMIT_AS, (size, size))
-
     def exit_code(self) -> int:
         """The exit code of a server that ends."""
         return self.process.wait(SECONDS)
@@ -193,12 +183,6 @@ def launched_server(
         yield server
     finally:
         server.stop()
-
-
-def load(caller: Caller, name: str, archive: Path) -> Answer:
-    """Load a model as SageMaker does."""
-    document = {"model_name": name, "url": str(archive)}
-    return caller.request("POST", "/models", json.dumps(document).encode())
 
 
 def texts_of(tokens: int) -> str:

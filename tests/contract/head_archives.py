@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,6 @@ from local_cloud.containers.server_client import Response
 from onboarding.manifest import ImageProcessor, ProfileRecord, TensorRecord
 from onboarding.serving_spec import ServingSpec
 from tests.contract.conftest import TARGET_HEADER, load, serving
-from tests.contract.conftest import Served as Server
 from tests.contract.test_ensemble import STAND_IN, on_a_cpu
 from tests.fixtures.tiny_embedder.archive import REPOSITORY, Tiny, write_manifest
 
@@ -112,19 +111,10 @@ class HeadModel:
 
 @dataclass(frozen=True, kw_only=True)
 class SeveralModels:
-    """A multi-model server, and the name and target of each model."""
+    """Models by their names, of one server or each of its own."""
 
-    server: Server
-
-    def load(self, name: str, archive: Path) -> None:
-        """Load one more model."""
-        answer = load(self.server.client, archive, name=name, target=f"{name}/model.tar.gz")
-        assert answer.status == 200, answer.body
-
-    def send(self, name: str, body: bytes, content_type: str = "application/json") -> Response:
-        """Send one request to a model."""
-        headers = {TARGET_HEADER: f"{name}/model.tar.gz", "Content-Type": content_type}
-        return self.server.client.request("POST", f"/models/{name}/invoke", body, headers)
+    send: Callable[[str, bytes, str], Response]
+    """Send body and content type of one request to a model."""
 
     def arrays(
         self, model: HeadModel, samples: Any, *, suffix: str = "", binary: bool = False
@@ -141,12 +131,26 @@ class SeveralModels:
 
 
 @contextmanager
-def several(
-    kind: str, first: Path, archives: Mapping[str, Path], folder: Path
-) -> Iterator[SeveralModels]:
-    """Start a multi-model server that holds an embedder's archive and every one of these."""
-    with serving(kind, first, folder) as server:
-        models = SeveralModels(server=server)
+def several(first: Path, archives: Mapping[str, Path], folder: Path) -> Iterator[SeveralModels]:
+    """Start a multi-model Triton that holds an embedder's archive and every one of these."""
+    with serving("triton-mme", first, folder) as server:
         for name, archive in archives.items():
-            models.load(name, archive)
-        yield models
+            answer = load(server.client, archive, name=name, target=f"{name}/model.tar.gz")
+            assert answer.status == 200, answer.body
+
+        def send(name: str, body: bytes, content_type: str) -> Response:
+            headers = {TARGET_HEADER: f"{name}/model.tar.gz", "Content-Type": content_type}
+            return server.client.request("POST", f"/models/{name}/invoke", body, headers)
+
+        yield SeveralModels(send=send)
+
+
+@contextmanager
+def python_servers(archives: Mapping[str, Path], folder: Path) -> Iterator[SeveralModels]:
+    """Start a Python server for each archive."""
+    with ExitStack() as running:
+        servers = {
+            name: running.enter_context(serving("python-server", archive, folder / name))
+            for name, archive in archives.items()
+        }
+        yield SeveralModels(send=lambda name, body, kind: servers[name].ask(body, kind))

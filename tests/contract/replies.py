@@ -9,13 +9,11 @@ from typing import Any
 
 from tests.contract.requests import JSON_TYPE
 
-KINDS = ("python-server", "python-mme", "triton-sme", "triton-mme")
+KINDS = ("python-server", "triton-sme", "triton-mme")
 TITLES = {
     "python-server": "Python server",
-    "python-mme": "Python server, multi-model",
     "triton-sme": "Triton, single model",
     "triton-mme": "Triton, multi-model",
-    "triton-kserve": "Triton's own port, off by default",
 }
 LARGEST_BODY = 6_291_456
 
@@ -27,7 +25,7 @@ def is_multi_model(kind: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Reply:
-    """A status, and what the body says; status 0 is no answer, but what the server does."""
+    """A status, and what the body says."""
 
     status: int
     says: str
@@ -36,12 +34,11 @@ class Reply:
         """As the table shows it: a status alone answers, or refuses in a sentence."""
         if self.says == (ANSWER if self.status == 200 else SENTENCE):
             return str(self.status)
-        return self.says if self.status == 0 else f"{self.status}, {self.says}"
+        return f"{self.status}, {self.says}"
 
 
 SENTENCE, NOTHING, ANSWER, MODELS = "a sentence", "empty", "the answer", "a list of models"
 MODEL = "the model's name and url"
-PAGE = "a list of one, and the next page's token"
 
 
 def refusal(status: int = 400) -> Reply:
@@ -59,11 +56,6 @@ def answer() -> Reply:
     return Reply(status=200, says=ANSWER)
 
 
-def does(what: str) -> Reply:
-    """No answer."""
-    return Reply(status=0, says=what)
-
-
 def _document(body: bytes) -> dict[str, Any]:
     """The object in a body; empty where there is none."""
     try:
@@ -78,17 +70,11 @@ def _is_refusal(body: bytes) -> bool:
     return list(document) == ["error"] and bool(document["error"])
 
 
-def _is_page(body: bytes) -> bool:
-    document = _document(body)
-    return len(document.get("models", ())) == 1 and bool(document.get("nextPageToken"))
-
-
 SAYS: dict[str, Callable[[bytes], bool]] = {
     SENTENCE: _is_refusal,
     NOTHING: lambda body: body == b"",
     ANSWER: lambda body: b'"outputs"' in body,
     MODELS: lambda body: list(_document(body)) == ["models"],
-    PAGE: _is_page,
     MODEL: lambda body: {"modelName", "modelUrl"} <= set(_document(body)),
 }
 """What each word of a reply means."""
@@ -115,12 +101,9 @@ class Exchange:
         return tuple(kind for kind in kinds if kind in self.replies)
 
 
-def replies(
-    python: Reply, sme: Reply, mme: Reply, python_mme: Reply | None = None
-) -> dict[str, Reply]:
-    """By kind; the Python server replies the same in its multi-model mode, but for `python_mme`."""
-    several = python if python_mme is None else python_mme
-    return {"python-server": python, "python-mme": several, "triton-sme": sme, "triton-mme": mme}
+def replies(python: Reply, sme: Reply, mme: Reply) -> dict[str, Reply]:
+    """By kind of server."""
+    return {"python-server": python, "triton-sme": sme, "triton-mme": mme}
 
 
 def alike(reply: Reply) -> dict[str, Reply]:
@@ -128,6 +111,6 @@ def alike(reply: Reply) -> dict[str, Reply]:
     return replies(reply, reply, reply)
 
 
-def multi_model(python: Reply, triton: Reply) -> dict[str, Reply]:
-    """Replies of the servers that load models by request."""
-    return {"python-mme": python, "triton-mme": triton}
+def multi_model(triton: Reply) -> dict[str, Reply]:
+    """The reply of the server that loads models by request."""
+    return {"triton-mme": triton}

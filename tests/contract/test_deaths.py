@@ -1,23 +1,20 @@
-"""Servers that are killed, replaced and drained under load: health is true, requests answered."""
+"""Servers that are told to end: what was taken is answered, and in time."""
 
 from __future__ import annotations
 
 import json
-import os
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from tests.contract.crowd import GONE, OK, TEXTS, TURNED, UNAVAILABLE, Crowd
 from tests.contract.engine_faults import LOADS
-from tests.contract.faulty_server import FaultyServer, Gone, launched_server, load
+from tests.contract.faulty_server import FaultyServer, Gone, launched_server
 from tests.contract.server_process import REAL, until
 
-CROWD = 6
+TEXTS = ("the cat sat on the mat", "a dog")
 LESS_THAN_THE_DEFAULT = 20
 """Seconds, of ROUNDHOUSE_DRAIN_SECONDS: who ends so soon has read what it was given."""
 
@@ -27,38 +24,6 @@ def server(archive: Path, tmp_path: Path) -> Iterator[FaultyServer]:
     """A healthy server of one slot."""
     with launched_server(archive, tmp_path, ROUNDHOUSE_SLOTS="1") as one:
         yield one
-
-
-def test_health_is_true_through_kill_9_under_load_and_restart(server, archive, tmp_path):
-    # The second server outlives the crowd: one death only comes between a word and its keeping.
-    with (
-        ExitStack() as after,
-        Crowd(server, server.caller().ask(*TEXTS).vectors, size=CROWD) as crowd,
-    ):
-        until(lambda: crowd.count(OK) > 50, "a crowd that is answered")
-        os.kill(server.process.pid, signal.SIGKILL)
-        until(lambda: crowd.all_met(GONE), "a crowd that has noticed")
-        server.process.wait()
-        assert server.ping() is None
-        server.demand(LOADS)
-        again = after.enter_context(
-            launched_server(archive, tmp_path, port=server.port, ready=False, ROUNDHOUSE_SLOTS="1")
-        )
-        refused, answered = crowd.count(UNAVAILABLE), crowd.count(OK)
-        until(
-            lambda: crowd.health.met["503"] > 5 and crowd.count(UNAVAILABLE) > refused + 5,
-            "a server that says it loads",
-        )
-        assert crowd.count(OK) == answered
-        healthy = crowd.health.met["200"]
-        server.end(LOADS)
-        until(
-            lambda: crowd.health.met["200"] > healthy and crowd.count(OK) > answered + 50,
-            "a crowd that is answered again",
-        )
-        assert again.process.poll() is None
-    assert crowd.wrong() == [] and crowd.health.met[TURNED] <= 1
-    assert b"Traceback" not in server.log.read_bytes()
 
 
 def test_sigterm_answers_all_that_was_taken_and_takes_nothing_more(server):
@@ -86,15 +51,6 @@ def test_sigterm_answers_all_that_was_taken_and_takes_nothing_more(server):
     assert b"Traceback" not in server.log.read_bytes()
 
 
-def test_sigterm_under_load_gives_whole_answers_or_none(server):
-    with Crowd(server, server.caller().ask(*TEXTS).vectors, size=CROWD) as crowd:
-        until(lambda: crowd.count(OK) > 50, "a crowd that is answered")
-        server.terminate()
-        assert server.exit_code() == 0
-    assert crowd.wrong() == []
-    assert b"Traceback" not in server.log.read_bytes()
-
-
 def test_sigterm_is_obeyed_in_time_though_the_engine_never_ends(archive, tmp_path):
     with (
         launched_server(archive, tmp_path, ROUNDHOUSE_DRAIN_SECONDS="1") as server,
@@ -106,25 +62,6 @@ def test_sigterm_is_obeyed_in_time_though_the_engine_never_ends(archive, tmp_pat
         server.terminate()
         assert isinstance(stuck.exception(LESS_THAN_THE_DEFAULT), Gone)
         assert server.exit_code() == 0
-
-
-@pytest.mark.parametrize("when", ["runs", "loads"])
-def test_sigterm_of_several_models_is_obeyed_in_time_though_an_engine_never_ends(
-    when, archive, tmp_path
-):
-    variables = {"SAGEMAKER_MULTI_MODEL": "true", "ROUNDHOUSE_DRAIN_SECONDS": "1"}
-    with launched_server(archive, tmp_path, **variables) as server:
-        assert load(server.caller(), "stuck", archive).status == 200
-        with ThreadPoolExecutor(1) as pool, server.hold_batches():
-            if when == "runs":
-                stuck = pool.submit(server.caller().ask, *TEXTS, path="/models/stuck/invoke")
-            else:
-                server.demand(LOADS)
-                stuck = pool.submit(load, server.caller(), "another", archive)
-            server.wait_until_taken()
-            server.terminate()
-            assert isinstance(stuck.exception(LESS_THAN_THE_DEFAULT), Gone)
-            assert server.exit_code() == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)

@@ -115,12 +115,6 @@ def test_concurrent_clients_of_an_ensemble_get_their_own_answers(server):
         assert np.array_equal(answer, expected[text])
 
 
-def test_bad_request_of_an_ensemble_fails_alone(server):
-    assert server.ask(*binary_request([b"\xff"])).status == 400
-    assert server.ask(json_request(["a"] * 33)).status == 400
-    rows(server.ask(json_request(["a"])))
-
-
 @pytest.mark.parametrize(("has_cache", "runs"), [(True, [1, 0, 1]), (False, [1, 1, 1])])
 def test_repeated_request_is_answered_from_a_response_cache_that_the_server_has(
     has_cache, runs, tmp_path

@@ -11,7 +11,7 @@ from tests.contract.conftest import Served
 from tests.contract.exchanges import ANSWERS, PATHS, SLIPS
 from tests.contract.loading_exchanges import LOADING
 from tests.contract.pressure_exchanges import DEADLY
-from tests.contract.replies import KINDS, SAYS, Exchange, Reply, is_multi_model
+from tests.contract.replies import KINDS, SAYS, Exchange, Reply
 from tests.contract.requests import json_request
 from tests.fixtures.tiny_embedder.archive import MODEL, write_archive
 
@@ -52,9 +52,8 @@ def test_reply_is_the_one_of_the_list(kind, exchange, launched):
     assert served.ask(json_request(["a dog"])).status == 200
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if is_multi_model(kind)])
-def test_life_of_a_model_is_the_one_of_the_list(kind, launched, tmp_path):
-    served = launched(kind)
+def test_life_of_a_model_is_the_one_of_the_list(launched, tmp_path):
+    served = launched("triton-mme")
     write_archive(tmp_path / "archive" / "model")
     write_archive(tmp_path / "spoiled" / "model")
     changed_request = tmp_path / "spoiled" / "model" / MODEL / "config.pbtxt"
@@ -63,7 +62,7 @@ def test_life_of_a_model_is_the_one_of_the_list(kind, launched, tmp_path):
     for exchange in LOADING:
         answer = send(served, exchange, tmp_path)
         context = exchange.name, answer.status, answer.body[:300]
-        assert is_reply(answer, exchange.replies[kind]), context
+        assert is_reply(answer, exchange.replies["triton-mme"]), context
         assert served.client.request("GET", "/ping").status == 200
     assert served.ask(json_request(["a dog"])).status == 200
 

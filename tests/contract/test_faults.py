@@ -5,7 +5,6 @@ Real server processes, a faulty engine.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -58,31 +57,6 @@ def test_engine_that_raises_mid_batch_refuses_the_request_to_blame_and_answers_i
     assert server.ping() == 200
     assert "Traceback" not in poison.result().sentence
     until(lambda: server.lines("engine_failed"), "the rest in the log")
-
-
-def test_full_queue_has_a_time_to_come_back_and_costs_waiting_requests_nothing(server, pool):
-    with server.hold_batches():
-        first = pool.submit(server.caller().ask, "a dog")
-        server.wait_until_taken()
-        waiting = pool.submit(server.caller().ask, *["the cat"] * 8)
-        waits(server, 8)
-        turned_away = [server.caller().ask("a mat") for _ in range(20)]
-        assert server.ping() == 200
-    assert all(is_refusal(answer) and "8 rows wait" in answer.sentence for answer in turned_away)
-    assert len(first.result().vectors) == 1 and len(waiting.result().vectors) == 8
-
-
-def test_deadline_ends_one_request_and_no_other(server, pool):
-    with server.hold_batches():
-        first = pool.submit(server.caller().ask, "a dog")
-        server.wait_until_taken()
-        waiting = pool.submit(server.caller().ask, "the cat")
-        waits(server, 1)
-        late = server.caller().ask("a mat", parameters={"timeout": 30_000})
-        waits(server, 1)
-    (waited,) = re.findall(r"waited ([\d.]+) s", late.sentence)
-    assert is_refusal(late) and 0.02 < float(waited) < 10
-    assert (first.result().status, waiting.result().status) == (200, 200)
 
 
 def test_client_that_leaves_takes_its_rows_with_it(server, pool):

@@ -1,18 +1,15 @@
 """More than 10,000 requests that no client should send.
 
 No 5xx, no crash, no leak, and the neighbours never notice. Two servers, one of texts and one of
-tensors, run as in their image; one of several models gets a fifth of it. A well-behaved client asks
-them all throughout. Every random choice comes from SEED. Slow senders, clients that leave and
-clients that do not read are bounded by the server's own request time, which is set to 4 seconds
-here.
+tensors, run as in their image. A well-behaved client asks both throughout. Every random choice
+comes from SEED. Slow senders, clients that leave and clients that do not read are bounded by the
+server's own request time, which is set to 4 seconds here.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import http.client
-import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -33,7 +30,8 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from container.client import OUT_OF_TIME
-from tests.contract.hostile_server import MAX_CONNECTIONS, SEED, Running, start, start_multi_model
+from tests.contract.faulty_server import Gone
+from tests.contract.hostile_server import MAX_CONNECTIONS, SEED, Running, running_server
 from tests.contract.server_process import SECONDS, until
 from tests.fixtures.hostile.clients import (
     ANSWER_SECONDS,
@@ -49,7 +47,6 @@ from tests.fixtures.hostile.requests import (
     TENSORS,
     TEXTS,
     VALID,
-    hostile_loads,
     hostile_requests,
     smuggling_attempts,
     wire_noise,
@@ -65,7 +62,7 @@ CONFORMS = (
     response_headers_conformance,
     response_schema_conformance,
 )
-BODIES, NOISE, LEAVERS, DRIPS, LOADS, PER_OPERATION = 6000, 1000, 400, 12, 500, 60
+BODIES, NOISE, LEAVERS, DRIPS, PER_OPERATION = 6000, 1000, 400, 12, 60
 SETTINGS = settings(
     max_examples=PER_OPERATION,
     deadline=None,
@@ -73,31 +70,21 @@ SETTINGS = settings(
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
-FORMS = ("texts", "tensors", "several models")
+FORMS = ("texts", "tensors")
 
 
 @pytest.fixture(scope="module")
 def servers(
     archives: Callable[[Tiny], Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Running]]:
-    """A server of texts, one of tensors, one of several models."""
+    """A server of texts and one of tensors."""
     folder = tmp_path_factory.mktemp("hostile")
-    texts, tensors = archives(EMBEDDER), archives(ARITHMETIC)
-    servers: dict[str, Running] = {}
-    try:
-        servers["texts"] = start(EMBEDDER, texts, folder / "texts.log", TEXTS)
-        servers["tensors"] = start(ARITHMETIC, tensors, folder / "tensors.log", TENSORS)
-        servers["several models"] = start_multi_model(
-            ARITHMETIC, tensors, folder / "several.log", TENSORS
-        )
-        servers["several models"].share = 0.2
-        for running in servers.values():
-            running.warm_up()
-        yield servers
-    finally:
-        for running in servers.values():
-            running.process.kill()
-            running.process.wait()
+    forms = zip(FORMS, (EMBEDDER, ARITHMETIC), (TEXTS, TENSORS), strict=True)
+    with contextlib.ExitStack() as running:
+        yield {
+            form: running.enter_context(running_server(archives(tiny), folder / form, document))
+            for form, tiny, document in forms
+        }
 
 
 @dataclass
@@ -110,19 +97,18 @@ class Neighbour:
     faults: list[str] = field(default_factory=list)
 
     def run(self) -> None:
-        connections = [server.connection() for server in self.servers]
-        pairs = list(zip(self.servers, connections, strict=True))
-        right = [server.ask(connection) for server, connection in pairs]
+        pairs = [(server, server.caller()) for server in self.servers]
+        right = [server.ask(caller) for server, caller in pairs]
         while not self.stop.wait(0.02):
-            for (server, connection), numbers in zip(pairs, right, strict=True):
+            for (server, caller), numbers in zip(pairs, right, strict=True):
                 try:
-                    assert server.ask(connection) == pytest.approx(numbers, abs=1e-5)
+                    assert server.ask(caller) == pytest.approx(numbers, abs=1e-5)
                     self.answers += 1
-                except (AssertionError, OSError, http.client.HTTPException) as fault:
+                except (AssertionError, *Gone) as fault:
                     self.faults.append(repr(fault))
-                    connection.close()
-        for connection in connections:
-            connection.close()
+                    caller.close()
+        for _, caller in pairs:
+            caller.close()
 
 
 @pytest.fixture(scope="module")
@@ -136,19 +122,11 @@ def neighbour(servers: dict[str, Running]) -> Iterator[Neighbour]:
     thread.join()
 
 
-@pytest.fixture(scope="module", params=FORMS[:2])
+@pytest.fixture(scope="module", params=FORMS)
 def running(
     request: pytest.FixtureRequest, servers: dict[str, Running], neighbour: Neighbour
 ) -> Running:
-    """Each server of one model, with the neighbour before all."""
-    return servers[request.param]
-
-
-@pytest.fixture(scope="module", params=FORMS)
-def every(
-    request: pytest.FixtureRequest, servers: dict[str, Running], neighbour: Neighbour
-) -> Running:
-    """Every server after the other, with the neighbour before all."""
+    """Each server after the other, with the neighbour before all."""
     return servers[request.param]
 
 
@@ -160,61 +138,47 @@ def check_tally(running: Running) -> Tally:
     return running.tally
 
 
-def test_hostile_bodies_get_one_answer_each(every):
-    before, count = every.tally.sent, int(BODIES * every.share)
-    requests = every.aimed(hostile_requests(SEED, count, every.document))
-    asyncio.run(ask_all(every.port, requests, every.tally))
-    tally = check_tally(every)
-    assert tally.sent - before == count
+def test_hostile_bodies_get_one_answer_each(running):
+    before = running.tally.sent
+    requests = hostile_requests(SEED, BODIES, running.document)
+    asyncio.run(ask_all(running.port, requests, running.tally))
+    tally = check_tally(running)
+    assert tally.sent - before == BODIES
     # Else the requests are too tame.
     assert {200, 400, 404, 405, 415} <= set(tally.statuses)
 
 
-def test_noise_on_the_wire_is_refused_or_answered(every):
-    noise = wire_noise(SEED, int(NOISE * every.share))
-    asyncio.run(throw_all(every.port, map(every.aim, noise), every.tally))
-    assert {400, 413, 431} <= set(check_tally(every).statuses)
+def test_noise_on_the_wire_is_refused_or_answered(running):
+    asyncio.run(throw_all(running.port, wire_noise(SEED, NOISE), running.tally))
+    assert {400, 413, 431} <= set(check_tally(running).statuses)
 
 
-def test_no_request_is_smuggled_behind_a_disputed_end(every):
-    throws = map(every.aim, smuggling_attempts())
+def test_no_request_is_smuggled_behind_a_disputed_end(running):
+    throws = smuggling_attempts()
     answers = asyncio.run(
-        throw_all(every.port, throws, every.tally, silence_seconds=ANSWER_SECONDS)
+        throw_all(running.port, throws, running.tally, silence_seconds=ANSWER_SECONDS)
     )
-    check_tally(every)
+    check_tally(running)
     # Exactly one answer, and nothing after it is read.
     assert answers and all(statuses == [400] for statuses in answers)
 
 
-def test_clients_that_leave_are_let_go(every):
-    asyncio.run(leave_all(every.port, [every.aim(VALID)] * int(LEAVERS * every.share), every.tally))
-    check_tally(every)
+def test_clients_that_leave_are_let_go(running):
+    asyncio.run(leave_all(running.port, [VALID] * LEAVERS, running.tally))
+    check_tally(running)
 
 
-def test_slow_senders_are_refused_and_closed(every):
-    valid = every.aim(VALID)
-    header, _, _ = valid.partition(b"\r\n\r\n")
+def test_slow_senders_are_refused_and_closed(running):
+    header, _, _ = VALID.partition(b"\r\n\r\n")
 
     async def scenario() -> list[int]:
         slow = [
-            valid[: 10 * number] + b"a" * 200 if number < 6 else header + b"\r\nA: " + b"x" * 200
+            VALID[: 10 * number] + b"a" * 200 if number < 6 else header + b"\r\nA: " + b"x" * 200
             for number in range(1, DRIPS)
         ]
-        return await asyncio.gather(*(drip(every.port, data, every.tally) for data in slow))
+        return await asyncio.gather(*(drip(running.port, data, running.tally) for data in slow))
 
-    assert set(asyncio.run(scenario())) <= {400, 408} and 408 in check_tally(every).statuses
-
-
-def test_hostile_requests_to_load_are_refused_and_load_nothing(servers, neighbour):
-    running = servers["several models"]
-    tally = Tally()
-    asyncio.run(ask_all(running.port, hostile_loads(SEED, LOADS), tally))
-    assert tally.wrong[:5] == [] and set(tally.statuses) <= {400, 409}
-    with contextlib.closing(running.connection()) as connection:
-        connection.request("GET", "/models")
-        models = json.loads(connection.getresponse().read())["models"]
-    assert [model["modelName"] for model in models] == ["hostile"]
-    check_tally(running)
+    assert set(asyncio.run(scenario())) <= {400, 408} and 408 in check_tally(running).statuses
 
 
 def test_clients_that_never_read_are_closed(running):
@@ -245,7 +209,8 @@ def test_connections_beyond_the_most_are_answered_503(running):
 
 @pytest.mark.parametrize("mode", GenerationMode, ids=str)
 def test_openapi_contract_holds_for_what_schemathesis_sends(running, mode):
-    schema = schemathesis.openapi.from_dict(single_model_contract())
+    document = yaml.safe_load((REPOSITORY / "docs" / "openapi.yaml").read_text())
+    schema = schemathesis.openapi.from_dict(document)
     cases = 0
 
     def send(case):
@@ -271,17 +236,8 @@ def test_openapi_contract_holds_for_what_schemathesis_sends(running, mode):
     assert cases >= PER_OPERATION
 
 
-def single_model_contract() -> dict[str, object]:
-    """docs/openapi.yaml without the multi-model paths."""
-    document = yaml.safe_load((REPOSITORY / "docs" / "openapi.yaml").read_text())
-    document["paths"] = {
-        path: item for path, item in document["paths"].items() if not path.startswith("/models")
-    }
-    return document
-
-
 def test_servers_are_as_before_and_the_neighbour_never_noticed(servers, neighbour):
-    assert sum(servers[form].tally.sent for form in FORMS[:2]) >= 10_000
+    assert sum(running.tally.sent for running in servers.values()) >= 10_000
     for running in servers.values():
         most = running.files_before + 1
         until(lambda one=running, most=most: one.files() <= most, "the end of open files")

@@ -15,9 +15,15 @@ import numpy as np
 import pytest
 
 from container.entities import entities_of
-from container.wire import array_request, arrays_of, image_request, rows_of
+from container.wire import arrays_of, image_request, rows_of
 from onboarding.manifest import Prompts, TensorRecord
-from tests.contract.head_archives import BATCH, HeadModel, SeveralModels, several
+from tests.contract.head_archives import (
+    BATCH,
+    HeadModel,
+    SeveralModels,
+    python_servers,
+    several,
+)
 from tests.contract.model_exports import COUNT, EMBEDDERS, HEADS, PROMPT
 from tests.contract.requests import json_request
 from tests.contract.test_long_texts import write_form
@@ -93,7 +99,7 @@ def embedder_archive(folder, name):
 
 @pytest.fixture(scope="module")
 def servers(exports, models, archive, tmp_path_factory):
-    """Every model in one Python server and one Triton, and in that as an ensemble too."""
+    """Every model in a Python server of its own and in one Triton, there as an ensemble too."""
     root = tmp_path_factory.mktemp("archives")
     cpu = {name: model.write_archive(root / name) for name, model in models.items()}
     cpu |= {name: embedder_archive(exports / name, name) for name in EMBEDDERS}
@@ -102,8 +108,8 @@ def servers(exports, models, archive, tmp_path_factory):
         for name, model in models.items()
     }
     with (
-        several("python-mme", archive, cpu, tmp_path_factory.mktemp("python")) as python,
-        several("triton-mme", archive, cpu | gpu, tmp_path_factory.mktemp("triton")) as triton,
+        python_servers(cpu, tmp_path_factory.mktemp("python")) as python,
+        several(archive, cpu | gpu, tmp_path_factory.mktemp("triton")) as triton,
     ):
         kinds = zip(KINDS, (python, triton, triton), strict=True)
         yield {name: Served(name=name, models=models, server=server) for name, server in kinds}
@@ -324,21 +330,6 @@ def test_python_server_answers_plain_json_of_images(models, files, servers):
     expected = models["vit"].facts["expected"][:3]
     assert [row[0]["label"] for row in rows] == [row[0][0] for row in expected]
     assert [len(row) for row in rows] == [1, 1, 1]
-
-
-def test_concurrent_images_get_their_own_rows(models, files, kind):
-    ask = lambda file: labelled(
-        [arrays_of((a := kind.send("vit", *image_request([file]))).body, a.headers["content-type"])]
-    )[0]
-    with ThreadPoolExecutor(8) as clients:
-        found = list(clients.map(ask, files[:40]))
-    for own, theirs in zip(found, models["vit"].facts["expected"], strict=False):
-        assert dict(own) == pytest.approx(dict(map(tuple, theirs)), abs=TOLERANCE)
-
-
-def test_refuses_tensors_in_place_of_images(kind):
-    body = array_request({"image": np.zeros((1, 1), np.float32)}, binary=False)
-    assert kind.send("vit", *body).status == 400
 
 
 @pytest.mark.parametrize("name", EMBEDDERS)

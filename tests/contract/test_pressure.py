@@ -1,33 +1,28 @@
-"""A full queue, a long wait, no memory, an engine that fails; and who can reach the port."""
+"""A full queue, a long wait, no memory, and an engine that fails."""
 
 from __future__ import annotations
 
 import json
 import shutil
-import socket
-import struct
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from local_cloud.containers.container import namespaces
-from local_cloud.containers.server_client import Response, ServerClient
-from onboarding.serve_environment import ADDITIONAL_ARGS, serve_environment
-from tests.contract.conftest import SECONDS, Served, load, serving, start, wait_until_healthy
-from tests.contract.pressure_exchanges import WITH_KSERVE, reply
-from tests.contract.replies import KINDS, is_multi_model
+from local_cloud.containers.server_client import Response
+from tests.contract.conftest import SECONDS, Served, load, serving
+from tests.contract.pressure_exchanges import reply
+from tests.contract.replies import KINDS
 from tests.contract.requests import json_request
 from tests.contract.test_exchanges import is_reply
-from tests.fixtures.tiny_embedder.archive import write_archive
 
 SLOW = Path(__file__).with_name("slow_engine.py")
 FAULTS = {"the engine says that memory is short": -507, "the engine fails": -500}
-TRITONS = [kind for kind in WITH_KSERVE if kind.startswith("triton-")]
+TRITONS = [kind for kind in KINDS if kind.startswith("triton-")]
 CONFIGURATION = """
 backend: "python"
 max_batch_size: 1
@@ -74,33 +69,11 @@ def write_slow(root: Path, *, timeout_us: int = 0) -> Path:
 
 
 @contextmanager
-def own_port(root: Path, folder: Path) -> Iterator[Served]:
-    """Triton's own HTTP port, which `serve` leaves off, instead of its SageMaker port."""
-    variables = serve_environment("slow")
-    variables[ADDITIONAL_ARGS] += (
-        " --sagemaker-port=8081 --allow-http=true --http-address=127.0.0.1 --http-port=8080"
-    )
-    container = start("triton-kserve", root, folder, **variables)
-    with closing(ServerClient(container.connection)) as client:
-        try:
-            wait_until_healthy(container, client, "/v2/health/ready")
-            path = "/v2/models/slow/infer"
-            yield Served(kind="triton-kserve", container=container, client=client, infer_path=path)
-        finally:
-            container.stop(5)
-
-
-@contextmanager
 def slow(kind: str, folder: Path, *, timeout_us: int = 0) -> Iterator[Slow]:
     """A slow server, stopped at the end."""
     root, run_folder = folder / "model", folder / "server"
     gate = write_slow(root, timeout_us=timeout_us)
-    server = (
-        own_port(root, run_folder)
-        if kind == "triton-kserve"
-        else serving(kind, root, run_folder, model="slow")
-    )
-    with server as served:
+    with serving(kind, root, run_folder, model="slow") as served:
         yield Slow(served=served, folder=gate)
 
 
@@ -136,8 +109,8 @@ def test_wait_that_is_too_long_is_answered_as_listed(kind, tmp_path):
         assert first.result().status == 200
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.startswith("python-")])
-def test_full_queue_of_the_python_server_has_a_time_to_come_back(kind, archive, tmp_path):
+def test_full_queue_of_the_python_server_has_a_time_to_come_back(archive, tmp_path):
+    kind = "python-server"
     limits = {"ROUNDHOUSE_QUEUE_ROWS": "1000", "ROUNDHOUSE_MAX_REQUEST_ROWS": "1000"}
     body = json_request(["the cat sat on the mat"] * 1000)
     with serving(kind, archive, tmp_path, **limits) as served:
@@ -150,44 +123,11 @@ def test_full_queue_of_the_python_server_has_a_time_to_come_back(kind, archive, 
         assert served.client.request("GET", "/ping").status == 200
 
 
-def write_too_large(kind: str, root: Path) -> None:
-    """An archive that wants more memory than there is."""
-    if kind == "python-mme":
-        write_archive(root, host_memory_mib=1e9)
-    else:
-        (write_slow(root) / "no-memory").touch()
-
-
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if is_multi_model(kind)])
-def test_load_without_memory_asks_sagemaker_to_unload_others(kind, launched, tmp_path):
+def test_load_without_memory_asks_sagemaker_to_unload_others(launched, tmp_path):
+    kind = "triton-mme"
     served = launched(kind)
-    write_too_large(kind, tmp_path / "model")
+    (write_slow(tmp_path / "model") / "no-memory").touch()
     answer = load(served.client, tmp_path / "model", name="large", target="large/model.tar.gz")
     assert is_reply(answer, reply("load while memory is short", kind)), answer
     assert served.client.request("GET", "/ping").status == 200
     assert served.ask(json_request(["a dog"])).status == 200
-
-
-def test_failed_load_makes_a_server_unhealthy_for_good_in_ready_mode(archive, tmp_path):
-    root, variables = tmp_path / "bad" / "model", {"SAGEMAKER_TRITON_OVERRIDE_PING_MODE": "ready"}
-    (write_slow(root) / "no-memory").touch()
-    with serving("triton-mme", archive, tmp_path, **variables) as served:
-        answer = load(served.client, root, name="large", target="large/model.tar.gz")
-        assert answer.status == 507
-        assert served.client.request("GET", "/ping").status == 400
-        assert served.ask(json_request(["a dog"])).status == 200
-
-
-@pytest.mark.skipif(
-    not namespaces(own_network=True), reason="this kernel allows no network namespace"
-)
-@pytest.mark.parametrize("kind", KINDS)
-def test_port_is_open_to_whom_the_list_says(kind, launched):
-    table = Path(f"/proc/{launched(kind).container.process.pid}/net/tcp").read_text()
-    sockets = [line.split() for line in table.splitlines()[1:]]
-    listening = [columns[1].split(":") for columns in sockets if columns[3] == "0A"]
-    # Triton has another port, which SageMaker does not reach.
-    (address,) = [int(address, 16) for address, port in listening if int(port, 16) == 8080]
-    name = socket.inet_ntoa(struct.pack("=I", address))
-    says = reply("bound to 127.0.0.1, listens on", kind).says
-    assert {"0.0.0.0": "every interface"}.get(name, name) == says

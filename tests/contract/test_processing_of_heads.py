@@ -108,7 +108,7 @@ def server(archive, tmp_path_factory):
             serving = ServingSpec.model_validate_json(json.dumps(section))
             write_processed_archive(root / name, variant, serving, tree, stand_in=stand_in)
             archives[name] = root / name
-    with several("triton-mme", archive, archives, tmp_path_factory.mktemp("triton")) as models:
+    with several(archive, archives, tmp_path_factory.mktemp("triton")) as models:
         yield models
 
 

@@ -42,24 +42,10 @@ def test_binary_answer_equals_json_answer(server):
     assert np.array_equal(rows(answer), rows(server.ask(json_request(TEXTS))))
 
 
-def test_binary_request_may_ask_for_a_json_answer(server):
-    answer = server.ask(*binary_request([b"a dog"], binary_answer=False))
-    assert answer.headers["content-type"] == "application/json"
-    assert np.array_equal(rows(answer), rows(server.ask(json_request(["a dog"]))))
-
-
 def test_batch_answers_equal_single_answers(server):
     together = rows(server.ask(json_request(TEXTS)))
     alone = np.concatenate([rows(server.ask(json_request([text]))) for text in TEXTS])
     assert np.allclose(together, alone, atol=1e-6)
-
-
-def test_long_text_is_cut_at_the_longest_sequence(server):
-    exact, longer = (
-        rows(server.ask(json_request([text])))
-        for text in ("cat " * 30, "cat " * 30 + "train " * 200)
-    )
-    assert np.allclose(exact, longer, atol=1e-6)
 
 
 def test_concurrent_clients_get_their_own_answers(server):

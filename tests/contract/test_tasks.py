@@ -110,7 +110,3 @@ def test_refuses_wrong_tensors(arithmetic, changes):
     assert answer.status == 400, answer.body
     assert list(json.loads(answer.body)) == ["error"]
     check(arrays_of(arithmetic.ask(tensor_request(ARRAYS))))
-
-
-def test_refuses_an_input_too_few_with_400(arithmetic):
-    assert arithmetic.ask(tensor_request({"signal": SIGNAL})).status == 400

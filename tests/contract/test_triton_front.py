@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import json
 import os
 import signal
 from collections.abc import Iterable
@@ -33,24 +32,6 @@ def test_liar_fails_none_of_those_that_ask_with_it(launched):
         assert {liar.result().status for liar in liars} == {400}
         assert [one.result().status for one in innocents] == [200] * 200
         assert {len(one.result().body) for one in innocents} == {len(right)}
-
-
-def test_lines_are_answered_as_requests_of_their_own(launched):
-    served = launched("triton-sme")
-    texts = [["a dog"], ["a cat", "two birds"], ["x" * 400]] * 40
-    alone = {tuple(item): json.loads(served.ask(json_request(item)).body) for item in texts[:3]}
-    body = b"".join(json_request(item) + b"\n" for item in texts)
-    answer = served.ask(body, "application/jsonlines")
-    assert answer.status == 200
-    lines = [json.loads(line) for line in answer.body.splitlines()]
-    for item, line in zip(texts, lines, strict=True):
-        own, expected = line["outputs"][0], alone[tuple(item)]["outputs"][0]
-        assert own["shape"] == expected["shape"]
-        assert own["data"] == pytest.approx(expected["data"], abs=1e-5)
-    wrong = body + json_request(["a"], outputs=[{"name": "none"}]) + b"\n"
-    refusal = served.ask(wrong, "application/jsonlines")
-    assert refusal.status == 400
-    assert json.loads(refusal.body)["error"].startswith("Line 121: ")
 
 
 def exchanges(served: Served, requests: Iterable[tuple[str, bytes]], tally: Tally) -> None:

@@ -43,8 +43,6 @@ from container.server.engines.engine import Costs, Engine, LinearCosts
 from container.server.types import (
     Arrays,
     DeadlinePassed,
-    MemoryShort,
-    OutOfMemory,
     RequestFault,
     Unavailable,
 )
@@ -63,15 +61,14 @@ class Batcher:
         kind: Callable[[Any], Hashable] | None = None,
         observer: BatchObserver | None = None,
         threads: Sequence[SlotThread] | None = None,
-        shortage: type[MemoryShort | OutOfMemory] = MemoryShort,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         """`probe` are rows that every sound engine answers; rows of one `kind` share a batch.
 
-        `threads`: one a slot. `shortage`: the fault of a request that memory is too short for.
-        `clock`: the event loop's time, but finer than uvloop's whole milliseconds.
+        `threads`: one a slot. `clock`: the event loop's time, but finer than uvloop's whole
+        milliseconds.
         """
-        self._probe, self._limits, self._shortage = probe, limits, shortage
+        self._probe, self._limits = probe, limits
         self._costs: Costs = LinearCosts() if costs is None else costs
         self._observer = BatchObserver() if observer is None else observer
         max_rows, buckets = engine.max_rows, engine.sequence_buckets
@@ -95,9 +92,7 @@ class Batcher:
         """Rows that must be queued before the next attempt to prefetch; infinite while one is."""
         self._rows_ever = 0
         self._event_loop: asyncio.AbstractEventLoop | None = None
-        self._rests = asyncio.Event()
-        """Set when nothing runs any more, or a batch hangs; cleared by whoever waits for it."""
-        self.is_broken = self.closed = self._hung = False
+        self.is_broken = self.closed = False
 
     @property
     def waiting(self) -> int:
@@ -144,12 +139,6 @@ class Batcher:
         """Raise what `submit` would raise now, before the rows are tokenized."""
         if self.is_broken or self.closed or rows > self._limits.queue_rows - self._queue.live:
             raise self._refusal(rows)
-
-    async def drained(self) -> None:
-        """Wait until nothing is queued and nothing runs, or the running batch hangs."""
-        while not self._hung and (self._queue.live or self._slots.running):
-            self._rests.clear()
-            await self._rests.wait()
 
     def close(self) -> None:
         """Refuse queued and new requests, and end the threads after their current batch."""
@@ -268,8 +257,6 @@ class Batcher:
         else:
             self._slots.free(slot)
             self._deliver(batch, outcome, seconds)
-            if not self._slots.running:
-                self._rests.set()
 
     def _run(
         self, slot: int, rows: Sequence[Any], ended: RunEnded, over: Callable[[], bool]
@@ -311,8 +298,6 @@ class Batcher:
         else:
             self._slots.free(slot)
         self._dispatch()
-        if not self._slots.running:
-            self._rests.set()
 
     def _isolate(self, batch: Batch, slot: int, fault: Exception) -> None:
         self._failed(fault, len(batch.rows))
@@ -340,23 +325,20 @@ class Batcher:
         # be free again later (seen on an H100: tests/gpu/test_plan_faults.py).
         self.is_broken = self.is_broken or not (probed is None or is_memory_shortage(probed))
         for job, fault in failed_requests:
-            reason, refusal = engine_refusal(
-                fault, is_broken=self.is_broken, shortage=self._shortage
-            )
+            reason, refusal = engine_refusal(fault, is_broken=self.is_broken)
             job.fail(refusal, reason)
         if self.is_broken:
             self._refuse_waiting(BROKEN, "broken")
         self._free(slot)
 
     def _engine_hangs(self) -> None:
-        self.is_broken = self._hung = True
+        self.is_broken = True
         hangs = TimeoutError(
             f"The engine has run one batch for more than {self._limits.run_seconds:g} s and hangs; "
             "this server waits to be replaced."
         )
         self._failed(hangs, 0)
         self._refuse_waiting(BROKEN, "broken")
-        self._rests.set()
 
     def _refuse_waiting(self, sentence: str, reason: Drop) -> None:
         for job in self._queue.jobs():

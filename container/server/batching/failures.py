@@ -13,7 +13,6 @@ from container.server.types import (
     DeadlinePassed,
     EngineRefused,
     MemoryShort,
-    OutOfMemory,
     QueueFull,
     RequestFault,
     TooLarge,
@@ -54,14 +53,12 @@ def admission_refusal(
     return "deadline", DeadlinePassed(LATE)
 
 
-def engine_refusal(
-    fault: Exception, *, is_broken: bool, shortage: type[MemoryShort | OutOfMemory]
-) -> tuple[Drop, RequestFault]:
+def engine_refusal(fault: Exception, *, is_broken: bool) -> tuple[Drop, RequestFault]:
     """Return the fault of a request on which the engine fails."""
     if is_broken:
         return "broken", Unavailable(BROKEN)
     if is_memory_shortage(fault):
-        return "memory", shortage(SHORT)
+        return "memory", MemoryShort(SHORT)
     return "refused", EngineRefused(REFUSED)
 
 

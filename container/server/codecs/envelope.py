@@ -66,8 +66,7 @@ def read_document(header: bytes) -> dict[str, Any]:
     if len(header) > LARGEST_JSON_BYTES:
         raise TooLarge(
             f"The request's JSON has {len(header)} bytes; at most {LARGEST_JSON_BYTES} are read "
-            "at once: send its tensors in the binary extension, or to the Python server JSON "
-            "lines, which it reads one by one."
+            "at once: send its tensors in the binary extension, or in several requests."
         )
     try:
         document = orjson.loads(header)

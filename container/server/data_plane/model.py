@@ -23,8 +23,6 @@ from container.server.telemetry.metrics import BatchMetrics, ServerMetrics
 from container.server.types import (
     HeadSignature,
     ImageSignature,
-    MemoryShort,
-    OutOfMemory,
     Signature,
     TensorSignature,
 )
@@ -132,13 +130,10 @@ def data_plane_of(model: Model, settings: Settings) -> DataPlane:
     )
 
 
-def count_truncated(
-    plane: DataPlane, model: Model, metrics: ServerMetrics, *, name: str | None = None
-) -> None:
-    """Count the texts that a plane truncates, under the name that the model was loaded by."""
+def count_truncated(plane: DataPlane, model: Model, metrics: ServerMetrics) -> None:
+    """Count the texts that a plane truncates."""
     if model.encoder is not None:
-        name = model.name if name is None else name
-        plane.on_truncated(metrics.truncated_texts.labels(name).inc)
+        plane.on_truncated(metrics.truncated_texts.labels(model.name).inc)
 
 
 async def load_batcher(
@@ -162,18 +157,6 @@ async def load_batcher(
         raise
     threads = slot_threads(engine.slots, first)
     observer = BatchMetrics(metrics, model.name, log=log)
-    return model_batcher(model, engine, costs, settings, observer, threads)
-
-
-def model_batcher(
-    model: Model,
-    engine: Engine,
-    costs: Costs,
-    settings: Settings,
-    observer: BatchMetrics,
-    threads: Sequence[SlotThread] | None = None,
-) -> Batcher:
-    """Return a batcher for a warm engine; `threads`: one a slot, new ones if none are given."""
     batcher = Batcher(
         engine=engine,
         probe=model.probe,
@@ -186,7 +169,6 @@ def model_batcher(
         kind=_shapes if isinstance(model.signature, TensorSignature) else None,
         observer=observer,
         threads=threads,
-        shortage=OutOfMemory if settings.multi_model else MemoryShort,
     )
     observer.watch_queue(lambda: batcher.waiting)
     return batcher

@@ -146,8 +146,6 @@ class DataPlane:
         self._batcher: Batcher | None = None
         self._draining = False
         self._truncated: Callable[[int], object] = lambda _: None
-        self._encoding = 0
-        self._encoded_all: asyncio.Future[None] | None = None
 
     @property
     def ready(self) -> bool:
@@ -165,14 +163,6 @@ class DataPlane:
     def drain(self) -> None:
         """Refuse new requests; submitted ones are answered."""
         self._draining = True
-
-    async def drained(self) -> None:
-        """Drain, and wait until the batcher has every request; its `drained` waits for answers."""
-        self.drain()
-        if self._encoding:
-            if self._encoded_all is None:
-                self._encoded_all = asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._encoded_all)
 
     def encode_short(self, rows: Sequence[Any]) -> Encoded | None:
         """Return rows for `submit_encoded`, or None for texts that would block the event loop.
@@ -212,15 +202,8 @@ class DataPlane:
             return self.submit_encoded(encoded, deadline=deadline)
         assert self._encoder is not None
         batcher, deadline = self._open_batcher(), self._bounded(deadline)
-        self._encoding += 1
-        try:
-            encoded = await self._encoded(self._encoder, rows, deadline)
-            return self._submitted(batcher, encoded, deadline)
-        finally:
-            self._encoding -= 1
-            waiting = self._encoded_all
-            if not self._encoding and waiting is not None and not waiting.done():
-                waiting.set_result(None)
+        encoded = await self._encoded(self._encoder, rows, deadline)
+        return self._submitted(batcher, encoded, deadline)
 
     async def _encoded(self, encoder: Encoder, rows: Sequence[Any], deadline: float) -> Encoded:
         def encode() -> Encoded | None:

@@ -35,16 +35,13 @@ CLIENT_LEFT = 499
 
 
 class Route(NamedTuple):
-    """A path: its `kind` in metrics, its answers by method, and the model that it names."""
+    """A path: its `kind` in metrics, and its answers by method."""
 
     kind: str
     methods: Mapping[str, Answer]
-    model: str | None = None
 
 
-def _ignore_end(
-    kind: str, status: int, seconds: float, stages: Stages, *, model: str | None = None
-) -> None:
+def _ignore_end(kind: str, status: int, seconds: float, stages: Stages) -> None:
     """Record nothing."""
 
 
@@ -59,14 +56,14 @@ def dispatch_by_path(
     """Return an application that answers by path, and turns every fault into a response.
 
     `elsewhere` is the sentence for unknown paths. `log` gets a line for a request that cannot be
-    answered; `over` records each: its kind, status, seconds, stages and `model`.
+    answered; `over` records each: its kind, status, seconds and stages.
     """
 
     async def answer(request: Request) -> Reply:
         begun = perf_counter()
         stages: Stages = {}
         route = find_route(request.path)
-        kind, model = ("elsewhere", None) if route is None else (route.kind, route.model)
+        kind = "elsewhere" if route is None else route.kind
         method = None if route is None else route.methods.get(request.method)
         response: Reply
         try:
@@ -78,7 +75,7 @@ def dispatch_by_path(
         except RequestFault as fault:
             response = fault_response(fault, error_body)
         except asyncio.CancelledError:
-            over(kind, CLIENT_LEFT, perf_counter() - begun, stages, model=model)
+            over(kind, CLIENT_LEFT, perf_counter() - begun, stages)
             raise
         except (GeneratorExit, KeyboardInterrupt, SystemExit):
             raise
@@ -86,7 +83,7 @@ def dispatch_by_path(
             log.report("request_failed", fault, stage="http", status=500)
             response = internal_fault_response(error_body)
         status = response.status
-        over(kind, status, perf_counter() - begun, stages, model=model)
+        over(kind, status, perf_counter() - begun, stages)
         if status in UNANSWERED and kind != HEALTH:
             log.report("request_unanswered", stage="http", level="warning", status=status)
         return response

@@ -8,7 +8,6 @@ from typing import Any
 from container.server.codecs import heads, images, tensors, texts
 from container.server.data_plane.plane import DataPlane
 from container.server.http.dispatch import Stages, content_type, refuse_encoding
-from container.server.http.json_lines import infer_lines, is_json_lines
 from container.server.http.messages import Request, Response
 from container.server.types import (
     HeadSignature,
@@ -38,10 +37,6 @@ async def infer(
     deadline = monotonic() + deadline_seconds
     refuse_encoding(request)
     kind = content_type(request)
-    if is_json_lines(kind):
-        response = await infer_lines(plane, codec, request.body, deadline)
-        stages["wait"] = perf_counter() - begun
-        return response
     inference = codec.decode_request(request.body, kind, signature)
     if inference.timeout_seconds is not None:
         deadline += min(0.0, inference.timeout_seconds - deadline_seconds)

@@ -56,7 +56,6 @@ class Request(NamedTuple):
     path: str
     headers: Mapping[bytes, bytes]
     body: bytes
-    query: str = ""
     is_alone: bool = False
     """Whether the server answers no other request now."""
 

@@ -135,9 +135,8 @@ class RequestReader:
     def on_message_complete(self) -> None:
         """Queue the whole request."""
         body = self._body.contents()
-        path, query = _target(self._url)
         method = self._parser.get_method().decode("ascii")
-        request = Request(method, path, self._headers, body, query)
+        request = Request(method, _path(self._url), self._headers, body)
         takes_chunks = self._version == "1.1"
         self.arrived.append(ReceivedRequest(request, self._ending(), takes_chunks))
         self.begun, self.expects, self._body = None, False, Spool()
@@ -185,12 +184,12 @@ class RequestReader:
         return TooLarge(f"The request has more than {self._limits.body_bytes} bytes.")
 
 
-def _target(url: bytes) -> tuple[str, str]:
-    """Return path and query of a request target, which may be a whole URL."""
+def _path(url: bytes) -> str:
+    """Return the path of a request target, which may be a whole URL."""
     if not url.startswith(b"/") and b"://" in url:
         url = b"/" + url.partition(b"://")[2].partition(b"/")[2]
-    path, _, query = url.decode("latin-1").partition("?")
-    return (unquote(path) if "%" in path else path), query
+    path = url.decode("latin-1").partition("?")[0]
+    return unquote(path) if "%" in path else path
 
 
 def _client_fault(fault: Exception) -> RequestFault:

@@ -12,16 +12,12 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from container.server.types import RequestFault
-
 LINES_PER_SECOND = 10
 """Of one event; further lines are counted, and the count is logged."""
 BACKLOG_LINES = 1000
 """Lines that may wait for a slow reader of stderr; further lines are counted."""
 Level = Literal["warning", "error"]
-Part = Literal["decode", "tokenize", "queue", "engine", "encode", "load", "http"]
-CLIENT_PARTS = ("decode", "tokenize", "encode")
-"""Where an exception's message may quote a client's text: it is never logged."""
+Part = Literal["engine", "http"]
 
 
 def stderr(line: bytes) -> None:
@@ -58,7 +54,6 @@ class FailureLog:
         stage: Part,
         level: Level = "error",
         status: int | None = None,
-        model: str | None = None,
         **numbers: float,
     ) -> None:
         """Log one failure; `numbers` are counts, seconds and exit codes."""
@@ -70,7 +65,7 @@ class FailureLog:
         fields = {"status": status, "stage": stage} | numbers
         if fault is not None:
             fields |= _failure_fields(fault, stage)
-        self._lines.put(_line(level, self._model if model is None else model, event, fields))
+        self._lines.put(_line(level, self._model, event, fields))
 
     def close(self) -> None:
         """Write what waits."""
@@ -123,15 +118,15 @@ class _Window:
 
 
 def _failure_fields(fault: BaseException, stage: Part) -> dict[str, Any]:
-    """Return a fault's type and message, and of our own bugs the frames, never values."""
+    """Return a fault's type, and the engine's message or the frames of our own bug.
+
+    The message of a bug may quote a client's text, so it is never logged.
+    """
     fields: dict[str, Any] = {"exception": type(fault).__name__}
-    status = fault.status if isinstance(fault, RequestFault) else None
-    if stage not in CLIENT_PARTS and (status is None or status >= 500):
-        fields["message"] = str(fault)[:2000]
-    if status is None and stage != "engine":
-        frames = traceback.extract_tb(fault.__traceback__)
-        fields["traceback"] = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
-    return fields
+    if stage == "engine":
+        return fields | {"message": str(fault)[:2000]}
+    frames = traceback.extract_tb(fault.__traceback__)
+    return fields | {"traceback": [f"{item.filename}:{item.lineno} {item.name}" for item in frames]}
 
 
 def _line(level: Level, model: str | None, event: str, fields: dict[str, Any]) -> bytes:

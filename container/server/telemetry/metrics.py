@@ -68,12 +68,6 @@ class Histogram:
         """Return the series of these labels; a frequent caller keeps it."""
         return self._series.setdefault(values, Observations(self._bounds))
 
-    def remove_by_labels(self, labels: Mapping[str, str]) -> None:
-        """Drop the series that have these labels."""
-        for values in list(self._series):
-            if labels.items() <= dict(zip(self._labels, values, strict=True)).items():
-                del self._series[values]
-
     def collect(self) -> Iterator[HistogramMetricFamily]:
         """Yield what prometheus_client writes."""
         family = HistogramMetricFamily(self._name, self._documentation, labels=self._labels)
@@ -127,21 +121,7 @@ class ServerMetrics:
         self.truncated_texts = counter(
             "roundhouse_truncated_texts", "Texts cut to the engine's longest sequence.", model
         )
-        self._of_models = (
-            *(self.batch_rows, self.dropped_rows, self.engine_failures, self.engine_seconds),
-            *(self.queue_rows, self.queue_seconds, self.requests, self.tokens),
-            self.truncated_texts,
-        )
         self._request_counters: dict[tuple[str, str, int], Counter] = {}
-
-    def forget_model(self, model: str) -> None:
-        """Drop the series of an unloaded model, so that they do not accumulate.
-
-        Loaded again, a model's counters start at zero, which Prometheus treats as a reset.
-        """
-        for metric in self._of_models:
-            metric.remove_by_labels({"model": model})
-        self._request_counters.clear()
 
     def count_request(self, path_kind: str, model: str, status: int) -> None:
         """Count a request; each counter is looked up once."""
@@ -190,7 +170,7 @@ class BatchMetrics(BatchObserver):
     def engine_failed(self, *, fault: Exception, rows: int) -> None:
         self._failures.inc()
         if self._log is not None:
-            self._log.report("engine_failed", fault, stage="engine", model=self._model, rows=rows)
+            self._log.report("engine_failed", fault, stage="engine", rows=rows)
 
     def watch_queue(self, waiting: Callable[[], int]) -> None:
         """Read the queue's length whenever metrics are read."""
@@ -200,30 +180,19 @@ class BatchMetrics(BatchObserver):
 class RequestMetrics:
     """The metrics of a server's HTTP requests."""
 
-    def __init__(self, metrics: ServerMetrics, *, model: str = "") -> None:
-        """`model` is the only one."""
+    def __init__(self, metrics: ServerMetrics, model: str) -> None:
         self.metrics, self._model = metrics, model
         self._stages = {stage: metrics.stage_seconds.labels(stage) for stage in STAGES}
 
     def request_over(
-        self,
-        path_kind: str,
-        status: int,
-        seconds: float,
-        stages: Mapping[str, float],
-        *,
-        model: str | None = None,
+        self, path_kind: str, status: int, seconds: float, stages: Mapping[str, float]
     ) -> None:
         """Record a request that was answered, or whose client left.
 
-        `path_kind` is infer, health, metadata, metrics, models, model or elsewhere; `stages` has
-        the seconds of STAGES, as far as the request got; `model` is the name in its path, which may
-        be no model's.
+        `path_kind` is infer, health, metrics or elsewhere; `stages` has the seconds of STAGES, as
+        far as the request got.
         """
-        # Only a request that was decoded has found its model: other names are whatever clients
-        # write.
-        known = model if model is not None and "decode" in stages else self._model
-        self.metrics.count_request(path_kind, known, status)
+        self.metrics.count_request(path_kind, self._model, status)
         if path_kind == INFER:
             self.metrics.request_seconds.observe(seconds)
             for stage, taken in stages.items():

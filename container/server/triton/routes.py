@@ -18,13 +18,11 @@ from container.server.http.dispatch import (
     dispatch_by_path,
     refuse_encoding,
 )
-from container.server.http.json_lines import is_json_lines
 from container.server.http.messages import Reply, Request, Response, fault_response
 from container.server.process import MemoryTrim
 from container.server.settings import Settings
 from container.server.telemetry.failure_log import FailureLog
 from container.server.triton.health import Health, ModelHealth
-from container.server.triton.json_lines import TritonLines
 from container.server.triton.kserve_request import NO_TABLES, checked_request
 from container.server.triton.probe import health_request, input_tables
 from container.server.types import (
@@ -148,25 +146,19 @@ class TritonRoutes:
         kind, passed = content_type(request), _passed(request)
         model = self._health.models.get(name)
         tables = NO_TABLES if model is None else model.tables
-
-        async def ask(body: bytes, kind: str, seconds: float) -> Response:
-            sent = UpstreamRequest("POST", request.path, body, kind, passed)
-            answer = await self._pass_on(sent, seconds)
-            self._health.observe(name, answer.status)
-            return answer
-
-        if is_json_lines(kind):
-            return await TritonLines(ask, self._deadline_seconds, tables).answer(body)
         if len(body) > most:
             raise TooLarge(
-                f"The request has {len(body)} bytes, and one request may have {most}; send JSON "
-                "lines, a request on each (application/jsonlines)."
+                f"The request has {len(body)} bytes, and one request may have {most}; send it in "
+                "parts."
             )
         if len(body) <= INLINE_BYTES:
             checked, kind = checked_request(body, kind, tables)
         else:
             checked, kind = await asyncio.to_thread(checked_request, body, kind, tables)
-        return await ask(checked, kind, self._deadline_seconds)
+        sent = UpstreamRequest("POST", request.path, checked, kind, passed)
+        answer = await self._pass_on(sent, self._deadline_seconds)
+        self._health.observe(name, answer.status)
+        return answer
 
     async def _load(self, request: Request, stages: Stages) -> Response:
         document = read_document(request.body)

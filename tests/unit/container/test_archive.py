@@ -45,14 +45,6 @@ def assert_refused(root, sentence, **options):
         verify(root, **options)
 
 
-def test_archive_is_taken_when_the_whole_chain_holds(tmp_path):
-    manifest = write_archive(tmp_path)
-    archive = verify(tmp_path, sha256=manifest.sha256())
-    assert archive.manifest == manifest
-    assert archive.engine.is_file()
-    assert archive.tokenizer is not None and archive.tokenizer.is_file()
-
-
 @pytest.mark.parametrize("part", ["preprocessing", "postprocessing"])
 def test_refuses_a_users_code_which_triton_runs(part, tmp_path):
     file = f"{MODEL}_{part}/1/user_code.py"
@@ -179,11 +171,6 @@ def test_refuses_a_plan_that_is_not_portable_to_this_gpu(tmp_path, capability, f
     write_plan(tmp_path, plan(*flags), capability="8.6")
     sentence = rf"compute capability 8\.6, this server runs {capability}"
     assert_refused(tmp_path, sentence, running=gpu(capability))
-
-
-def test_version_compatible_plan_runs_its_own_code(tmp_path):
-    write_plan(tmp_path, plan("--fp16", "--versionCompatible"))
-    assert verify(tmp_path, running=gpu("9.0")).runs_host_code
 
 
 PLUGINS = {"runtime": tensorrt(), "compute_capability": "9.0", "plan": plan()}

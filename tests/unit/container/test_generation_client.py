@@ -7,7 +7,6 @@ import json
 import pytest
 
 from container.generation_client import (
-    Event,
     GenerationClient,
     StreamBroken,
     Usage,
@@ -56,10 +55,6 @@ def test_a_stream_reads_the_same_wherever_it_is_split(newline):
 def test_a_stream_that_is_cut_anywhere_is_never_whole():
     for cut in range(len(STREAM) - len(b"\n\n")):
         assert break_sentence(STREAM[:cut])
-
-
-def test_every_broken_byte_of_a_character_is_noticed():
-    assert "not UTF-8" in break_sentence(STREAM.replace("é".encode(), b"\xc3"), b"")
 
 
 @pytest.mark.parametrize(
@@ -167,17 +162,6 @@ class Runtime:
         return {"Body": iter(self.members)}
 
 
-def test_sagemakers_parts_are_read_as_one_stream():
-    runtime = Runtime(*({"PayloadPart": {"Bytes": STREAM[at : at + 7]}} for at in range(0, 999, 7)))
-    client = GenerationClient(runtime=runtime, endpoint="dev-chat", component="dev-chat")
-    answer = read_answer(client.stream(chat_request("Capital?", system="Be brief", max_tokens=5)))
-    assert answer.text == "Paris é猫"
-    body = json.loads(runtime.arguments.pop("Body"))
-    assert runtime.arguments["InferenceComponentName"] == "dev-chat"
-    assert [message["role"] for message in body["messages"]] == ["system", "user"]
-    assert (body["stream"], body["max_tokens"]) == (True, 5)
-
-
 def test_every_answer_that_a_request_asks_for_must_end():
     first, second = chunk("a", "stop"), chunk("b", "stop", index=1)
     for count, stream in ((1, first), (None, first), (2, first + second)):
@@ -199,8 +183,3 @@ def test_sagemakers_errors_break_the_stream():
         list(read_events(payload_parts(members)))
     with pytest.raises(StreamBroken, match="without"):
         list(read_events(payload_parts(members[:1])))
-
-
-def test_an_event_without_its_keys_adds_nothing():
-    event = Event({"choices": None})
-    assert (event.text, event.tool_calls, event.usage) == ("", (), None)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from container.server.process import MIB, OTHERS, free_mib, raise_descriptor_limit
+from container.server.process import OTHERS, raise_descriptor_limit
 
 ROOT = Path(__file__).parents[3]
 SERVER = [sys.executable, "-m", "container.server"]
@@ -34,15 +34,6 @@ def test_exit_code_stands_whoever_reads_the_streams(closed):
     process = run(["bash", "-c", f"exec {' '.join(SERVER)} {closed}"], env=NOWHERE)
     assert process.returncode == ARCHIVE_REFUSED
     assert "Traceback" not in process.stderr and "Exception" not in process.stderr
-
-
-def test_server_goes_on_without_a_reader_of_its_lines():
-    process = run_program(
-        "from container.server.app import _print_line; import os; r, w = os.pipe(); "
-        "os.close(r); os.dup2(w, 1); _print_line('a'); "
-        "from container.server.process import end; end(7)"
-    )
-    assert (process.returncode, process.stderr) == (7, "")
 
 
 def test_no_socket_gets_the_number_of_a_closed_stream():
@@ -119,37 +110,6 @@ def test_descriptor_limit_is_raised_as_far_as_is_needed_and_allowed(
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard_limit))
     raise_descriptor_limit(connections or hard_limit)
     assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == (raised or hard_limit)
-
-
-MACHINE = "MemTotal:       16000000 kB\nMemFree:          100000 kB\nMemAvailable:    8192000 kB\n"
-
-
-def write_files(folder: Path, limit: str = "max") -> tuple[Path, Path]:
-    (folder / "memory.max").write_text(f"{limit}\n")
-    (folder / "memory.current").write_text(f"{700 * MIB}\n")
-    (folder / "memory.stat").write_text(f"anon 5\ninactive_file {100 * MIB}\nslab 3\n")
-    (folder / "meminfo").write_text(MACHINE)
-    return folder, folder / "meminfo"
-
-
-@pytest.mark.parametrize(
-    ("limit", "mib"),
-    [("max", 8000), (str(1000 * MIB), 400), (str(90_000 * MIB), 8000), (str(500 * MIB), -100)],
-)
-def test_free_memory_is_the_lesser_of_the_groups_and_the_machines(tmp_path, limit, mib):
-    group, machine = write_files(tmp_path, limit)
-    assert free_mib(group=group, machine=machine) == mib
-
-
-def test_free_memory_is_the_machines_where_there_is_no_group(tmp_path):
-    _, machine = write_files(tmp_path)
-    assert free_mib(group=tmp_path / "none", machine=machine) == 8000
-
-
-def test_free_memory_is_unknown_where_nothing_can_be_read(tmp_path):
-    (tmp_path / "odd").write_text("no numbers")
-    for machine in (tmp_path / "none", tmp_path / "odd"):
-        assert free_mib(group=tmp_path, machine=machine) is None
 
 
 def test_freed_bodies_of_several_threads_go_back_to_the_system():

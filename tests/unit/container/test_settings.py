@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +9,6 @@ from pathlib import Path
 import pytest
 
 from container.server.settings import VARIABLES, Settings, SettingsFault, read_settings
-from onboarding.serve_environment import python_server_environment, signers_environment
-from onboarding.signature import MOST_SIGNERS
-from tests.fixtures.signer import Signer
 
 ROOT = Path(__file__).parents[3]
 
@@ -21,10 +17,6 @@ def test_settings_default_to_what_sagemaker_needs():
     assert read_settings({"PATH": "/bin", "SAGEMAKER_PROGRAM": "x"}) == Settings()
     defaults = (Settings().model_dir, Settings().address, Settings().port)
     assert defaults == (Path("/opt/ml/model"), "0.0.0.0", 8080)
-
-
-def test_empty_variable_means_default():
-    assert read_settings({"ROUNDHOUSE_THREADS": "", "ROUNDHOUSE_MANIFEST_SHA256": ""}) == Settings()
 
 
 MULTI_MODEL = {"SAGEMAKER_MULTI_MODEL": "true"}
@@ -117,22 +109,6 @@ print(re.search("Threads:.([0-9]+)", status)[1], "importlib.metadata" in sys.mod
     command = [sys.executable, "-c", program]
     process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert process.stdout.split() == ["1", "False"]
-
-
-def test_settings_of_an_asynchronous_endpoint_are_taken():
-    settings = read_settings(python_server_environment(asynchronous=True))
-    assert (settings.max_body_bytes, settings.max_request_rows) == (2**30, 100_000)
-    assert (settings.queue_rows, settings.deadline_seconds) == (200_000, 900)
-
-
-def test_signers_are_as_many_as_one_variable_of_sagemaker_holds():
-    signers = [Signer().public for _ in range(MOST_SIGNERS)]
-    variables = signers_environment(signers)
-    assert all(len(value) <= 1024 for value in variables.values())
-    assert [key.der for key in read_settings(variables).signers] == [
-        base64.b64decode(signer) for signer in signers
-    ]
-    assert signers_environment(()) == {} and read_settings({}).signers == ()
 
 
 def test_settings_are_read_from_their_variables():

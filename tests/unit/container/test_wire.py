@@ -63,23 +63,10 @@ def test_an_array_that_is_not_contiguous_or_of_another_byte_order_is_sent_right(
     assert [row[0].tolist() for row in request.rows] == [[0, 3], [1, 4], [2, 5]]
 
 
-def test_texts_in_an_answer_are_texts():
-    body, content_type = text_request(["a", "ü"], binary=True)
-    size = int(content_type.partition("=")[2])
-    header = json.dumps({"outputs": json.loads(body[:size])["inputs"]}).encode()
-    arrays = arrays_of(header + body[size:], f"x;json-header-size={len(header)}")
-    assert arrays["text"].tolist() == [["a"], ["ü"]]
-
-
 @pytest.mark.parametrize("array", [np.array([1j]), np.array(["2020-01-01"], "datetime64[D]")])
 def test_refuses_an_array_that_the_protocol_does_not_have(array):
     with pytest.raises(ValueError, match="KServe v2 has no"):
         array_request({"x": array})
-
-
-def test_refuses_nan_in_json():
-    with pytest.raises(ValueError, match="JSON"):
-        array_request({"x": np.array([np.nan])}, binary=False)
 
 
 NO_DATA = b'{"outputs": [{"name": "a", "shape": [1], "datatype": "FP32"}]}\0'

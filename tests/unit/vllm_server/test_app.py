@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -21,7 +19,6 @@ from container.server.vllm.settings import engine_environment, read_engine_setti
 
 pytestmark = pytest.mark.unit
 ROOT = Path(__file__).resolve().parents[3]
-DOCKERFILE = ROOT / "container" / "Dockerfile.vllm"
 ENGINE = (sys.executable, str(Path(__file__).with_name("engine_program.py")))
 COMMAND = (sys.executable, "-W", "error", "-m", "container.server", "vllm")
 VARIABLES = {"SM_VLLM_SERVED_MODEL_NAME": "chat", "SM_VLLM_MAX_MODEL_LEN": "64"}
@@ -124,36 +121,6 @@ def test_refuses_to_start(command, variables, code, sentence):
     with front(*command, **variables) as (process, _):
         log = process.communicate(timeout=10)[0]
     assert process.returncode == code and sentence in log and "Traceback" not in log
-
-
-def test_the_image_holds_all_that_the_front_imports(tmp_path):
-    text = re.sub(r"\\\n\s*", "", DOCKERFILE.read_text())
-    for _, *sources, target in (
-        line.split() for line in text.splitlines() if line.startswith("COPY ")
-    ):
-        for source in sources:
-            into = tmp_path / Path(target).relative_to("/opt/roundhouse")
-            if (ROOT / source).is_dir():
-                shutil.copytree(ROOT / source, into, ignore=shutil.ignore_patterns("__pycache__"))
-            else:
-                into.mkdir(parents=True, exist_ok=True)
-                shutil.copy(ROOT / source, into)
-    program = tmp_path / "container" / "server" / "__main__.py"
-    done = subprocess.run(
-        (sys.executable, "-I", "-B", str(program), "vllm"),
-        cwd="/",
-        env={},
-        capture_output=True,
-        text=True,
-    )
-    assert (done.returncode, done.stdout) == (2, "") and done.stderr.startswith("No command")
-
-
-def test_the_image_starts_awss_entry_point_behind_the_front():
-    text = re.sub(r"\\\n\s*", "", DOCKERFILE.read_text())
-    (entry,) = map(json.loads, re.findall(r"^ENTRYPOINT (.*)$", text, re.MULTILINE))
-    assert entry[-1] == "/usr/local/bin/sagemaker_entrypoint.sh"
-    assert entry[2:4] == ["/opt/roundhouse/container/server/__main__.py", "vllm"]
 
 
 NAME = {"SM_VLLM_SERVED_MODEL_NAME": "chat"}

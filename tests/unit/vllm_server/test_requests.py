@@ -56,11 +56,6 @@ def test_sequences_are_answers_times_prompts(more, sequences):
     assert check({"prompt": "a", **more}).sequences == sequences
 
 
-def test_streams_on_request():
-    assert check({**HELLO, "stream": True}).streams
-    assert not check({**HELLO, "stream": None}).streams
-
-
 @pytest.mark.parametrize(
     ("document", "sentence"),
     [
@@ -101,11 +96,6 @@ def test_refuses(document, sentence):
     with pytest.raises(RequestFault, match=sentence) as fault:
         check(document)
     assert fault.value.status == 400
-
-
-def test_refuses_an_unknown_model():
-    with pytest.raises(UnknownPath, match=r"'nope' does not exist here; known: a1, chat, chat-2"):
-        check({**HELLO, "model": "nope"})
 
 
 def test_refuses_the_other_paths_body():

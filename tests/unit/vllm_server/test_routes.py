@@ -90,14 +90,6 @@ def test_a_body_of_megabytes_reaches_the_engine():
     assert (status, len(document["prompt"])) == (200, 9_000_000)
 
 
-def test_refuses_an_unknown_model_before_the_engine():
-    async def play(front):
-        return await front.ask("/invocations", completion(model="nope")), front.program.requests
-
-    (status, body, _), requests = run(play)
-    assert (status, error_of(body)["type"], requests) == (404, "NotFoundError", [])
-
-
 def test_the_engines_refusals_come_back_as_they_are():
     async def play(front):
         plain = await front.ask("/invocations", completion({"status": 400}))
@@ -145,26 +137,6 @@ def test_refuses_at_once_what_the_engine_cannot_take():
     assert (status, error["type"], retry) == (503, "ServiceUnavailableError", "1")
     assert "8 of 8 answers are under way" in error["message"]
     assert seconds < 0.3 and ends == [b"data: [DONE]\n\n"] * 8 and (after, refusals) == (200, 1)
-
-
-def test_a_request_of_several_answers_counts_as_such():
-    async def play(front):
-        first = asyncio.create_task(front.ask("/invocations", completion({"pause": 0.3}, n=6)))
-        await until(lambda: front.program.running == 1)
-        return (await front.ask("/invocations", completion(n=3)))[0], (await first)[0]
-
-    assert run(play) == (503, 200)
-
-
-def test_adapters_load_and_answer_where_the_plan_has_them():
-    async def play(front):
-        header = {ADAPTER: "a1"}
-        before = (await front.ask("/invocations", completion(), headers=header))[0]
-        loaded = (await front.ask("/adapters", {"name": "a1", "src": "/x"}))[0]
-        after = (await front.ask("/invocations", completion(), headers=header))[0]
-        return before, loaded, after, front.program.requests[-1][1]["model"]
-
-    assert run(play, adapters=True) == (404, 200, 200, "a1")
 
 
 def test_an_adapter_whose_caller_left_is_known_once_it_is_loaded():

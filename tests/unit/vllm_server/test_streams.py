@@ -21,23 +21,6 @@ def last_error(text):
     return json.loads(last.removeprefix("data: "))["error"]["message"]
 
 
-def test_events_come_one_by_one_as_the_engine_makes_them():
-    async def play(front):
-        parts = []
-        order = json.dumps(completion({"events": 3, "pause": 0.05}, stream=True))
-        headers = {"Content-Type": "application/json"}
-        async with front.session.post("/invocations", data=order, headers=headers) as answer:
-            kind = answer.headers["Content-Type"]
-            async for chunk in answer.content.iter_any():
-                parts.append(chunk.decode())
-        return kind, parts, await front.metric("roundhouse_front_streams_cut_total")
-
-    kind, parts, cut = run(play)
-    assert kind == "text/event-stream; charset=utf-8" and cut == 0
-    assert parts[0] == 'data: {"choices": [{"index": 0, "text": "0é "}]}\n\n'
-    assert len(parts) >= 3 and "".join(parts).endswith(DONE)
-
-
 @pytest.mark.parametrize("end", ["error", "close"])
 def test_a_stream_that_the_engine_breaks_ends_with_an_error_and_without_done(end):
     text = run(lambda front: front.stream({"events": 2, "end": end}))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import weakref
 from operator import itemgetter
@@ -29,18 +28,6 @@ from tests.unit.container.batching.harness import (
     settle,
     wait,
 )
-
-
-@scenario
-async def test_idle_engine_starts_at_once_and_batches_later_requests():
-    bench = Bench()
-    futures = [await bench.queue(0, [3])]
-    assert bench.sizes == [1]
-    futures += [await bench.queue(number, [3]) for number in (1, 2, 3)]
-    assert bench.sizes == [1]
-    await bench.release_all()
-    assert bench.sizes == [1, 3]
-    assert all(future.done() for future in futures)
 
 
 @scenario
@@ -97,40 +84,6 @@ async def test_batch_that_no_new_row_could_join_is_prefetched_though_it_is_not_f
 
 
 @scenario
-async def test_batch_full_of_tokens_waits_behind_the_running_one():
-    bench = Bench()
-    await bench.queue(0, [3])
-    await bench.queue(1, [20])
-    assert bench.sizes == [1]
-    await bench.queue(2, [20])
-    assert bench.sizes == [1, 2]
-
-
-@scenario
-async def test_engine_of_two_slots_prefetches_nothing():
-    bench = Bench(HeldEngine(slots=2))
-    await bench.queue(0, [3])
-    await bench.queue(1, [3])
-    await bench.queue(2, [3] * 4)
-    assert (bench.sizes, bench.batcher.waiting) == ([1, 1], 4)
-
-
-@scenario
-async def test_prefetched_batch_is_dropped_when_nobody_waits_for_it():
-    bench = Bench()
-    await bench.queue(0, [3])
-    gone = await bench.queue(1, [3] * 4)
-    assert bench.sizes == [1, 4]
-    gone.cancel()
-    await bench.release_all()
-    assert bench.ran == [[(0, 0)]]
-    assert not bench.threads[0].works
-    after = await bench.queue(2, [3])
-    await bench.release_all()
-    assert read(after) == expected(2, [3])
-
-
-@scenario
 async def test_rows_spread_evenly_over_idle_slots():
     bench = Bench(HeldEngine(slots=2, max_rows=32), max_tokens=4000)
     future = await bench.queue(0, [10] * 32)
@@ -160,16 +113,6 @@ async def test_rows_are_not_spread(max_rows, costs, rows, sizes):
 
 
 @scenario
-async def test_long_row_does_not_drag_short_ones_along():
-    bench = Bench(HeldEngine(max_rows=32), max_tokens=9000)
-    await bench.queue(0, [5])
-    await bench.queue(1, [128])
-    await bench.queue(2, [8] * 20)
-    await bench.release_all()
-    assert bench.sizes == [1, 1, 20]
-
-
-@scenario
 async def test_answers_of_whole_requests_are_views_and_keep_their_types():
     bench = Bench()
     await bench.queue(0, [3])
@@ -178,16 +121,6 @@ async def test_answers_of_whole_requests_are_views_and_keep_their_types():
     assert whole.result()[0].base is not None
     assert [answer.dtype for answer in split.result()] == [np.int64, np.int16]
     assert (read(whole), read(split)) == (expected(1, [3, 3]), expected(2, [3, 3, 3]))
-
-
-@scenario
-async def test_rows_of_another_kind_wait_for_a_batch_of_their_own():
-    bench = Bench(kind=lambda row: row.kind)
-    requests = [([9], 7), ([1], 1), ([2], 2), ([1], 1)]
-    futures = [await bench.queue(n, lengths, kind=k) for n, (lengths, k) in enumerate(requests)]
-    await bench.release_all()
-    assert bench.ran == [[(0, 0)], [(1, 0), (3, 0)], [(2, 0)]]
-    assert all(future.done() for future in futures)
 
 
 @scenario
@@ -204,63 +137,26 @@ async def test_observer_records_sizes_and_times():
     assert bench.ledger.over == [0, 2]
 
 
+@pytest.mark.parametrize(
+    ("rows", "deadline", "fault", "sentence", "drops"),
+    [
+        (0, None, RequestFault, "no rows", []),
+        (5, None, TooLarge, "5 rows and at most 4 may wait; send it in parts", ["too_large"]),
+        (2, None, QueueFull, "3 rows wait already, this request has 2, and at most 4 may wait",
+         ["queue_full"]),
+        (1, 1000.0, DeadlinePassed, "before it could wait", ["deadline"]),
+    ],
+)  # fmt: skip
 @scenario
-async def test_drained_waits_for_running_and_queued_rows():
-    bench = Bench()
-    await bench.queue(0, [3])
-    await bench.queue(1, [3])
-    drained = asyncio.ensure_future(bench.batcher.drained())
-    await bench.release()
-    assert not drained.done()
-    await bench.release()
-    assert drained.done()
-    await bench.batcher.drained()
-
-
-@scenario
-async def test_cancelled_task_of_a_client_cancels_its_rows():
-    """A client that leaves cancels the task that awaits the answer, not the answer itself."""
-    bench = Bench()
-    await bench.queue(0, [1])
-
-    async def client() -> None:
-        await bench.submit(1, [1, 1])
-
-    task = asyncio.ensure_future(client())
-    await settle()
-    assert bench.batcher.waiting == 2
-    task.cancel()
-    await settle()
-    assert bench.batcher.waiting == 0
-    await bench.release_all()
-    assert bench.ran == [[(0, 0)]]
-
-
-@scenario
-async def test_refuses_a_request_when_the_queue_is_full():
+async def test_refuses_a_request_that_cannot_wait(rows, deadline, fault, sentence, drops):
     bench = Bench(queue_rows=4)
     await bench.queue(0, [1])
     waits = await bench.queue(1, [1] * 3)
-    words = "3 rows wait already, this request has 2, and at most 4 may wait"
-    with pytest.raises(QueueFull, match=words):
-        await bench.queue(2, [1, 1])
+    with pytest.raises(fault, match=sentence):
+        await bench.queue(2, [1] * rows, deadline=deadline)
     await bench.release_all()
     assert read(waits) == expected(1, [1] * 3)
-    assert bench.ledger.drops == [("queue_full", 2)]
-
-
-@scenario
-async def test_refuses_a_request_larger_than_the_queue():
-    bench = Bench(queue_rows=4)
-    with pytest.raises(TooLarge, match="5 rows and at most 4 may wait; send it in parts"):
-        await bench.queue(0, [1] * 5)
-    assert bench.ledger.drops == [("too_large", 5)]
-
-
-@scenario
-async def test_refuses_a_request_without_rows():
-    with pytest.raises(RequestFault, match="no rows"):
-        await Bench().queue(0, [])
+    assert bench.ledger.drops == [(reason, rows) for reason in drops]
 
 
 @scenario
@@ -277,15 +173,6 @@ async def test_refuses_a_request_whose_deadline_passes():
     assert bench.ran == [[(2, 0)]]  # the thread had not yet begun the first
     assert read(stays) == expected(2, [1])
     assert bench.ledger.drops == [("deadline", 1), ("deadline", 1)]
-
-
-@scenario
-async def test_refuses_a_request_whose_deadline_has_passed_before():
-    bench = Bench()
-    with pytest.raises(DeadlinePassed, match="before it could wait"):
-        await bench.queue(0, [1], deadline=1000.0)
-    assert bench.ledger.drops == [("deadline", 1)]
-    assert not bench.engine.prepared
 
 
 @scenario

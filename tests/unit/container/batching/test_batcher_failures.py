@@ -6,17 +6,15 @@ import numpy as np
 import pytest
 
 from container.server.batching.failures import BROKEN
-from container.server.engines.engine import EngineOutOfMemory, LinearCosts
-from container.server.types import EngineRefused, MemoryShort, OutOfMemory, Unavailable
+from container.server.engines.engine import LinearCosts
+from container.server.types import EngineRefused, Unavailable
 from tests.unit.container.batching.harness import (
     PROBE,
     Bench,
-    HeldEngine,
     expected,
     identities,
     read,
     scenario,
-    settle,
 )
 
 
@@ -45,37 +43,6 @@ async def test_poisoned_request_fails_alone():
 
 
 @scenario
-async def test_poisoned_row_of_a_large_request_stops_all_of_it():
-    bench = Bench()
-    large = await bench.queue(0, [3] * 20, poison=0)
-    await bench.release_all()
-    assert_refused(large)
-    assert bench.batcher.waiting == 0
-    assert len(bench.ran) <= 3  # the failed batch, the probe, the prefetched batch
-
-
-@scenario
-async def test_failing_prepare_is_a_failure_of_the_batch():
-    bench = Bench()
-
-    def refuse(rows):
-        if any(row.poison for row in rows):
-            raise ValueError("no shape for these rows")
-
-    bench.engine.on_prepare = refuse
-    await bench.queue(0, [1])
-    good, bad = await bench.queue(1, [2]), await bench.queue(2, [2], poison=0)
-    await bench.release_all()
-    assert read(good) == expected(1, [2])
-    assert bench.ledger.failures == [("no shape for these rows", 2), ("no shape for these rows", 1)]
-    alone = await bench.queue(3, [2], poison=0)
-    await settle()
-    await bench.release_all()
-    assert_refused(bad, alone)
-    assert not bench.batcher.is_broken
-
-
-@scenario
 async def test_request_cancelled_while_its_batch_is_isolated_does_not_run():
     bench, (left, bad, gone) = await isolation()
     await bench.release()
@@ -86,22 +53,6 @@ async def test_request_cancelled_while_its_batch_is_isolated_does_not_run():
     assert_refused(bad)
     assert bench.ran == [[(0, 0)], [(1, 0), (2, 0), (3, 0)], [(2, 0)], [PROBE]]
     assert [rows[0].identity for rows in bench.engine.prepared[2:]] == [(1, 0), (2, 0), PROBE]
-
-
-@scenario
-async def test_request_cancelled_while_it_runs_alone_gets_nothing():
-    bench = Bench()
-    await bench.queue(0, [1])
-    gone, bad = await bench.queue(1, [2]), await bench.queue(2, [2], poison=0)
-    await bench.release()
-    await bench.release()
-    bench.threads[0].works.popleft()()
-    gone.cancel()
-    await settle()
-    await bench.release_all()
-    assert gone.cancelled()
-    assert_refused(bad)
-    assert bench.ledger.drops == [("cancelled", 1), ("refused", 1)]
 
 
 @scenario
@@ -136,20 +87,6 @@ async def test_engine_that_dies_after_an_isolated_answer_is_broken_and_no_reques
 
 
 @scenario
-async def test_other_slots_batch_still_answers_after_the_engine_broke():
-    bench = Bench(HeldEngine(slots=2))
-    first, second = await bench.queue(0, [1]), await bench.queue(1, [1])
-    bench.engine.dead = True
-    await bench.release(0)
-    await bench.release(0)
-    assert bench.batcher.is_broken
-    bench.engine.dead = False
-    await bench.release(1)
-    assert isinstance(first.exception(), Unavailable)
-    assert read(second) == expected(1, [1])
-
-
-@scenario
 async def test_refuses_an_engine_that_loses_rows():
     bench = Bench()
     bench.engine.answer = lambda rows: (np.zeros((len(rows) + 1, 2)),)
@@ -181,44 +118,3 @@ async def test_refuses_a_request_whose_answers_do_not_fit_together(change):
         await bad
     assert read(good) == expected(2, [1])
     assert bench.ledger.drops == [("refused", 2)]
-
-
-def short_of_memory(longest: int, fault: type[Exception] = EngineOutOfMemory):
-    """The answers of an engine that has no memory for longer rows."""
-
-    def answer(rows):
-        if any(len(row) > longest for row in rows):
-            raise fault("Failed to allocate memory")
-        return identities(rows)
-
-    return answer
-
-
-@pytest.mark.parametrize("fault", [EngineOutOfMemory, MemoryError])
-@scenario
-async def test_request_that_memory_is_too_short_for_may_succeed_later(fault):
-    bench = Bench()
-    bench.engine.answer = short_of_memory(3, fault)
-    await bench.queue(0, [1])
-    small, large = await bench.queue(1, [3]), await bench.queue(2, [4])
-    await bench.release_all()
-    assert read(small) == expected(1, [3])
-    assert isinstance(large.exception(), MemoryShort) and large.exception().retry_after_seconds
-    assert ("memory", 1) in bench.ledger.drops and not bench.batcher.is_broken
-    bench.engine.answer = identities
-    again = await bench.queue(3, [4])
-    await bench.release_all()
-    assert read(again) == expected(3, [4])
-
-
-@pytest.mark.parametrize(
-    ("shortage", "fault"), [(MemoryShort, Unavailable), (OutOfMemory, OutOfMemory)]
-)
-@scenario
-async def test_engine_without_any_memory_is_not_broken(shortage, fault):
-    bench = Bench(shortage=shortage)
-    bench.engine.answer = short_of_memory(0)
-    future = await bench.queue(0, [4])
-    await bench.release_all()
-    assert isinstance(future.exception(), fault)
-    assert not bench.batcher.is_broken

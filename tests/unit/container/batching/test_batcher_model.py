@@ -23,7 +23,6 @@ from container.server.types import (
     DeadlinePassed,
     EngineRefused,
     MemoryShort,
-    OutOfMemory,
     QueueFull,
     TooLarge,
     Unavailable,
@@ -83,7 +82,6 @@ OPTIONS = st.fixed_dictionaries(
         "costs": st.sampled_from(COSTS),
         "inline_rows": st.sampled_from([0, 2, MAX_ROWS]),
         "kinds": st.booleans(),
-        "shortage": st.sampled_from([MemoryShort, OutOfMemory]),
     }
 )
 
@@ -141,7 +139,6 @@ class Model:
         costs: Any = COSTS[0],
         inline_rows: int = 0,
         kinds: bool = False,
-        shortage: type[Any] = MemoryShort,
     ) -> None:
         self.engine = FailingEngine(
             slots=slots, max_rows=MAX_ROWS, buckets=buckets, inline_rows=inline_rows
@@ -153,9 +150,8 @@ class Model:
             run_seconds=RUN_SECONDS,
             costs=costs,
             kind=(lambda row: row.kind) if kinds else None,
-            shortage=shortage,
         )
-        self.batcher, self.kinds, self.shortage = self.bench.batcher, kinds, shortage
+        self.batcher, self.kinds = self.bench.batcher, kinds
         usual = buckets[0] if buckets else TYPICAL_LENGTH
         self.window = least_window(costs, max_rows=MAX_ROWS, length=usual)
         self.requests: list[Submitted] = []
@@ -318,8 +314,7 @@ class Model:
             assert request.deadline is not None and fault.retry_after_seconds == 1
         elif isinstance(fault, EngineRefused):
             assert request.poison in ("fault", "prepare", "lost row")
-        elif isinstance(fault, MemoryShort | OutOfMemory):
-            assert type(fault) is self.shortage
+        elif isinstance(fault, MemoryShort):
             assert request.poison in ("memory", "host memory") or self.last == "starve"
         else:
             assert type(fault) is Unavailable and not self.is_sound
@@ -354,6 +349,5 @@ async def test_every_request_has_one_end_with_its_own_rows_and_the_books_balance
     await model.bench.release_all()
     model.check()
     model.check_end()
-    await asyncio.wait_for(model.batcher.drained(), 1)
     model.batcher.close()
     assert model.bench.closes == [1] * options["slots"]

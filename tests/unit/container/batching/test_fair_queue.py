@@ -89,20 +89,6 @@ async def test_no_stream_of_newcomers_starves_a_row(requests, newcomers, lengths
         assert taken <= UNIT * (batchfuls + 1) * backlog
 
 
-@scenario
-async def test_newcomers_do_not_keep_a_large_request_from_its_turns():
-    """Two full batches of single rows wait always; a request of ten batches gets its share."""
-    bench = Bench()
-    large = bench.add([50] * 4 * 10)
-    taken = 0
-    while large.queued:
-        while bench.queue.live - large.queued < 8:
-            bench.add([5])
-        bench.take()
-        taken += 1
-    assert taken <= 10 * (UNIT + 1)
-
-
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.integers(1, 20), min_size=1, max_size=30),
@@ -118,6 +104,20 @@ async def test_large_requests_let_a_newcomer_in_after_one_batch_each(batchfuls, 
         bench.take()
     waiting = sum(job.queued > 0 for job in jobs)
     assert bench.batches_until(bench.add(newcomer)) <= waiting + 1
+
+
+@scenario
+async def test_newcomers_do_not_keep_a_large_request_from_its_turns():
+    """Two full batches of single rows wait always; a request of ten batches gets its share."""
+    bench = Bench()
+    large = bench.add([50] * 4 * 10)
+    taken = 0
+    while large.queued:
+        while bench.queue.live - large.queued < 8:
+            bench.add([5])
+        bench.take()
+        taken += 1
+    assert taken <= 10 * (UNIT + 1)
 
 
 @scenario
@@ -147,15 +147,6 @@ async def test_rows_of_one_bucket_leave_by_arrival():
     jobs = [bench.add([length]) for length in (16, 3, 9, 1, 12, 2, 20)]
     order = [jobs.index(job) for _ in range(3) for job, _ in bench.take()]
     assert order == [0, 1, 2, 3, 4, 5, 6]
-
-
-@scenario
-async def test_row_beyond_the_last_bucket_has_its_own_length():
-    bench = Bench(buckets=(16, 32))
-    job = bench.add([40, 16, 33])
-    assert bench.queue.head().queues.lengths == [16, 33, 40]
-    bench.batches_until(job)
-    assert bench.queue.live == 0
 
 
 @settings(max_examples=300, deadline=None)
@@ -217,18 +208,6 @@ async def test_finding_the_next_row_takes_no_longer_however_many_kinds_wait(canc
     assert calls[1000] <= calls[10] + 10
 
 
-@scenario
-async def test_order_stands_after_a_sweep():
-    """The oldest length's queue begins with a newer row by then."""
-    bench = Bench(BatchLimits(max_rows=1, max_tokens=100))
-    jobs = [bench.add([length]) for length in (5, 6, 5, 7, 7, 7)]
-    assert [job for job, _ in bench.take()] == jobs[:1]
-    for job in jobs[3:]:
-        job.cancel()
-    assert bench.queue.dead == 0
-    assert [job for _ in range(2) for job, _ in bench.take()] == jobs[1:3]
-
-
 def calls_of(work: Callable[[], object]) -> int:
     """How many functions are called."""
     calls = 0
@@ -243,12 +222,3 @@ def calls_of(work: Callable[[], object]) -> int:
     finally:
         sys.setprofile(None)
     return calls
-
-
-@scenario
-async def test_count_stops_at_the_first_row_beyond_the_window():
-    bench = Bench(BatchLimits(max_rows=10, max_tokens=400))
-    bench.add([7, 7, 9, 7])
-    head = bench.queue.head()
-    counts = [bench.queue.count(head.queues, 7, before) for before in range(5)]
-    assert counts == [0, 1, 2, 2, 3]

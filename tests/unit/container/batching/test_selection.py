@@ -11,12 +11,10 @@ from hypothesis import strategies as st
 
 from container.server.batching.selection import (
     BatchLimits,
-    Pick,
     least_window,
     row_edges,
     select_rows,
     total_rows,
-    window_rows,
 )
 from container.server.engines.engine import BucketCosts, Costs, LinearCosts
 
@@ -161,35 +159,7 @@ def test_cut_to_a_bucket_drops_the_longest_then_the_shortest_then_the_newest(wai
     assert selection(waiting, head, costs=BUCKETS_OF_16) == picks
 
 
-def test_full_queue_of_the_heads_length_is_the_batch():
-    counted: list[int] = []
-
-    def count(length: int) -> int:
-        counted.append(length)
-        return 40
-
-    assert select_rows([7, 8, 9], 1, count, limits=LIMITS, costs=LinearCosts()) == [Pick(8, 32)]
-    assert counted == [8]
-
-
-def test_row_edges_are_where_buckets_end():
-    assert row_edges(STEPPED, max_rows=32, longest=64) == (1, 4)
-    assert row_edges(LinearCosts(), max_rows=32, longest=64) == (1,)
-
-
 @pytest.mark.parametrize(("fixed_seconds", "rows"), [(8, 5), (1e6, 30)])
 def test_window_is_a_few_of_the_batches_that_run_nearly_best(fixed_seconds, rows):
     costs = LinearCosts(fixed_seconds=fixed_seconds, seconds_per_token=1)
     assert least_window(costs, max_rows=32, length=16) == 4 * rows
-
-
-def test_window_is_a_third_of_a_long_queue():
-    assert [window_rows(20, waiting) for waiting in (1, 62, 63, 300)] == [20, 20, 21, 100]
-
-
-def test_window_leaves_out_lengths_with_no_row():
-    rows = {8: 0, 9: 2, 10: 0, 11: 1}
-    limits = BatchLimits(max_rows=8, max_tokens=1000)
-    costs = LinearCosts(fixed_seconds=100, seconds_per_token=1)
-    picks = select_rows([8, 9, 10, 11], 1, rows.__getitem__, limits=limits, costs=costs)
-    assert picks == [Pick(9, 2), Pick(11, 1)]

@@ -7,16 +7,15 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from queue import SimpleQueue
 
 import pytest
 import uvloop
 
 from container.server.batching.batch import Limits
 from container.server.batching.batcher import Batcher
-from container.server.batching.slots import IDLE_INLINE_SECONDS, THREAD_SWITCH_SECONDS, SlotThread
+from container.server.batching.slots import IDLE_INLINE_SECONDS, THREAD_SWITCH_SECONDS
 from container.server.engines.engine import BucketCosts, LinearCosts
-from container.server.types import DeadlinePassed, EngineRefused
+from container.server.types import DeadlinePassed
 from tests.unit.container.batching.harness import (
     Bench,
     HeldEngine,
@@ -44,17 +43,6 @@ def threaded(engine: HeldEngine, **options) -> Batcher:
     """A batcher with real threads."""
     limits = Limits(max_tokens=40, queue_rows=4000)
     return Batcher(engine=engine, probe=[], limits=limits, **options)
-
-
-def test_slot_thread_runs_in_order_and_ends_after_its_work():
-    done: SimpleQueue[int | str] = SimpleQueue()
-    thread = SlotThread("order")
-    for number in range(5):
-        thread.put(lambda number=number: done.put(number))
-    thread.put(lambda: done.put(threading.current_thread().name))
-    thread.close()
-    assert [done.get(timeout=5) for _ in range(6)] == [0, 1, 2, 3, 4, "order"]
-    assert_threads_end("order")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux limits the threads of a user")
@@ -91,7 +79,7 @@ def test_each_slot_runs_in_its_own_thread_until_the_batcher_closes():
         batcher = threaded(SeenEngine(slots=2))
         requests = [[Row((number, index), 3) for index in range(7)] for number in range(100)]
         futures = [batcher.submit(rows) for rows in requests]
-        await batcher.drained()
+        await asyncio.gather(*futures)
         assert [read(future) for future in futures] == [expected(n, [3] * 7) for n in range(100)]
         batcher.close()
 
@@ -144,20 +132,6 @@ def inline(seconds: float = IDLE_INLINE_SECONDS, *, inline_rows: int = 4, slots:
 
 
 @scenario
-async def test_lone_batch_runs_without_its_slots_thread():
-    bench = inline()
-    future = await bench.queue(0, [3, 5])
-    await settle()
-    assert not bench.threads[0].works and read(future) == expected(0, [3, 5])
-    (batch,) = bench.ledger.batches
-    assert (batch["rows"], batch["tokens"], batch["padded_tokens"]) == (2, 8, 10)
-    assert len(bench.ledger.over) == 1
-    again = await bench.queue(1, [2])
-    await settle()
-    assert read(again) == expected(1, [2])
-
-
-@scenario
 async def test_row_of_the_only_request_is_answered_when_submit_returns():
     bench = inline(slots=2)
     bench.batcher._costs = BucketCosts(  # type: ignore[attr-defined]
@@ -201,18 +175,6 @@ async def test_batch_that_is_too_long_or_too_large_runs_in_its_slot(seconds, inl
 
 
 @scenario
-async def test_batch_that_others_wait_behind_runs_in_its_slot():
-    bench = inline()
-    for number in range(3):  # one turn of the loop: more than one batch
-        bench.submit(number, [3, 3])
-    await settle()
-    assert len(bench.threads[0].works) == 1
-    await bench.release_all()
-    rows = sorted(row for batch in bench.ran for row in batch)
-    assert rows == [(number, index) for number in range(3) for index in range(2)]
-
-
-@scenario
 async def test_batch_beside_one_that_runs_takes_the_other_slot():
     bench = inline(IDLE_INLINE_SECONDS * 1.01, slots=2)
     await bench.queue(0, [3])
@@ -229,14 +191,3 @@ async def test_batches_shorter_than_a_switch_of_threads_all_run_at_once():
         await settle()
     assert not bench.threads[0].works
     assert [read(future) for future in futures] == [expected(n, [3, 3, 3]) for n in range(8)]
-
-
-@scenario
-async def test_poisoned_request_of_an_inline_batch_fails_alone():
-    bench = inline()
-    sound, poisoned = bench.submit(0, [3]), bench.submit(1, [3], poison=0)
-    await settle()
-    await bench.release_all()
-    assert read(sound) == expected(0, [3])
-    with pytest.raises(EngineRefused):
-        poisoned.result()

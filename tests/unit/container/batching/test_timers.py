@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from container.server.batching.batch import Job
 from container.server.batching.failures import BROKEN
 from container.server.batching.timers import GRACE_SECONDS, Deadlines
-from container.server.engines.engine import LinearCosts
 from container.server.types import DeadlinePassed, Unavailable
 from tests.unit.container.batching.harness import (
     Bench,
@@ -114,20 +113,6 @@ async def test_batch_that_never_ends_breaks_the_batcher():
 
 
 @scenario
-async def test_drained_does_not_wait_for_an_engine_that_hangs():
-    bench = bench_with_held_engine()
-    await bench.queue(0, [1])
-    drained = asyncio.ensure_future(bench.batcher.drained())
-    await wait(SECONDS)
-    assert not drained.done()
-    await wait(GRACE_SECONDS)
-    assert drained.done()
-    await bench.batcher.drained()
-    bench.batcher.close()
-    await bench.release_all()
-
-
-@scenario
 async def test_one_hanging_slot_of_several_breaks_the_batcher():
     bench = bench_with_held_engine(slots=2, max_rows=1)
     futures = bench.submit(0, [1]), bench.submit(1, [1])
@@ -140,28 +125,6 @@ async def test_one_hanging_slot_of_several_breaks_the_batcher():
     await wait(SECONDS / 4)
     await wait(GRACE_SECONDS)
     assert bench.batcher.is_broken
-
-
-@scenario
-async def test_engine_that_is_always_busy_is_sound():
-    bench = bench_with_held_engine()
-    for number in range(40):
-        bench.submit(number, [1])
-        await wait(SECONDS * 0.9)
-        await bench.release()
-    assert not bench.batcher.is_broken and len(bench.ledger.over) == 40
-
-
-@scenario
-async def test_probe_that_hangs_after_an_inline_batch_failed_breaks_the_batcher():
-    costs = LinearCosts(fixed_seconds=1e-6, seconds_per_token=0)
-    bench = Bench(HeldEngine(inline_rows=4), run_seconds=SECONDS, costs=costs)
-    future = await bench.queue(0, [1], poison=0)
-    assert len(bench.threads[0].works) == 1 and not future.done()
-    await hang()
-    assert bench.batcher.is_broken
-    await bench.release_all()
-    assert isinstance(future.exception(), Unavailable)
 
 
 @scenario

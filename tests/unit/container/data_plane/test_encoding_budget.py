@@ -50,25 +50,6 @@ async def test_as_many_run_as_fit_and_the_others_in_their_order():
     assert [await work.task for work in (second, third, fourth)] == [40, 50, 1]
 
 
-async def test_a_small_one_does_not_overtake_a_large_one_that_waits():
-    started, (first, large, small) = with_work(EncodingBudget(100), 60, 90, 1)
-    await eventually(lambda: started == [60])
-    await settled()
-    assert started == [60]
-    for work in (first, large, small):
-        work.go_on.set()
-        await work.task
-    assert started[:2] == [60, 90]
-
-
-async def test_what_is_larger_than_all_of_it_goes_alone():
-    started, (huge, small) = with_work(EncodingBudget(100), 1000, 1)
-    await eventually(lambda: started == [1000])
-    huge.go_on.set()
-    small.go_on.set()
-    assert [await huge.task, await small.task] == [1000, 1]
-
-
 async def test_whoever_leaves_while_it_encodes_gives_back_when_its_thread_has_ended():
     started, (gone, waits) = with_work(EncodingBudget(100), 100, 100)
     await eventually(lambda: started == [100])
@@ -127,14 +108,3 @@ def test_memory_is_returned_after_many_characters():
 
     # After each, and once more when its answers are sent.
     assert asyncio.run(scenario()) == ["encode", "trim", "encode", "trim", "trim"]
-
-
-def test_memory_is_left_alone_after_few_characters():
-    async def scenario() -> list[None]:
-        trims: list[None] = []
-        budget = EncodingBudget(trim=MemoryTrim(1_000_000, lambda: trims.append(None), 0))
-        await budget.run(TRIM_CHARACTERS - 1, lambda: None)
-        await asyncio.get_running_loop().run_in_executor(None, lambda: None)
-        return trims
-
-    assert asyncio.run(scenario()) == []

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from container.server.data_plane.plane import INLINE_CHARACTERS, DataPlane, EncodingBudget
+from container.server.data_plane.plane import INLINE_CHARACTERS, DataPlane
 from container.server.types import (
     DeadlinePassed,
     Encoded,
@@ -99,20 +99,6 @@ async def test_short_texts_are_encoded_inline_and_long_ones_beside_the_event_loo
     assert [thread == here for thread in encoder.threads] == [True, False]
 
 
-async def test_long_texts_are_encoded_as_many_at_once_as_memory_is_meant_for():
-    encoder = Encoder()
-    encoder.go_on.clear()
-    plane, _ = open_plane(encoder, budget=EncodingBudget(2 * INLINE_CHARACTERS))
-    answers = [
-        asyncio.ensure_future(answer(plane, ["a" * INLINE_CHARACTERS + "b"])) for _ in range(3)
-    ]
-    await asyncio.to_thread(encoder.begun.wait, 20)
-    assert len(encoder.threads) == 1
-    encoder.go_on.set()
-    await asyncio.gather(*answers)
-    assert len(encoder.threads) == 3
-
-
 @pytest.mark.parametrize("beside", [False, True], ids=["inline", "beside the event loop"])
 async def test_cut_texts_are_counted_on_the_event_loop_when_the_backend_takes_them(beside):
     plane, backend = open_plane(Encoder(longest=3))
@@ -159,28 +145,6 @@ async def test_deadline_is_the_earlier_of_the_clients_and_the_servers():
         await answer(plane, ["a"], deadline=wanted)
     servers, clients, bounded = (deadline - now for _, deadline in backend.taken)
     assert clients == 5 and 10 <= servers <= bounded < 20
-
-
-async def test_draining_waits_for_texts_that_are_being_encoded_and_gives_them_to_the_backend():
-    encoder = Encoder()
-    plane, backend = open_plane(encoder)
-    encoder.go_on.clear()
-    answering = asyncio.ensure_future(answer(plane, ["a" * INLINE_CHARACTERS, "b"]))
-    await asyncio.sleep(0)
-    await asyncio.to_thread(encoder.begun.wait, 20)
-    draining = asyncio.ensure_future(plane.drained())
-    await asyncio.sleep(0)
-    assert not draining.done()
-    encoder.go_on.set()
-    await draining
-    assert len(backend.taken) == 1
-    await answering
-
-
-async def test_drained_at_once_when_nothing_is_encoded():
-    plane, _ = open_plane()
-    await plane.drained()
-    assert not plane.ready
 
 
 @pytest.mark.parametrize(

@@ -55,11 +55,6 @@ def rows(*lengths):
     return [Tokens(np.full(length, 2, np.int32)) for length in lengths]
 
 
-def test_types_of_tokens_that_have_none_are_not_sent(runner):
-    (part,) = engine(runner).prepare(rows(3))
-    assert part.feed["token_type_ids"] is None
-
-
 def test_warm_up_runs_every_bucket_twice_in_every_slot_the_largest_first(runner):
     engine(runner).warm_up()
     sizes = ((4, 8), (2, 8), (4, 4), (1, 8), (2, 4), (1, 4))

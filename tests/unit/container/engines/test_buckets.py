@@ -42,10 +42,6 @@ def test_ladder_gets_coarser_where_there_would_be_too_many():
     assert not {48, 96} & set(coarse.sequences) and {16, 64, 128, 256, 512} <= set(coarse.sequences)
 
 
-def test_ladder_ends_at_the_most_rows_that_are_served():
-    assert ladder([profile((1, 8, 32), (8, 8, 8))], max_rows=20).max_rows == 20
-
-
 @given(PROFILES, st.integers(1, 128))
 def test_every_bucket_is_within_a_profile_and_every_profile_reaches_its_end(profiles, most):
     usable = [profile for profile in profiles if profile.batch[0] <= most]
@@ -92,12 +88,6 @@ def test_costs_are_the_buckets_own_and_the_sum_of_parts():
     costs = bucket_costs(Buckets(sizes, []), {bucket: float(bucket.cells) for bucket in sizes})
     batches = ((1, 5), (3, 8), (2, 9), (3, 30))
     assert [costs.seconds(*batch) for batch in batches] == [8.0, 32.0, 64.0, 128.0]
-
-
-def test_costs_without_a_sequence_depend_on_rows_alone():
-    buckets = ladder([profile((1, 2, 4))], max_rows=4)
-    costs = bucket_costs(buckets, {bucket: float(bucket.rows) for bucket in buckets.sizes})
-    assert costs.seconds(3, 77) == 4.0
 
 
 def test_refuses_lengths_beyond_every_profile():

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from container.server.data_plane.plane import INLINE_CHARACTERS
 from container.server.engines.heads import (
     PAIR_CHARACTERS,
     ImageEncoder,
@@ -14,7 +13,6 @@ from container.server.engines.heads import (
     SpanEncoder,
     TokenClassEngine,
 )
-from container.server.triton.probe import PIXEL
 from container.server.types import RequestFault, TokenText
 from container.triton.images import MOST_REQUEST_BYTES
 from onboarding.manifest import ImageProcessor, TensorRecord
@@ -94,14 +92,5 @@ def encoder_of(side):
     )
 
 
-def test_no_file_is_decoded_on_the_event_loop():
-    assert encoder_of(1).cost([b""]) > INLINE_CHARACTERS
-
-
 def test_rows_are_bounded_by_the_memory_of_their_pixels():
     assert encoder_of(224).most_rows == MOST_REQUEST_BYTES // (4 * 3 * 224 * 224) == 445
-
-
-def test_refuses_a_file_by_its_place():
-    with pytest.raises(RequestFault, match=r"image\[1\] is no JPEG or PNG file"):
-        encoder_of(8).encode([PIXEL, b"GIF89a"])

@@ -9,7 +9,6 @@ import pytest
 
 from container.archive import ArchiveRefused, EngineArchive, verify_archive
 from container.server.engines.loading import (
-    cuda_engine,
     load_engine,
     running,
 )
@@ -17,7 +16,7 @@ from container.tensorrt.faults import NoBindings
 from onboarding.manifest import RuntimeIdentity
 from tests.fixtures.recorded_gpu.tensorrt import embedder
 from tests.fixtures.tiny_embedder.archive import ARITHMETIC, EMBEDDER, write_archive
-from tests.unit.container.engines.plan_archives import GpuMachine, plan_record, text_archive
+from tests.unit.container.engines.plan_archives import GpuMachine, text_archive
 
 ONNX, CUDA, PROVIDER = (
     RuntimeIdentity(name=name, version=onnxruntime.__version__)
@@ -76,12 +75,6 @@ def test_gpu_machine_serves_what_it_has():
     assert runtimes.absences == {}
 
 
-def test_build_of_torch_for_cpus_serves_programs_of_cpus_alone():
-    runtimes = on(H200, torch="2.13.0+cpu")
-    assert [pair for pair in runtimes.pairs if pair[0] in TORCH] == [(t, "cpu") for t in TORCH]
-    assert runtimes.absences["pytorch"] == "torch 2.13.0+cpu is a build for CPUs"
-
-
 def test_gpu_machine_says_what_it_lacks():
     runtimes = on(H200, providers=("CPUExecutionProvider",), bindings=absent)
     assert runtimes.pairs == ((ONNX, "cpu"),)
@@ -107,14 +100,6 @@ def test_refuses_a_plan_that_this_machine_cannot_serve(tmp_path, running_here, r
         verify_archive(tmp_path, running=running_here, manifest_sha256=None)
 
 
-def test_plan_is_taken_where_it_belongs(tmp_path):
-    archive = text_archive(
-        tmp_path, embedder([PROFILE]), PROFILE, plan=plan_record("--versionCompatible")
-    )
-    assert verify_archive(tmp_path, running=on(H200), manifest_sha256=None) == archive
-    assert archive.runs_host_code
-
-
 @pytest.mark.parametrize("tiny", [EMBEDDER, ARITHMETIC])
 def test_cpu_engine_has_a_slot_a_core(tmp_path, tiny):
     archive = EngineArchive(root=tmp_path, manifest=write_archive(tmp_path, tiny))
@@ -127,12 +112,6 @@ def test_plan_has_two_slots(tmp_path):
     archive = text_archive(tmp_path, embedder([PROFILE]), PROFILE)
     assert load(archive, installed=machine.installed).slots == 2
     assert load(archive, slots=1, installed=machine.installed).slots == 1
-
-
-def test_onnx_engine_of_a_gpu_has_one_slot_and_the_manifests_buckets(tmp_path):
-    archive = EngineArchive(root=tmp_path, manifest=write_archive(tmp_path))
-    engine = cuda_engine(archive, device="cpu")
-    assert (engine.slots, engine.max_rows, engine.sequence_buckets) == (1, 32, (8, 16, 32))
 
 
 def test_refuses_an_onnx_engine_of_a_gpu_where_onnxruntime_has_none(tmp_path):

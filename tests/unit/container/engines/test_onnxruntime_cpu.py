@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
 from types import SimpleNamespace
 
@@ -12,15 +11,12 @@ import pytest
 
 from container.server.engines.engine import EngineOutOfMemory, LinearCosts
 from container.server.engines.onnxruntime_cpu import (
-    TensorEngine,
     TokenEngine,
-    open_session,
-    raise_memory_shortage,
     spread_sizes,
     warm_up_session,
 )
 from container.server.engines.tokens import Tokens
-from tests.fixtures.tiny_embedder.archive import ARITHMETIC, HERE
+from tests.fixtures.tiny_embedder.archive import HERE
 
 
 def embedder(**more):
@@ -29,25 +25,6 @@ def embedder(**more):
 
 def texts(*lengths):
     return [Tokens(np.arange(length, dtype=np.int32) % 20) for length in lengths]
-
-
-def test_rows_are_answered_as_alone():
-    engine = embedder()
-    (together,) = engine.run(engine.prepare(texts(9, 2, 5)), 0)
-    alone = [engine.run(engine.prepare(texts(length)), 0)[0][0] for length in (9, 2, 5)]
-    assert together.dtype == np.float32 and np.allclose(together, alone, atol=1e-6)
-
-
-def test_slots_share_a_session():
-    engine = embedder()
-
-    def work(slot):
-        return [engine.run(engine.prepare(texts(3 + slot)), slot)[0] for _ in range(50)]
-
-    with ThreadPoolExecutor(engine.slots) as threads:
-        answers = list(threads.map(work, range(engine.slots)))
-    for slot in range(engine.slots):
-        assert np.array_equal(answers[slot][-1], work(slot)[0])
 
 
 SIZES = ((1, 8), (8, 64), (32, 128))
@@ -106,10 +83,6 @@ def test_costs_are_guessed_where_the_larger_size_takes_no_longer(seconds):
     assert costs == LinearCosts()
 
 
-def test_warms_nothing_where_no_size_is_declared():
-    assert warm_up_session(None, (), timed=TIMED, slots=2) == LinearCosts()
-
-
 @pytest.mark.parametrize(
     ("fault", "kind", "sentence"),
     [
@@ -133,23 +106,6 @@ def test_refuses_a_size_that_fails_at_warm_up(fault, kind, sentence):
         warm_up_session(runner, SIZES, timed=TIMED, slots=2)
 
 
-def test_tensors_are_answered_output_by_output():
-    served = ARITHMETIC.served
-    engine = TensorEngine(
-        HERE / "arithmetic.onnx",
-        slots=1,
-        threads=1,
-        max_rows=8,
-        inputs=served.client_inputs,
-        outputs=served.client_outputs,
-    )
-    rows = [(np.array([[1, -1], [2, -2]], np.float32), np.array([gain])) for gain in (2, 3)]
-    scaled, positive, count = engine.run(engine.prepare(rows), 0)
-    assert scaled[1].tolist() == [[3, -3], [6, -6]]
-    assert positive[0].tolist() == [[True, False]] * 2
-    assert count.tolist() == [[2], [2]]
-
-
 @pytest.mark.parametrize(
     ("words", "kind", "sentence"),
     [
@@ -165,24 +121,3 @@ def test_refuses_a_batch_that_fails(words, kind, sentence):
     engine._session = SimpleNamespace(run=run)
     with pytest.raises(kind, match=sentence):
         engine.run(engine.prepare(texts(3)), 0)
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [MemoryError(), RuntimeError("std::bad_alloc"), RuntimeError("CUDA failure 2: out of memory")],
-)
-def test_lack_of_memory_is_known_by_its_words(fault):
-    with pytest.raises(EngineOutOfMemory):
-        raise_memory_shortage(fault, "it")
-
-
-def test_refuses_a_file_that_is_no_network(tmp_path):
-    (tmp_path / "model.onnx").write_bytes(b"x")
-    with pytest.raises(Exception, match=r"model\.onnx") as fault:
-        open_session(tmp_path / "model.onnx", 1)
-    assert not isinstance(fault.value, EngineOutOfMemory)
-
-
-def test_session_plans_no_memory_for_every_shape():
-    options = open_session(HERE / "model.onnx", 1).get_session_options()
-    assert options.enable_mem_pattern is False

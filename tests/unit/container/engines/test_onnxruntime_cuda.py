@@ -14,10 +14,7 @@ from container.server.engines.loading import cpu_engine, cuda_engine
 from container.server.engines.onnxruntime_cuda import (
     GraphRunner,
     OnnxRunner,
-    SeveralRunners,
     check_rows,
-    numpy_type,
-    run_options,
     tensorrt_options,
 )
 from container.server.engines.shaping import Part
@@ -78,21 +75,6 @@ def test_inputs_and_outputs_of_a_bucket_keep_their_address():
     assert np.array_equal(first, third) and not np.array_equal(first, second)
 
 
-def test_zeros_are_sent_once_and_again_after_other_values():
-    runner, types = graph_runner(part(4)), np.ones((2, 4), np.int64)
-    assert not runner._inputs["token_type_ids"].numpy().any()
-    runner.run(part(4, token_type_ids=types))
-    assert np.array_equal(runner._inputs["token_type_ids"].numpy(), types)
-    runner.run(part(4))
-    assert not runner._inputs["token_type_ids"].numpy().any()
-
-
-def test_run_of_a_graph_names_it():
-    assert run_options(3).get_run_config_entry("gpu_graph_id") == "3"
-    assert run_options(-1).get_run_config_entry("gpu_graph_id") == "-1"
-    assert run_options(None) is None
-
-
 def test_each_bucket_is_a_graph_of_its_own():
     runner = OnnxRunner(HERE / "model.onnx", device="cpu")
     runner._records = True
@@ -122,21 +104,6 @@ def test_network_that_cannot_be_recorded_runs_without_graphs_and_warns():
     assert options == [{"device_id": "0", "enable_cuda_graph": "1"}, {"device_id": "0"}]
 
 
-def test_network_that_can_be_recorded_is():
-    warnings = []
-    runner = OnnxRunner(HERE / "model.onnx", warn=warnings.append, open_session=gpu_session)
-    assert runner._records and warnings == []
-
-
-def test_refuses_a_runtime_without_the_cuda_provider():
-    # The real one: this environment's ONNX Runtime falls back to the CPU, which nobody asked for.
-    with (
-        pytest.raises(ValueError, match="ONNX Runtime has no CUDAExecutionProvider here"),
-        pytest.warns(UserWarning),
-    ):
-        OnnxRunner(HERE / "model.onnx")
-
-
 @pytest.mark.parametrize(
     ("words", "kind", "sentence"),
     [
@@ -163,12 +130,6 @@ def test_refuses_a_network_that_does_not_load(words, kind, sentence):
 def test_refuses_outputs_without_the_batch_first():
     with pytest.raises(ValueError, match=r"output y has shape \[3, 2\] for 2 rows"):
         check_rows({"x": (2, 9), "y": (3, 2)}, part(4))
-
-
-def test_refuses_types_that_numpy_lacks():
-    strange = SimpleNamespace(name="x", type="tensor(bfloat16)")
-    with pytest.raises(ValueError, match=r"tensor x of the network is a tensor\(bfloat16\)"):
-        numpy_type(strange)
 
 
 def part(length, *, seed=0, **feed):
@@ -272,17 +233,3 @@ def test_each_slot_has_a_session_of_its_own(tmp_path):
     (expected,) = one.run((part,), 0)
     for slot in range(2):
         np.testing.assert_allclose(two.run((part,), slot)[0], expected, atol=1e-6)
-
-
-def test_closed_engine_forgets_its_session(tmp_path):
-    _, bound = both(tmp_path)
-    bound.warm_up()
-    bound.close()
-    with pytest.raises(AttributeError):
-        run_rows(bound, texts(3))
-
-
-def test_several_runners_close_every_session():
-    runners = [OnnxRunner(NETWORK, device="cpu") for _ in range(2)]
-    SeveralRunners(runners).close()
-    assert not any(hasattr(runner, "_session") for runner in runners)

@@ -55,18 +55,6 @@ def test_runner_answers_a_parts_own_rows_and_feeds_zeros_for_none():
     assert outputs["types"].dtype == np.int64
 
 
-def test_runner_is_of_the_gpu_and_gives_its_memory_back():
-    programs = []
-
-    def load(path, **options):
-        programs.append(StandIn(path, **options))
-        return programs[0]
-
-    ProgramRunner(FILE, slots=1, is_compiled=True, load=load).close()
-    assert programs[0].options == {"device": "cuda", "is_compiled": True}
-    assert programs[0].closed
-
-
 @pytest.mark.parametrize("words", ["CUDA out of memory. Tried to allocate 2.00 GiB", "bad_alloc"])
 def test_lack_of_memory_has_a_type_of_its_own(words):
     runner = ProgramRunner(FILE, slots=1, load=partial(StandIn, fault=RuntimeError(words)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -54,12 +53,6 @@ def test_types_of_one_batch_do_not_stay_for_the_next(machine, tmp_path):
     for typed in (True, False, True):
         rows = texts(6, 5, typed=typed)
         assert np.array_equal(run_rows(engine, rows), expected(rows))
-
-
-def test_half_precision_answers_come_as_float32(machine, tmp_path):
-    engine = machine.open_text(tmp_path, SMALL, answer="half")
-    answer = run_rows(engine, texts(2, 3))
-    assert answer.dtype == np.float32 and np.allclose(answer, expected(texts(2, 3)), rtol=1e-3)
 
 
 def test_bucket_belongs_to_the_profile_tuned_nearest(machine, tmp_path):
@@ -131,14 +124,6 @@ def test_plan_that_cannot_be_recorded_warns_once_and_answers(machine, tmp_path):
     assert machine.cuda.launches == 0
 
 
-def test_recording_that_cuda_fails_falls_back(machine, tmp_path):
-    engine = machine.open_text(tmp_path, SMALL)
-    machine.cuda.capture_error = Error.cudaErrorStreamCaptureUnsupported
-    engine.warm_up()
-    assert np.array_equal(run_rows(engine, texts(9, 3)), expected(texts(9, 3)))
-    assert len(machine.warnings) == 1 and machine.cuda.count("cudaGetLastError") == 1
-
-
 def test_slots_have_queues_and_memory_of_their_own(machine, tmp_path):
     engine = machine.open_text(tmp_path, SMALL, slots=2)
     engine.warm_up()
@@ -149,26 +134,6 @@ def test_slots_have_queues_and_memory_of_their_own(machine, tmp_path):
     answers = [engine.run(batch, slot)[0] for slot, batch in enumerate(prepared)]
     for seed, answer in zip((1, 2), answers, strict=True):
         assert np.array_equal(answer, expected(texts(9, 3, seed=seed)))
-
-
-def test_slots_answer_in_their_own_threads(machine, tmp_path):
-    engine = machine.open_text(tmp_path, SMALL, slots=2)
-    engine.warm_up()
-
-    def work(slot):
-        for seed in range(30):
-            rows = texts(3, 1 + seed % 16, seed=100 * slot + seed)
-            assert np.array_equal(run_rows(engine, rows, slot), expected(rows))
-
-    with ThreadPoolExecutor(2) as threads:
-        list(threads.map(work, (0, 1)))
-
-
-def test_answers_stay_when_the_slot_runs_again(machine, tmp_path):
-    engine = machine.open_text(tmp_path, SMALL)
-    first = run_rows(engine, texts(4, seed=1))
-    run_rows(engine, texts(4, seed=2))
-    assert np.array_equal(first, expected(texts(4, seed=1)))
 
 
 def tensors(gains, *values):
@@ -206,17 +171,6 @@ def test_tensors_keep_their_length_even_where_no_graph_has_it(machine, tmp_path)
     assert machine.is_empty()
 
 
-def test_tensors_larger_than_any_declared_leave_the_graphs_alone(machine, tmp_path):
-    archive = tensor_archive(tmp_path, arithmetic((1, 4, 8), (1, 16, 4096)), (1, 4, 8), width=-1)
-    engine = machine.open(archive)
-    engine.warm_up()
-    launches = machine.cuda.launches
-    for width in (1, 4096, 1, 600, 1):
-        rows = tensors((2, 5), *range(width))
-        assert np.array_equal(run_rows(engine, rows), scaled_rows(rows))
-    assert machine.cuda.launches == launches + 3
-
-
 def test_plan_runs_its_own_code_only_where_the_manifest_says_so(machine, tmp_path):
     plan = embedder([SMALL], has_code=True)
     machine.open(text_archive(tmp_path, plan, SMALL, plan=plan_record("--versionCompatible")))
@@ -226,26 +180,12 @@ def test_plan_runs_its_own_code_only_where_the_manifest_says_so(machine, tmp_pat
     assert not machine.trt.runtimes[1].engine_host_code_allowed
 
 
-def test_closed_engine_leaves_nothing(machine, tmp_path):
-    engine = machine.open_text(tmp_path, SMALL, LONG, slots=3)
-    engine.warm_up()
-    engine.close()
-    assert machine.is_empty()
-
-
 def test_engine_without_warm_up_records_at_first_use(machine, tmp_path):
     engine = machine.open_text(tmp_path, SMALL, archive={"warm_up": False})
     assert engine.warm_up().seconds(1, 4) > 0 and machine.plan.runs == []
     for seed in range(3):
         assert np.array_equal(run_rows(engine, texts(4, seed=seed)), expected(texts(4, seed=seed)))
     assert machine.cuda.launches == 2
-
-
-def test_refuses_a_plan_that_the_gpu_has_no_memory_for(machine, tmp_path):
-    machine.trt.short_of_memory = "plan"
-    sentence = r"model\.plan does not fit the GPU memory that is left: .*out of memory"
-    with pytest.raises(EngineOutOfMemory, match=sentence):
-        machine.open_text(tmp_path, SMALL)
 
 
 def test_refuses_a_gpu_that_is_full_before_cuda_starts(machine, tmp_path):
@@ -265,27 +205,11 @@ def test_refuses_contexts_that_the_gpu_has_no_memory_for(machine, tmp_path, cont
     assert machine.is_empty()
 
 
-def test_refuses_graph_contexts_that_the_gpu_has_no_memory_for(machine, tmp_path):
-    engine = machine.open_text(tmp_path, SMALL)
-    machine.trt.short_of_memory = "context"
-    with pytest.raises(EngineOutOfMemory):
-        engine.warm_up()
-    engine.close()
-    assert machine.is_empty()
-
-
 @pytest.mark.parametrize("slots_that_fit", [0, 1])
 def test_refuses_buffers_that_the_gpu_has_no_memory_for(tmp_path, slots_that_fit):
     machine = GpuMachine(total=(8 << 20) + slots_that_fit * (4 << 20) + 1000)
     with pytest.raises(EngineOutOfMemory, match=r"CUDA fails with out of memory \(2\)"):
         machine.open_text(tmp_path, SMALL, slots=2)
-    assert machine.is_empty()
-
-
-def test_refuses_page_locked_memory_that_the_host_lacks(machine, tmp_path):
-    machine.cuda.fails["cudaMallocHost"] = Error.cudaErrorMemoryAllocation
-    with pytest.raises(EngineOutOfMemory, match="out of memory"):
-        machine.open_text(tmp_path, SMALL)
     assert machine.is_empty()
 
 
@@ -330,19 +254,6 @@ def test_refuses_a_manifest_that_describes_another_plan(machine, tmp_path):
     with pytest.raises(ValueError, match=r"inputs are .*; its manifest says x, gain"):
         machine.open(tensor_archive(tmp_path, embedder([SMALL]), (1, 2, 4)))
     assert machine.is_empty()
-
-
-def test_refuses_rows_longer_than_any_profile(machine, tmp_path):
-    engine = machine.open_text(tmp_path, SMALL)
-    with pytest.raises(ValueError, match="takes 17 tokens; allowed: 4 to 16"):
-        engine.prepare(texts(17))
-
-
-def test_refuses_tensors_of_a_length_that_no_profile_takes(machine, tmp_path):
-    batch, sequence = (1, 4, 8), (2, 16, 64)
-    archive = tensor_archive(tmp_path, arithmetic(batch, sequence), batch, sequence=sequence)
-    with pytest.raises(ValueError, match="takes a length of 65; allowed: 2 to 64"):
-        machine.open(archive).prepare([(np.zeros(65, np.float32), np.array([1]))])
 
 
 def test_refuses_a_run_that_cannot_be_queued(machine, tmp_path):

@@ -10,7 +10,6 @@ from tokenizers import Tokenizer
 
 from container.server.engines.tokens import PROBE, TextEncoder
 from container.server.types import RequestFault
-from container.triton.manifest_check import LISTED_TEXTS, over_long_texts
 from tests.fixtures.tiny_embedder.archive import HERE
 
 LONGEST = 8
@@ -26,28 +25,11 @@ def lengths(encoded):
     return [len(row) for row in encoded.rows]
 
 
-def test_text_as_long_as_the_longest_sequence_is_whole():
-    for truncates in (True, False):
-        encoded = encoder(truncates=truncates).encode(["a", "", FITS])
-        assert (lengths(encoded), encoded.truncated) == ([3, 2, LONGEST], 0)
-
-
 def test_longer_texts_are_cut_to_their_beginnings_and_counted():
     encoded = encoder().encode([LONGER, "a", "cat " * 500])
     assert (lengths(encoded), encoded.truncated) == ([LONGEST, 3, LONGEST], 2)
     (whole,) = encoder().encode([FITS]).rows
     assert all(encoded.rows[index].ids.tolist() == whole.ids.tolist() for index in (0, 2))
-
-
-def test_longer_texts_are_refused_by_index_tokens_and_limit():
-    with pytest.raises(RequestFault) as fault:
-        encoder(truncates=False).encode(["a", LONGER, FITS, "cat " * 500])
-    assert fault.value.status == 400
-    assert str(fault.value) == (
-        "The request holds text of more than the 8 tokens that the model takes, special tokens "
-        "included: "
-        "text[1] has 9, text[3] has 502; shorten or split what is longer."
-    )
 
 
 def test_without_a_limit_no_text_is_too_long():
@@ -67,11 +49,6 @@ def test_probe_fits_engines_that_take_fewer_tokens_than_it_has():
         assert len(cut) == len(whole) - 1
         (probe,) = encoder(max_tokens=len(whole), truncates=truncates).probe()
         assert probe.ids.tolist() == encoder(max_tokens=None).encode([PROBE]).rows[0].ids.tolist()
-
-
-def test_only_the_first_of_many_are_listed():
-    sentence = over_long_texts([9] * 100, LONGEST)
-    assert sentence.count("text[") == LISTED_TEXTS and " and 95 more are too long;" in sentence
 
 
 LONG_TEXTS = {

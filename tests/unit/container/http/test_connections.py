@@ -19,7 +19,6 @@ from tests.unit.container.http.conversation import (
     LIMITS,
     POST,
     Conversation,
-    EchoApplication,
     run,
     settle,
 )
@@ -91,33 +90,6 @@ async def test_request_knows_if_the_server_answers_no_other():
     assert are_alone() == [False, False, True]
 
 
-@run
-async def test_large_answer_that_nobody_reads_ends_the_connection():
-    client = Conversation()
-    client.application.large = memoryview(bytes(HELD_BYTES + 5))
-    write = client.transport.write
-    client.transport.write = lambda data: (write(data), client.connection.pause_writing())
-    await client.send(POST)
-    await client.wait(LIMITS.request_seconds + 1)
-    assert client.transport.aborted and len(client.transport.written) < HELD_BYTES
-
-
-@run
-async def test_draining_waits_for_the_rest_of_a_large_answer():
-    client = Conversation()
-    client.application.large = memoryview(bytes(HELD_BYTES + 5))
-    write = client.transport.write
-    client.transport.write = lambda data: (
-        write(data),
-        len(data) == ANSWER_PIECE_BYTES and client.connection.pause_writing(),
-    )
-    await client.send(POST)
-    client.connection.drain()
-    while not client.transport.closed:
-        client.connection.resume_writing()
-    assert len(client.bodies[0]) == HELD_BYTES + 5
-
-
 def stream(*pieces, fault=None):
     """A client of an application that streams these pieces, and then raises the fault."""
 
@@ -162,22 +134,6 @@ async def test_stream_goes_out_piece_by_piece_and_ends_where_its_http_version_sa
 
 
 @run
-async def test_stream_waits_for_a_client_that_does_not_read_and_the_next_request_for_its_end():
-    client = stream(b"xy", b"z")
-    write = client.transport.write
-    client.transport.write = lambda data: (
-        write(data),
-        b"xy" in data and client.connection.pause_writing(),
-    )
-    await client.send(POST, POST)
-    assert client.transport.written.endswith(b"xy\r\n")
-    for ended in (1, 2):
-        client.connection.resume_writing()
-        await settle()
-        assert client.transport.written.count(b"0\r\n\r\n") == ended
-
-
-@run
 async def test_stream_that_fails_ends_the_connection_without_the_streams_end():
     contexts = []
     loop = asyncio.get_running_loop()
@@ -219,15 +175,15 @@ def test_body_in_the_smallest_chunks_takes_little_more_than_its_size():
 
 
 @run
-async def test_headers_path_and_query_reach_the_application():
+async def test_headers_and_path_reach_the_application():
     client = Conversation()
     await client.send(
         b"GET /m%C3%A9/x?a=1&b HTTP/1.1\r\nX-One: 1\r\nx-one: 2\r\n\r\n",
         b"GET http://host:80/p?q HTTP/1.1\r\n\r\n",
     )
     first, second = client.application.requests
-    assert (first.path, first.query, first.headers) == ("/mé/x", "a=1&b", {b"x-one": b"1, 2"})
-    assert (second.path, second.query) == ("/p", "q")
+    assert (first.path, first.headers) == ("/mé/x", {b"x-one": b"1, 2"})
+    assert second.path == "/p"
 
 
 @run
@@ -262,17 +218,6 @@ async def test_expected_continue_is_sent_once_and_only_when_it_is_waited_for():
     assert client.statuses == [100, 200, 200]
 
 
-@run
-async def test_expected_continue_waits_for_its_turn():
-    client = Conversation(shut=True)
-    await client.send(GET % 1, EXPECTS)
-    assert client.statuses == []
-    await client.answer()
-    assert client.statuses == [200, 100]
-    await client.send(b"abc")
-    assert client.statuses == [200, 100, 200]
-
-
 KEEP = b"connection: keep-alive\r\n"
 OLD_CHUNKED = b"POST / HTTP/1.0\r\n" + KEEP + b"transfer-encoding: chunked\r\n\r\n0\r\n\r\n"
 
@@ -296,45 +241,6 @@ async def test_connection_ends_as_the_client_requests(request_bytes, header, clo
 
 
 @run
-async def test_head_is_answered_without_a_body():
-    client = Conversation()
-    await client.send(b"HEAD /x HTTP/1.1\r\n\r\n")
-    assert client.transport.written.endswith(b"content-length: 7\r\n\r\n")
-
-
-@run
-async def test_fault_behind_a_request_follows_its_answer():
-    client = Conversation(shut=True)
-    await client.send(POST + b"nonsense\r\n\r\n")
-    assert client.statuses == []
-    await client.answer()
-    assert client.statuses == [200, 400]
-
-
-@run
-async def test_refuses_a_request_that_does_not_arrive_in_time():
-    client = Conversation()
-    await client.send(POST[:-1])
-    await client.wait(29)
-    assert client.statuses == []
-    await client.send(POST[-1:])
-    assert client.statuses == [200]
-    await client.send(POST[:1])
-    await client.wait(31)
-    assert client.statuses == [200, 408]
-    assert "within 30 seconds" in client.sentence
-
-
-@run
-async def test_answer_that_takes_long_is_not_the_clients_fault():
-    client = Conversation(shut=True)
-    await client.send(POST)
-    await client.wait(1000)
-    await client.answer()
-    assert client.statuses == [200]
-
-
-@run
 async def test_idle_connection_is_closed():
     client = Conversation()
     await client.wait(74)
@@ -343,22 +249,6 @@ async def test_idle_connection_is_closed():
     assert not client.transport.closed
     await client.wait(2)
     assert client.transport.closed and client.statuses == [200]
-
-
-@run
-async def test_client_that_does_not_read_gets_no_further_answer_and_is_closed():
-    client = Conversation()
-    client.connection.pause_writing()
-    await client.send(POST)
-    assert client.application.requests == []
-    await client.wait(29)
-    client.connection.resume_writing()
-    await settle()
-    assert client.statuses == [200]
-    client.connection.pause_writing()
-    await client.wait(31)
-    assert client.transport.aborted
-    client.connection.connection_lost(None)
 
 
 @pytest.mark.parametrize("fault", [None, ConnectionResetError()])
@@ -398,19 +288,6 @@ async def test_application_that_fails_is_answered_500_and_reported_to_the_loop()
     gc.collect()
     assert client.statuses == [500, 500] and "secret" not in client.sentence
     assert [str(fault) for fault in contexts] == ["secret", "secret"]
-
-
-@run
-async def test_refuses_more_connections_than_it_takes():
-    shared = ConnectionGroup(application=EchoApplication(), limits=LIMITS, clock=lambda: 0.0)
-    clients = [Conversation(shared=shared) for _ in range(7)]
-    assert [client.statuses for client in clients] == [[]] * 3 + [[503]] * 4
-    assert [client.transport.aborted for client in clients] == [False] * 6 + [True], (
-        "even refusals that linger are counted"
-    )
-    for client in (clients[0], *clients[3:]):
-        client.leave()
-    assert Conversation(shared=shared).statuses == []
 
 
 @run

@@ -123,14 +123,6 @@ async def test_upgrades_may_follow_each_other_in_one_piece():
     assert client.bodies == [*first, b"POST/a:abc", b"GET/300:"]
 
 
-@run
-async def test_expected_continue_of_an_upgrade_is_sent_once():
-    client = Conversation()
-    expects = b"expect: 100-continue\r\ncontent-length"
-    await client.send(SIZED.replace(b"content-length", expects), b"abc")
-    assert client.statuses == [100, 200]
-
-
 @pytest.mark.parametrize(
     ("request_bytes", "status", "words"),
     [
@@ -147,11 +139,3 @@ async def test_refuses_behind_an_upgrade_what_is_refused_elsewhere(request_bytes
     assert client.statuses[-1] == status
     assert words in client.sentence
     assert client.transport.ended
-
-
-@run
-async def test_refuses_a_body_behind_an_upgrade_that_does_not_come():
-    client = Conversation()
-    await client.send(SIZED, b"a")
-    await client.wait(30.5)
-    assert client.statuses == [408]

@@ -8,9 +8,9 @@ import json
 import numpy as np
 import pytest
 
+from container.server.app import model_application
 from container.server.codecs.envelope import BINARY_TYPE
 from container.server.http.messages import Request
-from container.server.http.routes import model_application
 from container.server.settings import Settings
 from container.server.telemetry.metrics import ServerMetrics
 from container.server.types import DeadlinePassed, Encoded, Signature, TensorSignature, TooLarge
@@ -69,9 +69,9 @@ class Observer(list):
         """The failure log's."""
         self.faults.append((event, fault, facts["status"]))
 
-    def request_over(self, path_kind, status, seconds, stages, *, model=None):
+    def request_over(self, path_kind, status, seconds, stages):
         assert 60 > seconds >= sum(stages.values()) >= 0
-        self.append((path_kind, status, list(stages), model))
+        self.append((path_kind, status, list(stages)))
 
 
 def application(plane, observer=None):
@@ -154,10 +154,10 @@ def test_observer_records_every_request():
     ask("/nowhere", observer=observer)
     ask("/ping", observer=observer)
     assert observer == [
-        ("infer", 200, ["decode", "tokenize", "wait", "encode"], None),
-        ("infer", 400, [], None),
-        ("elsewhere", 404, [], None),
-        ("health", 405, [], None),
+        ("infer", 200, ["decode", "tokenize", "wait", "encode"]),
+        ("infer", 400, []),
+        ("elsewhere", 404, []),
+        ("health", 405, []),
     ]
     assert observer.faults == []
 
@@ -180,7 +180,7 @@ def test_client_that_leaves_cancels_its_rows_and_is_counted():
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         assert plane.answers.cancelled()
-        assert observer == [("infer", 499, ["decode", "tokenize"], None)]
+        assert observer == [("infer", 499, ["decode", "tokenize"])]
 
     asyncio.run(scenario())
 

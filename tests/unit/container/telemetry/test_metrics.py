@@ -7,7 +7,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from container.server.telemetry.metrics import (
     BatchMetrics,
-    Observations,
     RequestMetrics,
     ServerMetrics,
 )
@@ -28,14 +27,9 @@ def samples(metrics: ServerMetrics) -> dict[tuple[str, tuple[tuple[str, str], ..
     }
 
 
-def models(metrics: ServerMetrics) -> set[str]:
-    """The models that have any series."""
-    return {dict(labels)["model"] for _, labels in samples(metrics) if "model" in dict(labels)}
-
-
 def example_metrics() -> ServerMetrics:
     metrics = ServerMetrics()
-    batches, requests = BatchMetrics(metrics, "m"), RequestMetrics(metrics, model="m")
+    batches, requests = BatchMetrics(metrics, "m"), RequestMetrics(metrics, "m")
     batches.batch_ran(rows=3, tokens=30, padded_tokens=48, engine_seconds=0.004)
     batches.request_over(queue_seconds=0.001)
     batches.record_drop(reason="deadline", rows=2)
@@ -78,42 +72,3 @@ def test_families_are_those_that_dashboards_know():
     families = text_string_to_metric_families(example_metrics().exposition().decode())
     names = [family.name.removeprefix("roundhouse_") for family in families]
     assert names == sorted(names) == NAMES.split()
-
-
-def test_bounds_are_inclusive_as_prometheus_has_them():
-    series = Observations((1, 2))
-    for value in (0.5, 1, 1.5, 2, 3):
-        series.observe(value)
-    assert (series.counts, series.total) == ([2, 2, 1], 8)
-
-
-def test_models_that_clients_invent_make_no_series():
-    metrics = ServerMetrics()
-    requests = RequestMetrics(metrics)
-    requests.request_over("infer", 404, 0.1, {}, model="invented")
-    requests.request_over("infer", 200, 0.1, STAGES, model="real")
-    assert models(metrics) == {"", "real"}
-
-
-def test_unloaded_model_leaves_no_series_and_others_keep_theirs():
-    metrics = example_metrics()
-    before = samples(metrics)
-    for name in ("infer", "real", "wait"):  # models may bear the names of paths, kinds and stages
-        BatchMetrics(metrics, name).batch_ran(rows=1, tokens=1, padded_tokens=1, engine_seconds=1)
-        assert name in models(metrics)
-        metrics.forget_model(name)
-    assert samples(metrics) == before
-    metrics.forget_model("m")
-    assert models(metrics) == set() and samples(metrics)["connections", ()] == 4
-
-
-def test_model_that_is_loaded_again_is_counted_from_zero():
-    metrics = ServerMetrics()
-    requests = RequestMetrics(metrics)
-    for _ in range(2):
-        requests.request_over("infer", 200, 0.1, STAGES, model="m")
-        metrics.forget_model("m")
-        BatchMetrics(metrics, "m").request_over(queue_seconds=0.1)
-    requests.request_over("infer", 200, 0.1, STAGES, model="m")
-    labels = (("model", "m"), ("path", "infer"), ("status", "200"))
-    assert samples(metrics)["requests_total", labels] == 1

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -48,16 +46,6 @@ def test_recording_for_which_there_is_no_memory_is_given_back(device, cuda):
     assert cuda.recording == {} and cuda.unready == 0
 
 
-@pytest.mark.parametrize("fails", ["", "cudaFree"])
-def test_closing_frees_all_that_the_gpu_can(device, cuda, fails):
-    device.reserve("inputs", 10)
-    cuda.fails[fails] = Error.cudaErrorIllegalAddress
-    with pytest.raises(DeviceFault, match="illegal memory access") if fails else nullcontext():
-        device.close()
-    assert (cuda.host, cuda.queues) == ({}, {})
-    assert bool(cuda.blocks) == bool(fails)
-
-
 TYPES = st.sampled_from([np.int64, np.int32, np.float16, np.bool_])
 SHAPES = st.lists(st.lists(st.integers(0, 9), max_size=3).map(tuple), min_size=1, max_size=5)
 
@@ -73,8 +61,3 @@ def test_tensors_are_aligned_and_do_not_overlap(shapes, data):
         assert view.shape == extent.shape and not view.any()
         view[...] = number % 2 if view.dtype == bool else number
         block[extent.offset : extent.end] |= 0x80
-
-
-def test_block_ends_with_the_last_tensor():
-    extents = layout({"a": (3,), "b": (2, 2)}, {"a": np.int64, "b": np.float16})
-    assert block_size(extents) == ALIGNMENT + 8

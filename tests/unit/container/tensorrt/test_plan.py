@@ -10,7 +10,7 @@ import pytest
 
 from container.tensorrt.bindings import KEPT_ERRORS, bindings, error_logger
 from container.tensorrt.faults import DeviceOutOfMemory, NoBindings, PlanRefused
-from container.tensorrt.plan import Plan, Range, allowed, nearest, taking
+from container.tensorrt.plan import Plan, Range, nearest, taking
 from tests.fixtures.recorded_gpu.cuda import RecordedCuda
 from tests.fixtures.recorded_gpu.tensorrt import SCRATCH, RecordedTensorRT, embedder, write_plan
 
@@ -58,16 +58,6 @@ def test_profile_tuned_nearest_is_chosen_of_those_that_take_every_input(ids, mas
     assert nearest(shapes, (WIDE, TIGHT)) == best
 
 
-def test_ranges_are_listed():
-    assert allowed((TIGHT,)) == "ids 1x8 to 2x32, mask 1x8 to 2x32"
-
-
-def test_context_without_memory_is_one(tmp_path, trt):
-    plan = load(tmp_path, trt)
-    plan.context_without_memory()
-    assert [context.strategy for context in trt.engines[0].contexts] == [2]
-
-
 def test_logger_keeps_the_latest_errors(trt):
     logger = error_logger(trt)
     for number in range(KEPT_ERRORS + 5):
@@ -88,10 +78,6 @@ def test_plans_of_a_process_have_one_logger(tmp_path, trt):
         second.fail("it cannot be queued")
 
 
-def test_plan_may_hold_tensorrts_own_plugins(tmp_path, trt):
-    assert load(tmp_path, trt, has_plugins=True).outputs == ("embedding",)
-
-
 def test_bindings_are_the_full_installations_or_the_wheels(monkeypatch):
     cuda, wheel = SimpleNamespace(), SimpleNamespace()
     for name in ("cuda", "cuda.bindings"):
@@ -110,17 +96,6 @@ def test_refuses_a_python_without_bindings(monkeypatch, absent):
         monkeypatch.setitem(sys.modules, name, None if name == absent else SimpleNamespace())
     monkeypatch.setitem(sys.modules, "tensorrt", None)
     with pytest.raises(NoBindings, match=f"this Python has no {absent}"):
-        bindings()
-
-
-@pytest.mark.parametrize("fault", ["ImportError", "OSError"])
-def test_refuses_bindings_whose_library_is_missing(monkeypatch, tmp_path, fault):
-    (tmp_path / "tensorrt_bindings.py").write_text(
-        f"raise {fault}('libnvinfer.so.10: cannot open shared object file')"
-    )
-    monkeypatch.setitem(sys.modules, "tensorrt", None)
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(NoBindings, match=r"this Python has no libnvinfer\.so\.10: cannot open"):
         bindings()
 
 
@@ -168,21 +143,9 @@ def test_refuses_profiles_and_shapes_for_which_the_binding_raises(tmp_path, trt)
         plan.infer_shapes(context)
 
 
-def test_refuses_a_gpu_on_which_tensorrt_does_not_start(tmp_path, trt):
-    trt.starts = False
-    with pytest.raises(PlanRefused, match="TensorRT does not start on this GPU"):
-        load(tmp_path, trt)
-
-
 def test_lack_of_memory_is_found_before_what_follows_from_it(tmp_path, trt):
     plan = load(tmp_path, trt)
     for words in ("Cuda Runtime (out of memory)", "Assertion engine failed."):
         trt.engines[0].logger.log(1, words)
     with pytest.raises(DeviceOutOfMemory, match=r"\(Cuda Runtime \(out of memory\)\)"):
         plan.fail("model.plan does not load")
-
-
-def test_refuses_for_lack_of_memory_by_that_name(tmp_path, trt):
-    trt.short_of_memory = "plan"
-    with pytest.raises(DeviceOutOfMemory, match=r"does not load \(.*out of memory"):
-        load(tmp_path, trt)

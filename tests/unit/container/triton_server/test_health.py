@@ -118,14 +118,6 @@ def test_model_that_fails_at_a_guess_depends_on_its_processes(status):
     assert world.inspect(3).is_ready and world.requests == 1
 
 
-def test_model_that_answered_a_guess_once_must_answer_it_again():
-    world = World()
-    world.model.is_guess = True
-    world.inspect()
-    world.now, world.status = world.now + PROOF_SECONDS, 500
-    assert "its health request" in world.inspect(2).broken
-
-
 def test_clients_answer_does_not_turn_a_refused_health_request_into_a_failure():
     world = World()
     world.health.observe("", 200)
@@ -156,12 +148,6 @@ def test_process_that_triton_ended_itself_is_no_loss():
     assert not world.inspect(3).broken
 
 
-def test_process_that_ends_before_the_first_inspection_counts_too():
-    world = World(request=False)
-    world.stubs = (DEAD,)
-    assert "Python process 7 ended" in world.inspect(2).broken
-
-
 def test_of_many_models_one_a_turn_gets_a_health_request():
     world = World()
     for name in "abc":
@@ -190,7 +176,3 @@ def proc(tmp_path):
 
 def test_stubs_are_those_of_the_process_dead_ones_included(proc):
     assert stub_processes(5, proc) == (Stub(10, "/m/a/1/model.py", True), Stub(11, "", False))
-
-
-def test_process_that_is_gone_has_none(proc):
-    assert stub_processes(99, proc) == ()

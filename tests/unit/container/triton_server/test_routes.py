@@ -11,11 +11,10 @@ import pytest
 from container.server.http.messages import Request
 from container.server.settings import Settings
 from container.server.supervisor import free_ports
-from container.server.triton.app import has_metrics, triton_command, triton_environment
+from container.server.triton.app import has_metrics, triton_command
 from container.server.triton.health import Health, ModelHealth
-from container.server.triton.json_lines import BYTES_AT_ONCE, LINES_AT_ONCE, TritonLines
 from container.server.triton.routes import TritonRoutes, watched_model
-from container.server.types import RequestFault, Response
+from container.server.types import Response
 from container.server.upstream import UpstreamGone, UpstreamRequest
 
 pytestmark = pytest.mark.unit
@@ -158,26 +157,29 @@ def test_broken_model_is_loaded_again_as_it_was_loaded():
     assert ask(routes, "POST", "/models/a/invoke", BODY).status == 200
 
 
+def test_ping_is_good_once_the_only_model_has_answered():
+    routes = front(Triton())
+    routes._health.models[""].request = UpstreamRequest("POST", "/invocations")
+    assert ask(routes, "GET", "/ping").status == 503
+    routes._health.observe("", 200)
+    assert ask(routes, "GET", "/ping").status == 200
+
+
+def test_list_of_models_may_end_with_a_slash():
+    triton = Triton()
+    assert ask(front(triton, multi_model=True), "GET", "/models/").status == 200
+    assert [request.path for request in triton.requests] == ["/models"]
+
+
 def test_triton_that_is_gone_is_503_with_a_time_to_come_back():
     answer = ask(front(Triton(UpstreamGone("gone"))), "POST", "/invocations", BODY)
     assert answer.status == 503 and dict(answer.headers)[b"retry-after"]
-
-
-def test_own_fault_is_500_and_reported():
-    log = Log()
-    assert ask(front(Triton(KeyError()), log=log), "POST", "/invocations", BODY).status == 500
-    assert log == [("request_failed", KeyError)]
 
 
 def test_refuses_a_target_model_that_could_end_its_line():
     headers = ((b"x-amzn-sagemaker-target-model", b"a\xff b"),)
     answer = ask(front(Triton(), multi_model=True), "POST", "/models/a/invoke", BODY, headers)
     assert answer.status == 400
-
-
-def test_triton_gets_a_port_of_its_own():
-    command = ("tritonserver", "--sagemaker-port=8080", "--sagemaker-safe-port-range=1-2", "--x=y")
-    assert triton_command(command, 9) == ("tritonserver", "--x=y", "--sagemaker-port=9")
 
 
 def test_metrics_are_those_of_tritons_own_port_and_absent_without_them():
@@ -202,106 +204,6 @@ def test_triton_keeps_its_metrics_to_this_server():
     )
 
 
-def test_tritons_processes_keep_little_freed_memory_unless_variables_are_set():
-    variables = triton_environment({"PATH": "/bin", "MALLOC_TRIM_THRESHOLD_": "7"})
-    assert variables == {
-        "PATH": "/bin",
-        "MALLOC_TRIM_THRESHOLD_": "7",
-        "MALLOC_MMAP_THRESHOLD_": "1048576",
-    }
-
-
-LINES = {b"content-type": b"application/jsonlines"}
-
-
-def line(text):
-    tensor = {"name": "text", "shape": [1, 1], "datatype": "BYTES", "data": [text]}
-    return json.dumps({"inputs": [tensor]}).encode() + b"\n"
-
-
-class Answering:
-    """Answers each text after a turn of the loop; counts the requests under way."""
-
-    def __init__(self, refuse=None):
-        self.refuse, self.now, self.most, self.count = refuse or {}, 0, 0, 0
-
-    async def __call__(self, body, kind, seconds):
-        self.now, self.count = self.now + 1, self.count + 1
-        self.most = max(self.most, self.now)
-        await asyncio.sleep(0)
-        self.now -= 1
-        text = json.loads(body)["inputs"][0]["data"][0]
-        if self.refuse.get(text):
-            return self.refuse[text].pop()
-        return Response(200, b'{"outputs":\n["%s"]}' % text[:9].encode(), "application/json")
-
-
-def infer(triton, *lines):
-    return asyncio.run(TritonLines(triton, 5.0).answer(b"".join(lines)))
-
-
-def test_lines_are_answered_in_order_a_line_each():
-    triton = Answering()
-    answer = infer(triton, *(line(str(number)) for number in range(500)))
-    assert (answer.status, answer.content_type) == (200, "application/jsonlines")
-    assert [json.loads(text)["outputs"] for text in answer.body.splitlines()] == [
-        [str(number)] for number in range(500)
-    ]
-    assert 1 < triton.most <= LINES_AT_ONCE
-
-
-def test_few_bytes_are_under_way():
-    triton = Answering()
-    infer(triton, *(line(f"{number}" + "x" * (BYTES_AT_ONCE // 4)) for number in range(20)))
-    assert triton.most == 3
-
-
-def test_last_line_needs_no_end():
-    assert infer(Answering(), line("a").rstrip()).body.count(b"\n") == 1
-
-
-def test_line_that_a_full_queue_refused_is_sent_again():
-    full = Response(503, b'{"error":"Exceeds maximum queue size"}', "application/json")
-    triton = Answering({"b": [full, full]})
-    answer = infer(triton, line("a"), line("b"), line("c"))
-    assert [json.loads(text)["outputs"][0] for text in answer.body.splitlines()] == ["a", "b", "c"]
-    assert triton.count == 5
-
-
-def test_refuses_the_body_for_a_line_that_triton_refuses():
-    wrong = Response(422, b'{"error":"unexpected shape"}', "application/json")
-    with pytest.raises(RequestFault, match=r"^Line 2: unexpected shape$") as fault:
-        infer(Answering({"b": [wrong]}), line("a"), line("b"), line("c"))
-    assert fault.value.status == 422
-
-
-@pytest.mark.parametrize(
-    ("body", "sentence"),
-    [
-        (line("a") + b"{\n", "Line 2: "),
-        (line("a") + b"\n", "Line 2: "),
-        (b'{"inputs": ["plain"]}\n', "Line 1: "),
-        (line("x" * (6 << 20)), "Line 1 has 62"),
-        (b"", "The body has no lines"),
-    ],
-)
-def test_refuses_lines(body, sentence):
-    triton = Triton()
-    answer = ask(front(triton), "POST", "/invocations", body, LINES.items())
-    assert answer.status in (400, 413)
-    assert json.loads(answer.body)["error"].startswith(sentence)
-
-
-def test_lines_reach_triton_as_json_with_sagemakers_headers():
-    triton, headers = Triton(), {**LINES, b"x-amzn-trace": b"1"}
-    body = line("a") + line("b")
-    answer = ask(front(triton), "POST", "/invocations", body, headers.items())
-    assert (answer.status, answer.body) == (200, b"{}\n{}\n")
-    assert {request.content_type for request in triton.requests} == {"application/json"}
-    assert {request.headers for request in triton.requests} == {((b"x-amzn-trace", b"1"),)}
-
-
-def test_refuses_one_request_of_the_size_of_a_body_of_lines():
-    answer = ask(front(Triton()), "POST", "/invocations", line("x" * (1 << 20)))
-    assert answer.status == 413
-    assert "send JSON lines" in json.loads(answer.body)["error"]
+def test_refuses_a_request_larger_than_one_may_be():
+    answer = ask(front(Triton()), "POST", "/invocations", BODY + b" " * (1 << 20))
+    assert answer.status == 413 and "send it in parts" in json.loads(answer.body)["error"]
