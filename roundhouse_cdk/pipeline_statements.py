@@ -10,9 +10,7 @@ from collections.abc import Sequence
 
 from onboarding import arns, names
 from onboarding.environment_spec import EnvironmentSpec
-from onboarding.platform import aws_partition
 from onboarding.text_generation.checkpoint_key import CHECKPOINTS
-from roundhouse_cdk.builds.signing import function_arn
 from roundhouse_cdk.builds.training_job import LOG_GROUP
 from roundhouse_cdk.statements import Condition, Statement, allow, key_use, write_once
 
@@ -40,7 +38,7 @@ def plan_statements(environment: EnvironmentSpec) -> tuple[Statement, ...]:
 
 
 def drift_statements(environment: EnvironmentSpec) -> tuple[Statement, ...]:
-    """Everything that our templates make, as it is now, and AWS's price list. Code of main asks."""
+    """What CloudFormation does not read of endpoints, and AWS's price list. Code of main asks."""
     described = (
         "sagemaker:DescribeEndpoint DescribeEndpointConfig DescribeInferenceComponent"
         " DescribeModel ListTags"
@@ -53,8 +51,6 @@ def drift_statements(environment: EnvironmentSpec) -> tuple[Statement, ...]:
         stack_reads(environment, "DescribeStackResources DescribeStacks GetTemplate"),
         _endpoint_reads(environment, described, *kinds),
         _scaling_reads(),
-        alarm_reads(environment, "DescribeAlarms"),
-        *_shared_reads(environment),
         allow("ReadPrices", "pricing:GetProducts", ["*"]),
     )
 
@@ -72,46 +68,6 @@ def _scaling_reads() -> Statement:
         "application-autoscaling:DescribeScalableTargets DescribeScalingPolicies"
         " DescribeScheduledActions",
         ["*"],
-    )
-
-
-def _shared_reads(environment: EnvironmentSpec) -> tuple[Statement, ...]:
-    """What the stacks beside the endpoints make."""
-    partition, account = aws_partition(environment.region), environment.account
-    dashboards = f"arn:{partition}:cloudwatch::{account}:dashboard/roundhouse-{environment.name}*"
-    signers = (names.signer(environment), names.checkpoint_signer(environment))
-    aliases = [arns.key_alias(environment), arns.signing_key_alias(environment)]
-    roles = arns.role(environment, names.stack_name(environment, "*"))
-    operations = {
-        "ReadDashboards": ("cloudwatch:GetDashboard", [dashboards]),
-        "ReadRoles": (
-            "iam:GetRole GetRolePolicy ListAttachedRolePolicies ListRolePolicies",
-            [roles],
-        ),
-        "ReadBucketSettings": (
-            "s3:GetBucketPolicy GetBucketPublicAccessBlock GetBucketVersioning",
-            [arns.bucket(environment)],
-        ),
-        "ListLogs": ("logs:DescribeLogGroups", ["*"]),
-        "ReadTopics": (
-            "sns:GetTopicAttributes ListSubscriptionsByTopic",
-            [arns.alarm_topic(environment), arns.answer_topic(environment)],
-        ),
-        "ReadRepositories": ("ecr:DescribeRepositories", [arns.repository(environment, "*")]),
-        "ReadProjects": ("codebuild:BatchGetProjects", [project(environment, "*")]),
-        "ReadSigner": ("lambda:GetFunction", [function_arn(environment, it) for it in signers]),
-        "ReadMachine": ("states:DescribeStateMachine", [arns.build_machine(environment)]),
-    }
-    if environment.alarm_slack is not None:
-        operations["ReadSlackChannel"] = ("chatbot:DescribeSlackChannelConfigurations", ["*"])
-    return (
-        *(allow(sid, actions, resources) for sid, (actions, resources) in operations.items()),
-        allow(
-            "ReadKeySettings",
-            "kms:GetKeyPolicy GetKeyRotationStatus",
-            [arns.arn(environment, "kms", "key/*")],
-            {"ForAnyValue:StringEquals": {"kms:ResourceAliases": aliases}},
-        ),
     )
 
 

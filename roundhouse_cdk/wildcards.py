@@ -52,11 +52,10 @@ WILDCARDS = (
         "these actions know no resource; they read or list only, or open what others name",
         r"\*",
         f"{DESCRIBE_NETWORK} ecr:GetAuthorizationToken cloudformation:ListStacks"
-        " logs:DescribeLogGroups pricing:GetProducts sagemaker:ListEndpoints ListTrainingJobs"
+        " pricing:GetProducts sagemaker:ListEndpoints ListTrainingJobs"
         " servicequotas:ListAWSDefaultServiceQuotas ListServiceQuotas"
         " application-autoscaling:DescribeScalableTargets DescribeScalingPolicies"
-        " DescribeScheduledActions cloudwatch:GetMetricData GetMetricWidgetImage"
-        " chatbot:DescribeSlackChannelConfigurations",
+        " DescribeScheduledActions cloudwatch:GetMetricData GetMetricWidgetImage",
     ),
     Wildcard(
         "metrics know no resource; the namespace narrows it",
@@ -186,16 +185,6 @@ WILDCARDS = (
         " UpdateTerminationProtection",
     ),
     Wildcard(
-        "roles of this environment's stacks, whose names CloudFormation ends; read only",
-        r"arn:aws[a-z-]*:iam::[0-9]{12}:role/roundhouse-[a-z0-9-]+-\*",
-        "iam:GetRole GetRolePolicy ListAttachedRolePolicies ListRolePolicies",
-    ),
-    Wildcard(
-        "dashboards of this environment and its endpoints; read only",
-        r"arn:aws[a-z-]*:cloudwatch::[0-9]{12}:dashboard/roundhouse-[a-z0-9-]+\*",
-        "cloudwatch:GetDashboard",
-    ),
-    Wildcard(
         "alarms are listed by state and by the beginning of their names; read only",
         ARN.format("cloudwatch", r"alarm:([a-z0-9-]+-)?\*"),
         "cloudwatch:DescribeAlarmHistory DescribeAlarms",
@@ -208,7 +197,7 @@ WILDCARDS = (
     Wildcard(
         "the environment's image repositories; read only",
         ARN.format("ecr", r"repository/roundhouse-[a-z0-9-]+/\*"),
-        "ecr:DescribeImages DescribeRepositories",
+        "ecr:DescribeImages",
     ),
 )
 

@@ -162,9 +162,7 @@ def test_gitlabs_roles_are_for_branches_of_one_project(gitlab, pair):
             for key, value in keys.items()
         }
         if name != "promote":
-            assert actions_of(found[name]) == actions_of(roles(pair[1])[name]) - (
-                {"chatbot:DescribeSlackChannelConfigurations"} if name == "drift" else set()
-            )
+            assert actions_of(found[name]) == actions_of(roles(pair[1])[name])
 
 
 @pytest.mark.parametrize("name", ROWS)
