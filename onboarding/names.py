@@ -27,7 +27,6 @@ SOURCE_COPIES_PREFIX = "source-copies"
 """What builds read of other buckets, copied once by digest; it never expires."""
 SHA256SUMS = "SHA256SUMS"
 """A copied checkpoint's files with their digests; its own digest is the checkpoint's."""
-IMAGES_PREFIX = "images"
 """Bills of materials of container images."""
 CAPTURES_PREFIX = "captures"
 """Captured requests and answers of endpoints."""
@@ -248,11 +247,6 @@ def unfinished_work_prefix(engine_key: str) -> str:
 def repository(environment: EnvironmentSpec, image: str) -> str:
     """ECR repository of an image, such as python-server, triton or builder-gpu."""
     return f"roundhouse-{environment.name}/{image}"
-
-
-def image_sbom_path(image: str, tag: str) -> str:
-    """Object key of an image's bill of materials."""
-    return f"{IMAGES_PREFIX}/{image}/{tag}.cdx.json"
 
 
 def image_uri(environment: EnvironmentSpec, image: str, tag: str, digest: str | None = None) -> str:

@@ -20,7 +20,7 @@ PARTS: Condition = {"Bool": {"s3:ObjectCreationOperation": "false"}}
 NETWORKS = f"{names.NETWORKS_PREFIX}/*"
 CHECKPOINT_FILES, ADAPTERS = f"{CHECKPOINTS}/*", f"{names.ADAPTERS_PREFIX}/*"
 PROMOTED = (ENGINES, NETWORKS, CHECKPOINT_FILES)
-SOURCES, IMAGES = f"{names.SOURCES_PREFIX}/*", f"{names.IMAGES_PREFIX}/*"
+SOURCES = f"{names.SOURCES_PREFIX}/*"
 
 
 def plan_statements(environment: EnvironmentSpec) -> tuple[Statement, ...]:
@@ -120,7 +120,6 @@ def deploy_statements(environment: EnvironmentSpec, qualifier: str) -> tuple[Sta
 
     `qualifier` is that of the account's `cdk bootstrap`.
     """
-    components = f"inference-component/{names.endpoint_name(environment, '*')}"
     place = f"role-{environment.account}-{environment.region}"
     cdk_roles = [
         arns.role(environment, f"cdk-{qualifier}-{kind}-{place}")
@@ -130,8 +129,6 @@ def deploy_statements(environment: EnvironmentSpec, qualifier: str) -> tuple[Sta
         *bucket_reads(environment, [ENGINES, NETWORKS, CHECKPOINT_FILES, ADAPTERS, SOURCES]),
         *key_use(environment, ["kms:Decrypt", "kms:GenerateDataKey"]),
         *write_once(environment, [SOURCES, ADAPTERS]),
-        # An image that is built again under its tag has another digest, which its bill names.
-        allow("WriteBills", "s3:PutObject", [arns.bucket_object(environment, IMAGES)]),
         allow("LookAtImages", "ecr:DescribeImages", [arns.repository(environment, "*")]),
         allow("BuildImages", "codebuild:StartBuild", [project(environment, names.IMAGES_ROUTE)]),
         *_machine_use(environment),
@@ -142,16 +139,16 @@ def deploy_statements(environment: EnvironmentSpec, qualifier: str) -> tuple[Sta
             "DescribeStackResources DescribeStacks GetTemplate UpdateTerminationProtection",
         ),
         alarm_reads(environment, "DescribeAlarms"),
-        *_quota_reads(environment),
+        allow("ReadQuotas", "servicequotas:ListAWSDefaultServiceQuotas ListServiceQuotas", ["*"]),
         allow(
             "TagEngines",
             "s3:DeleteObjectTagging GetObjectTagging PutObjectTagging",
             arns.bucket_objects(environment, PROMOTED),
         ),
-        allow(
-            "LookAtComponents",
-            "sagemaker:DescribeInferenceComponent",
-            [arns.arn(environment, "sagemaker", components)],
+        _endpoint_reads(
+            environment,
+            "sagemaker:DescribeEndpoint DescribeInferenceComponent",
+            *("endpoint", "inference-component"),
         ),
         allow("AssumeDeploymentRoles", "sts:AssumeRole", cdk_roles),
     )
@@ -275,21 +272,4 @@ def _interruption(environment: EnvironmentSpec) -> tuple[Statement, ...]:
         ),
         allow("ListJobs", "sagemaker:ListTrainingJobs", ["*"]),
         allow("StopJobs", "sagemaker:StopTrainingJob", [arns.training_jobs(environment)]),
-    )
-
-
-def _quota_reads(environment: EnvironmentSpec) -> tuple[Statement, ...]:
-    """Quotas of the account and region, and every instance there that counts against them."""
-    kinds = ("endpoint", "endpoint-config", "training-job")
-    return (
-        allow(
-            "ReadQuotas",
-            "sagemaker:ListEndpoints servicequotas:ListAWSDefaultServiceQuotas ListServiceQuotas",
-            ["*"],
-        ),
-        allow(
-            "CountInstances",
-            "sagemaker:DescribeEndpoint DescribeEndpointConfig DescribeTrainingJob",
-            [arns.arn(environment, "sagemaker", f"{kind}/*") for kind in kinds],
-        ),
     )

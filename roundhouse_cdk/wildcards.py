@@ -52,7 +52,7 @@ WILDCARDS = (
         "these actions know no resource; they read or list only, or open what others name",
         r"\*",
         f"{DESCRIBE_NETWORK} ecr:GetAuthorizationToken cloudformation:ListStacks"
-        " pricing:GetProducts sagemaker:ListEndpoints ListTrainingJobs"
+        " pricing:GetProducts sagemaker:ListTrainingJobs"
         " servicequotas:ListAWSDefaultServiceQuotas ListServiceQuotas"
         " application-autoscaling:DescribeScalableTargets DescribeScalingPolicies"
         " DescribeScheduledActions cloudwatch:GetMetricData GetMetricWidgetImage",
@@ -172,11 +172,6 @@ WILDCARDS = (
         + r"\*",
         "sagemaker:DescribeEndpoint DescribeEndpointConfig DescribeInferenceComponent"
         " DescribeModel ListTags",
-    ),
-    Wildcard(
-        "quotas count the instances of the whole account and region; read only",
-        ARN.format("sagemaker", r"(endpoint|endpoint-config|training-job)/\*"),
-        "sagemaker:DescribeEndpoint DescribeEndpointConfig DescribeTrainingJob",
     ),
     Wildcard(
         "stacks of this environment, whose ids CloudFormation makes",

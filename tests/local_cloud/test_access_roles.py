@@ -99,7 +99,7 @@ ALLOWED = {
     | {
         "read a network", "read a checkpoint", "tag an engine", "tag a checkpoint",
         "read an adapter", "write an adapter once", "look at images", "build images",
-        "write a bill",        "unprotect a stack", "describe a foreign endpoint",
+        "unprotect a stack",
         "assume cdk's deploy", "assume cdk's file-publishing", "assume cdk's lookup",
     },
     "promote": READS

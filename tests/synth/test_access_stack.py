@@ -185,7 +185,7 @@ def test_role_that_promotes_within_an_account_reads_the_alarms_itself(tmp_path):
     assert "promote" not in json.dumps(before["Foundation"].template)
 
 
-def test_every_write_but_a_bill_of_materials_and_a_check_s_source_is_conditional(pair):
+def test_every_write_is_conditional(pair):
     wanted = {
         "build": {"sources/*"},
         "deploy": {"adapters/*", "sources/*"},
@@ -193,14 +193,8 @@ def test_every_write_but_a_bill_of_materials_and_a_check_s_source_is_conditional
     }
     for name, role in roles(pair[1]).items():
         writes = [item for item in statements(role) if "s3:PutObject" in items_of(item["Action"])]
-        free = [item for item in writes if "Condition" not in item]
-        assert {item["Sid"] for item in free} == ({"WriteBills"} if name == "deploy" else set())
-        under = {
-            path.partition("/")[2]
-            for item in writes
-            if item not in free
-            for path in items_of(item["Resource"])
-        }
+        assert all("Condition" in item for item in writes)
+        under = {path.partition("/")[2] for item in writes for path in items_of(item["Resource"])}
         assert under == wanted.get(name, set())
 
 

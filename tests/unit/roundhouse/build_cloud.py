@@ -147,14 +147,18 @@ class Cloud(MemoryS3):
         self.stopped.append(TrainingJobName)
 
 
-def session_of(tree, cloud, environment="local"):
+def run_git(command, on_line=None):
+    """Answer as git does where every file is committed."""
+    return Outcome(code=0, output="abc123\n" if "rev-parse" in command.argv else "")
+
+
+def session_of(tree, cloud, environment="local", run=run_git, code=None, width=200):
+    """A session of an account in memory; `code` None: the tree's own."""
     return Session(
-        paths=Paths(code=tree, tree=tree, build=tree / "build"),
+        paths=Paths(code=code or tree, tree=tree, build=tree / "build"),
         environment=read_tree(tree).environments[environment],
         variables={},
         clients=cloud,
-        run=lambda command, on_line=None: Outcome(
-            code=0, output="abc123\n" if "rev-parse" in command.argv else ""
-        ),
-        report=Report(console=Console(file=io.StringIO(), width=200)),
+        run=run,
+        report=Report(console=Console(file=io.StringIO(), width=width)),
     )
