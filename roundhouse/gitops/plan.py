@@ -103,7 +103,7 @@ def environment_plan(change: Change, other_stacks: OtherStacks) -> EnvironmentPl
     deployed = json.dumps(change.deployed or {})
     engines = [
         engine
-        for engine in engine_changes(change.base, change.head, before, after)
+        for engine in engine_changes(change.head, before, after)
         if engine.state == "missing" or engine.key not in deployed
     ]
     endpoints: list[EndpointChange] = []

@@ -70,8 +70,6 @@ class MonthlyCost(Value):
     """USD a month of an endpoint's instances; None where a price is not known."""
 
     least: float | None
-    typical: float | None
-    """At the scheduled floors, weighted by their hours; without a schedule the same as `least`."""
     most: float | None
 
 
@@ -99,16 +97,6 @@ class ScalingChange(Value):
     derivation: str | None = None
 
 
-class Cause(Value):
-    """A field whose value changed an engine's key."""
-
-    path: str
-    file: str
-    line: int | None
-    before: Any = None
-    after: Any = None
-
-
 class EngineEvidence(Value):
     """What a lock says of an engine."""
 
@@ -127,8 +115,6 @@ class BuildEstimate(Value):
     minutes: float | None
     usd: float | None
     origin: str
-    is_bound: bool = False
-    """True: it takes at most that."""
 
 
 class EngineChange(Value):
@@ -145,7 +131,6 @@ class EngineChange(Value):
     """The environment that builds it, where this one receives it by promotion."""
     plan_from: str | None = None
     """The engine whose plan it is packaged of; None: its plan is compiled, or it is not built."""
-    because: tuple[Cause, ...]
     estimate: BuildEstimate | None
     before: EngineEvidence | None
     after: EngineEvidence | None

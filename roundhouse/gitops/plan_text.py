@@ -77,7 +77,7 @@ def sections(plan: EnvironmentPlan) -> Iterator[Table]:
     found = (
         table(
             title="Endpoints",
-            columns=("endpoint", "change", "rollout", "USD a month: least / typical / most",
+            columns=("endpoint", "change", "rollout", "USD a month: least / most",
                      "USD a million requests"),
             rows=tuple(map(_endpoint_row, plan.endpoints)),
         ),
@@ -88,7 +88,7 @@ def sections(plan: EnvironmentPlan) -> Iterator[Table]:
         ),
         table(
             title="Engines",
-            columns=("model", "for", "before", "after", "because"),
+            columns=("model", "for", "before", "after"),
             rows=tuple(map(_engine_row, plan.engines)),
         ),
         table(
@@ -204,7 +204,7 @@ def _cost(cost: CostChange) -> str:
 def _money(cost: MonthlyCost | None) -> str:
     if cost is None:
         return "-"
-    return " / ".join(map(usd, (cost.least, cost.typical, cost.most)))
+    return " / ".join(map(usd, (cost.least, cost.most)))
 
 
 def _per_million(cost: CostChange) -> str:
@@ -215,12 +215,12 @@ def _per_million(cost: CostChange) -> str:
 
 
 def _break_even(item: EndpointChange) -> BreakEven | None:
-    """Return what a change of typical cost pays back; None where an endpoint is new or the same."""
+    """Return what a change of the least cost pays back; None: an endpoint is new or the same."""
     before, after = item.cost.before, item.cost.after
-    if before is None or after is None or before.typical == after.typical:
+    if before is None or after is None or before.least == after.least:
         return None
     build = item.cost.build
-    return BreakEven(name=item.name, now=before.typical, candidate=after.typical, build=build)
+    return BreakEven(name=item.name, now=before.least, candidate=after.least, build=build)
 
 
 def _engine_row(engine: EngineChange) -> tuple[str, ...]:
@@ -235,21 +235,14 @@ def _engine_row(engine: EngineChange) -> tuple[str, ...]:
         plan = engine.plan_from
         verb = "compile" if plan is None else f"repackage the plan of engine {plan}"
         after += f"; {verb}: {_estimate(engine.route, engine.estimate)}"
-    because = "; ".join(
-        f"{cause.path} {_plain(cause.before)} → {_plain(cause.after)} ({cause.file}"
-        + ("" if cause.line is None else f":{cause.line}")
-        + ")"
-        for cause in engine.because
-    )
-    return engine.model, f"{engine.instance_type}, {gpu}", before, after, because or "new"
+    return engine.model, f"{engine.instance_type}, {gpu}", before, after
 
 
 def _estimate(route: str, estimate: BuildEstimate) -> str:
     if estimate.minutes is None:
         return f"route {route}, time and cost unknown: {estimate.origin}"
-    word = "at most" if estimate.is_bound else "about"
-    cost = "cost unknown" if estimate.usd is None else f"{word} {usd(estimate.usd)} USD"
-    return f"route {route}, {word} {estimate.minutes:g} min, {cost} ({estimate.origin})"
+    cost = "cost unknown" if estimate.usd is None else f"about {usd(estimate.usd)} USD"
+    return f"route {route}, about {estimate.minutes:g} min, {cost} ({estimate.origin})"
 
 
 def _evidence_rows(engine: EngineChange) -> Iterator[tuple[str, ...]]:

@@ -61,7 +61,7 @@ def test_outage_is_in_the_headline():
 
 
 def test_cost_of_an_unknown_price_is_unknown():
-    none = MonthlyCost(least=None, typical=None, most=None)
+    none = MonthlyCost(least=None, most=None)
     cost = CostChange(before=None, after=none, unknown=("ml.p6.48xlarge",))
     assert total_cost(plan(endpoint(cost=cost)).environments[0]) == (
         "unknown (no price of ml.p6.48xlarge)"
@@ -69,7 +69,7 @@ def test_cost_of_an_unknown_price_is_unknown():
 
 
 def test_changed_cost_has_hours_to_break_even_and_a_new_endpoint_none():
-    before, after = (MonthlyCost(least=usd, typical=usd, most=usd) for usd in (1460.0, 730.0))
+    before, after = (MonthlyCost(least=usd, most=usd) for usd in (1460.0, 730.0))
     cost = CostChange(before=before, after=after, build=2.0)
     items = [
         endpoint("saves", cost),
