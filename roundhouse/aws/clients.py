@@ -121,10 +121,7 @@ def _session(region: str) -> Any:
     """Return a session whose credentials are there, so that their faults come first."""
     import boto3
 
-    from roundhouse.aws.pages import refuse_pages
-
     session: Any = boto3.Session(region_name=region)
-    refuse_pages(session)
     credentials = session.get_credentials()
     if credentials is not None:
         credentials.get_frozen_credentials()
