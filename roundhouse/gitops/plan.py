@@ -41,7 +41,6 @@ from roundhouse.gitops.plan_document import (
     RolloutPlan,
     StackChange,
     plan_id,
-    plan_inputs,
 )
 from roundhouse.gitops.template_changes import (
     Template,
@@ -144,11 +143,10 @@ def environment_plan(change: Change, other_stacks: OtherStacks) -> EnvironmentPl
         (list(estimated.values()), list(generators.values())),
     )
     stacks = _stack_changes(change, other_stacks, sides, digests)
-    inputs = plan_inputs(change.environment, (*after.values(), *generators.values()))
     missing = [engine.key for engine in engines if engine.state == "missing"]
     return EnvironmentPlan(
         environment=name,
-        id=plan_id(digests, missing, inputs),
+        id=plan_id(digests, missing),
         endpoints=tuple(endpoints),
         engines=tuple(engines),
         stacks=stacks,
@@ -157,7 +155,6 @@ def environment_plan(change: Change, other_stacks: OtherStacks) -> EnvironmentPl
         ),
         prices_date=prices_date(region),
         digests=dict(sorted(digests.items())),
-        inputs=inputs,
         text_generation=generation_plans(change.head, name),
     )
 

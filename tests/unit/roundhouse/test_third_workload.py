@@ -20,7 +20,6 @@ from onboarding.values import Value
 from onboarding.workload import WORKLOADS, Workload, endpoint_deployments
 from roundhouse.deploy.builds import engines
 from roundhouse.deploy.builds.requests import BuildRequest, EnginesNotBuiltError
-from roundhouse.gitops.plan_document import plan_inputs
 from tests.fixtures.signer import Signer
 from tests.unit.onboarding.text_generation.test_generation_resolve import _root
 from tests.unit.roundhouse.build_cloud import Cloud, session_of
@@ -118,7 +117,7 @@ def build(session):
     return engines.build_all(session, (request,), sleep=lambda seconds: None, allow_dirty=True)
 
 
-def test_it_is_built_locked_measured_and_an_input_of_plans(session):
+def test_it_is_built_locked_and_measured(session):
     before = deployment(session)
     assert not before.is_built and before.locked == ()
     assert before.source_command(before.index) == "`roundhouse build --env cloud --model faq`"
@@ -127,7 +126,6 @@ def test_it_is_built_locked_measured_and_an_input_of_plans(session):
     record_measurement(locks, "faq", KEY, IndexLock, lambda recall: 0.9)
     after = deployment(session)
     assert after.is_built and after.index.entry.recall == 0.9
-    assert f"lock of faq, index {KEY}" in plan_inputs(session.environment, (after,))
     assert "Indexing faq" in session.report.console.file.getvalue()
     with pytest.raises(LockError, match="has no index 00"):
         record_measurement(locks, "faq", "00", IndexLock, lambda recall: 0.9)

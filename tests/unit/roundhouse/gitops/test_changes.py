@@ -12,7 +12,6 @@ from onboarding.tree import read_tree
 from roundhouse.gitops.endpoint_facts import variant_facts
 from roundhouse.gitops.engine_changes import engine_changes
 from roundhouse.gitops.plan import Change, environment_plan, generation_change
-from roundhouse.gitops.plan_document import plan_inputs
 from roundhouse.gitops.template_changes import (
     REPLACING_PROPERTIES,
     is_outage,
@@ -23,7 +22,6 @@ from roundhouse.gitops.template_changes import (
 from roundhouse.promoted_tree import model_files
 from tests.synth import generation_cases
 from tests.synth.generation_cases import (
-    FIXED,
     IMAGES,
     SCALED,
     ZERO,
@@ -189,12 +187,6 @@ def test_new_endpoint_costs_its_instances_from_least_to_most(generation):
 def test_nothing_changes_where_no_file_does(generation):
     assert change(generation, generation) is None
     assert change(generation, None).outage
-
-
-def test_lock_entries_are_inputs_of_a_plan():
-    fixed = generator(**FIXED)
-    inputs = plan_inputs(fixed.environment, (fixed,))
-    assert f"lock of chat, checkpoint {fixed.entry.checkpoint_key}" in inputs
 
 
 def test_removed_generator_that_is_deployed_is_listed_once(tmp_path):
