@@ -35,7 +35,6 @@ from roundhouse.gitops.engine_changes import engine_changes, previous_target
 from roundhouse.gitops.plan_document import (
     CostChange,
     EndpointChange,
-    EngineChange,
     EnvironmentPlan,
     ResourceChange,
     RolloutPlan,
@@ -130,7 +129,6 @@ def environment_plan(change: Change, other_stacks: OtherStacks) -> EnvironmentPl
                 pair,
                 faults,
                 is_estimated=is_estimated,
-                build=_build_usd(after.get(endpoint), engines),
             )
         )
     for endpoint in sorted(old_generators.keys() | generators.keys()):
@@ -248,7 +246,6 @@ def _endpoint_change(
     faults: tuple[str, ...],
     *,
     is_estimated: bool = False,
-    build: float | None = 0.0,
 ) -> EndpointChange:
     """Return what becomes of an endpoint; one of a text generator has no `deployments`."""
     before, after = templates
@@ -276,22 +273,10 @@ def _endpoint_change(
             after=None if costs[1] is None else costs[1][0],
             per_million_before=capacities[0],
             per_million_after=capacities[1],
-            build=build,
             unknown=tuple(sorted({name for cost in costs if cost for name in cost[1]})),
         ),
         faults=faults,
     )
-
-
-def _build_usd(deployment: Deployment | None, engines: Sequence[EngineChange]) -> float | None:
-    """Return USD of what is built here for an endpoint; None where a build was never timed."""
-    if deployment is None:
-        return 0.0
-    keys = {target.engine_key for target in deployment.missing}
-    built = [item.estimate for item in engines if item.key in keys and item.built_in is None]
-    costs = [None if item is None else item.usd for item in built]
-    known = [cost for cost in costs if cost is not None]
-    return round(sum(known), 2) if len(known) == len(costs) else None
 
 
 def per_million_requests(deployment: Deployment) -> float | None:

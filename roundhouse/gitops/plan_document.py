@@ -78,8 +78,6 @@ class CostChange(Value):
     per_million_before: float | None = None
     per_million_after: float | None = None
     """USD of a million requests at the measured capacity of one instance."""
-    build: float | None = 0.0
-    """USD of the engines that this environment has to build for it."""
     unknown: tuple[str, ...] = ()
     """Instance types without a price in the region."""
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from onboarding.text_generation.plan import Candidate, TextGenerationPlan
 from onboarding.text_generation.quantizer_route import QUANTIZER, QUANTIZER_JOB
-from roundhouse import money
 from roundhouse.gitops.plan_document import (
     BuildEstimate,
     CostChange,
@@ -19,7 +18,7 @@ from roundhouse.gitops.plan_document import (
     ResourceChange,
     RolloutPlan,
 )
-from roundhouse.money import BreakEven, usd
+from roundhouse.money import usd
 from roundhouse.table import Table, table
 from roundhouse.text import quantity
 
@@ -80,11 +79,6 @@ def sections(plan: EnvironmentPlan) -> Iterator[Table]:
             columns=("endpoint", "change", "rollout", "USD a month: least / most",
                      "USD a million requests"),
             rows=tuple(map(_endpoint_row, plan.endpoints)),
-        ),
-        table(
-            title="Cost now and of the candidate",
-            columns=("endpoint", *money.COLUMNS[1:]),
-            rows=tuple(item.cells() for item in map(_break_even, plan.endpoints) if item),
         ),
         table(
             title="Engines",
@@ -212,15 +206,6 @@ def _per_million(cost: CostChange) -> str:
     if cost.before is None or values[0] == values[1]:
         return values[1]
     return " → ".join(values)
-
-
-def _break_even(item: EndpointChange) -> BreakEven | None:
-    """Return what a change of the least cost pays back; None: an endpoint is new or the same."""
-    before, after = item.cost.before, item.cost.after
-    if before is None or after is None or before.least == after.least:
-        return None
-    build = item.cost.build
-    return BreakEven(name=item.name, now=before.least, candidate=after.least, build=build)
 
 
 def _engine_row(engine: EngineChange) -> tuple[str, ...]:
