@@ -34,6 +34,8 @@ class Cloud(MemoryS3):
     tag = "1cbbe019"
     unreadable = ()
     """Models whose record is of another form."""
+    mistaken = ()
+    """Models whose record is another model's."""
 
     def __init__(self, deployments=()) -> None:
         self.targets = {
@@ -89,7 +91,8 @@ class Cloud(MemoryS3):
             return {**record, "status": "failed", "reason": reason, "log": "file:///a%20log.txt"}
         deployment, target = self.targets[engine["engineKey"]]
         if engine["model"] not in self.unrecorded:
-            entry = entry_for(deployment, target)
+            names = {"model": "other"} if engine["model"] in self.mistaken else {}
+            entry = entry_for(deployment, target, **names)
             path = f"engines/{target.engine_key}/lock-entry.json"
             content = entry.model_dump_json().encode()
             self.objects[path] = b"{}" if engine["model"] in self.unreadable else content
