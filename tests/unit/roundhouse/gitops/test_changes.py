@@ -11,7 +11,7 @@ from onboarding.resolve import deployments
 from onboarding.tree import read_tree
 from roundhouse.gitops.endpoint_facts import variant_facts
 from roundhouse.gitops.engine_changes import engine_changes
-from roundhouse.gitops.plan import Change, environment_plan, generation_change
+from roundhouse.gitops.plan import Change, endpoint_change, environment_plan
 from roundhouse.gitops.template_changes import (
     REPLACING_PROPERTIES,
     is_outage,
@@ -153,7 +153,7 @@ def generation():
 
 def change(before, after):
     sides = [None if item is None else generation_cases.template(item) for item in (before, after)]
-    return generation_change("us-east-1", "chat", after, *sides)
+    return endpoint_change("us-east-1", "chat", (before, after), tuple(sides))
 
 
 def test_another_checkpoint_rolls_copies_over_in_batches(generation):
@@ -185,7 +185,7 @@ def test_new_endpoint_costs_its_instances_from_least_to_most(generation):
 
 
 def test_nothing_changes_where_no_file_does(generation):
-    assert change(generation, generation) is None
+    assert change(generation, generation).resources == ()
     assert change(generation, None).outage
 
 
