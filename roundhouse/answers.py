@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from onboarding.deployment import Target
@@ -35,7 +35,8 @@ def text_answers(
         scores = invocation.invoke_ranking(runtime, address, query, texts)
         ranked = sorted(zip(texts, scores, strict=True), key=lambda pair: -pair[1])
         return [{"text": text, "score": score} for text, score in ranked]
-    name, answers = "embedding", ()
+    name = "embedding"
+    answers: Iterable[Any]
     if target.model.task == "token-classification":
         found = invocation.invoke_entities(runtime, address, texts)
         name, answers = "entities", [[item._asdict() for item in items] for items in found]

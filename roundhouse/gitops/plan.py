@@ -105,7 +105,8 @@ def environment_plan(change: Change, other_stacks: OtherStacks) -> EnvironmentPl
         for engine in engine_changes(change.head, before, after)
         if engine.state == "missing" or engine.key not in deployed
     ]
-    old, new = {**before, **old_generators}, {**estimated, **generators}
+    old: dict[str, Endpoint] = {**before, **old_generators}
+    new: dict[str, Endpoint] = {**estimated, **generators}
     endpoints: list[EndpointChange] = []
     digests: dict[str, tuple[str, str]] = {}
     for endpoint in sorted(old.keys() | new.keys() | _deployed_endpoints(change)):
