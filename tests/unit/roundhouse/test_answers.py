@@ -38,7 +38,7 @@ class Runtime:
         return {"Body": io.BytesIO(json.dumps({"outputs": self.outputs}).encode())}
 
     @property
-    def sent(self):
+    def input_data(self):
         """The tensors of a JSON request, by name."""
         return {item["name"]: item["data"] for item in json.loads(self.request["Body"])["inputs"]}
 
@@ -96,8 +96,8 @@ def test_texts_are_answered_by_task(target, task, outputs, texts, query, fields,
     found = text_answers(runtime, PLAIN, of_task(target, task), texts, query)
     assert found == fields
     assert list(answers_table(found).rows) == shown
-    asked = {} if query is None else {"query": [query] * len(texts)}
-    assert runtime.sent == {"text": list(texts), **asked}
+    queries = {} if query is None else {"query": [query] * len(texts)}
+    assert runtime.input_data == {"text": list(texts), **queries}
 
 
 def test_a_single_vector_is_a_line_and_a_text_without_entities_a_row():
