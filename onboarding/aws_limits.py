@@ -85,5 +85,3 @@ that a job on GitHub's own runners may take.
 """
 GITHUB_ISSUER: Final = "token.actions.githubusercontent.com"
 """Who signs the tokens of GitHub's workflows; the name of its OIDC provider in IAM."""
-MANAGED_POLICY_CHARACTERS: Final = 6144
-"""Of a managed policy, white space apart. Source: IAM user guide, "IAM and AWS STS quotas"."""

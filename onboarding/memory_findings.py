@@ -15,7 +15,6 @@ from onboarding.memory import (
     instance_memory,
     pool_memories,
     pool_memory,
-    total_mib,
 )
 from onboarding.platform import instance_types
 from onboarding.resolve import deployments
@@ -77,27 +76,6 @@ def pool_notes(pool: PoolMemory) -> Iterator[str]:
         yield f"{where}: {_eviction(pool, pool.memory)}"
 
 
-def placement_change(pool: PoolMemory) -> str:
-    """Return the YAML that spreads models over endpoints that evict nothing."""
-    lines: list[str] = []
-    for number, models in enumerate(pool.placement, 1):
-        name, taken = _endpoint_name(pool, number), f"{total_mib(models):.0f}"
-        if number == 1:
-            lines.append(
-                f"# endpoints/{name}.yaml keeps: {_names(models)} ({taken} of "
-                f"{pool.capacity_mib:.0f} MiB)"
-            )
-            continue
-        lines.append(
-            f"# endpoints/{name}.yaml, new: a copy of {pool.endpoint}.yaml with another name "
-            f"({taken} MiB)"
-        )
-        lines.append(f"name: {name}")
-        moved = sorted(model.name for model in models)
-        lines.extend(f"# models/{model}.yaml\nendpoint: {name}" for model in moved)
-    return "\n".join(lines)
-
-
 def _placed_faults(tree: Tree, deployment: Deployment) -> Iterator[Fault]:
     for message in memory_faults(deployment):
         what, _, way_out = message.partition("; ")
@@ -146,8 +124,7 @@ def _eviction(pool: PoolMemory, memory: InstanceMemory) -> str:
         f"them at least {evicted / count:.0%} wait for a load, and all of them when models are "
         "asked "
         f"in turn: {pool.round_seconds:g} s in each round, {slowest.load_seconds:g} s for "
-        f"'{slowest.name}'. {len(pool.placement)} endpoints would hold them all ({spread}); "
-        "`roundhouse status` shows the change."
+        f"'{slowest.name}'. {len(pool.placement)} endpoints would hold them all ({spread})."
     )
 
 

@@ -23,8 +23,6 @@ TIMING_CACHES_PREFIX = "timing-caches"
 SOURCES_PREFIX = "sources"
 ONNX_PREFIX = "onnx"
 """ONNX files that a model file names as its source; they never expire."""
-IMAGES_PREFIX = "images"
-"""Bills of materials of container images."""
 CAPTURES_PREFIX = "captures"
 """Captured requests and answers of endpoints."""
 ANSWERS_PREFIX = "answers"
@@ -229,11 +227,6 @@ def unfinished_work_prefix(engine_key: str) -> str:
 def repository(environment: EnvironmentSpec, image: str) -> str:
     """ECR repository of an image, such as python-server, triton or builder-gpu."""
     return f"roundhouse-{environment.name}/{image}"
-
-
-def image_sbom_path(image: str, tag: str) -> str:
-    """Object key of an image's bill of materials."""
-    return f"{IMAGES_PREFIX}/{image}/{tag}.cdx.json"
 
 
 def image_uri(environment: EnvironmentSpec, image: str, tag: str, digest: str | None = None) -> str:

@@ -1,159 +1,50 @@
-"""What an endpoint answers to rows: requests in batches, an answer a row, and its tables."""
+"""What an endpoint answers to texts, images and arrays: as JSON, and as tables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from onboarding.deployment import Target
 from roundhouse import invocation
 from roundhouse.aws.clients import Client
-from roundhouse.errors import UsageError
 from roundhouse.invocation import Address, Scores, Vector, cosine
-from roundhouse.invocation_inputs import TextRows
 from roundhouse.table import table
 
 if TYPE_CHECKING:
+    from container.wire import Array
     from roundhouse.table import Table
 
-SHOWN_NUMBERS = 4
-"""Of each row's vector, in a table."""
+SHOWN_NUMBERS, SHOWN_CLASSES, SHOWN_VALUES = 8, 3, 6
+"""Of a vector, of the labels of a text, and of an array, in a table."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RowAnswer:
-    """The answer of one row: its fields for JSON, its cell of a table, its vector if it has one."""
+def text_answers(
+    runtime: Client,
+    address: Address,
+    target: Target,
+    texts: Sequence[str],
+    query: str | None = None,
+    prompt_name: str | None = None,
+) -> list[dict[str, Any]]:
+    """Return the answer to each text as JSON has it; of a ranking the highest score first.
 
-    fields: dict[str, Any]
-    cell: str
-    vector: Vector | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class RowRequests:
-    """Requests for rows of texts."""
-
-    runtime: Client
-    address: Address
-    target: Target
-    most_rows: int
-    """Of one request."""
-    prompt_name: str | None = None
-
-    def answers(
-        self,
-        texts: Sequence[str],
-        queries: Sequence[str] = (),
-        update: Callable[[str], None] = lambda text: None,
-    ) -> list[RowAnswer]:
-        """Return the answer of each row; `update` receives the progress. Raises RoundhouseError."""
-        found: list[RowAnswer] = []
-        for query, batch in self._batches(texts, queries):
-            found += self._invoke(batch, query)
-            update(f"{len(found)} of {len(texts)} rows")
-        return found
-
-    def _batches(
-        self, texts: Sequence[str], queries: Sequence[str]
-    ) -> Iterator[tuple[str | None, list[str]]]:
-        """Yield the texts of each request; those of a ranker share a query."""
-        each = queries or (None,) * len(texts)
-        for query, pairs in groupby(zip(each, texts, strict=True), key=lambda pair: pair[0]):
-            run = [text for _, text in pairs]
-            for start in range(0, len(run), self.most_rows):
-                yield query, run[start : start + self.most_rows]
-
-    def _invoke(self, texts: list[str], query: str | None) -> list[RowAnswer]:
-        endpoint = (self.runtime, self.address)
-        if query is not None:
-            scores = invocation.invoke_ranking(*endpoint, query, texts, self.most_rows)
-            return [
-                RowAnswer(
-                    fields={"query": query, "text": text, "score": score}, cell=f"{score:.4f}"
-                )
-                for text, score in zip(texts, scores, strict=True)
-            ]
-        task, named = self.target.model.task, invocation.answers_labels(self.target)
-        if task == "token-classification":
-            found = invocation.invoke_entities(*endpoint, texts, self.most_rows)
-            return [
-                RowAnswer(
-                    fields={"text": text, "entities": [item._asdict() for item in entities]},
-                    cell=", ".join(f"{e.text} {e.label} {e.score:.3f}" for e in entities) or "none",
-                )
-                for text, entities in zip(texts, found, strict=True)
-            ]
-        if task == "text-classification" and named:
-            classes = invocation.invoke_labels(*endpoint, texts, self.most_rows)
-            return [
-                RowAnswer(fields={"text": text, "classes": dict(row)}, cell=classes_text(row))
-                for text, row in zip(texts, classes, strict=True)
-            ]
-        vectors = invocation.invoke_texts(
-            *endpoint, texts, self.most_rows, prompt_name=self.prompt_name
-        )
-        return [self._of_vector(text, row) for text, row in zip(texts, vectors, strict=True)]
-
-    def _of_vector(self, text: str, vector: Vector) -> RowAnswer:
-        if self.target.model.task == "text-classification":
-            (row,) = invocation.classes(self.target, (vector,))
-            fields = {"text": text, "classes": dict(row)}
-            return RowAnswer(fields=fields, cell=classes_text(row), vector=vector)
-        return RowAnswer(
-            fields={"text": text, "embedding": vector},
-            cell=vector_text(vector, SHOWN_NUMBERS),
-            vector=vector,
-        )
-
-
-def row_queries(target: Target, rows: TextRows | None, query: str | None) -> tuple[str, ...]:
-    """Return the query of each row of a ranker's file; empty where no row has one.
-
-    Raises UsageError where a query is given and each row has its own.
+    Raises RoundhouseError.
     """
-    if target.model.task != "text-ranking" or rows is None:
-        return ()
-    if not rows.first:
-        return () if query is None else (query,) * len(rows.texts)
     if query is not None:
-        raise UsageError("--query: each row of the file has a query; leave --query out.")
-    return rows.first
-
-
-def rows_table(texts: Sequence[str], answers: Sequence[str], queries: Sequence[str] = ()) -> Table:
-    """Return a table of the rows of a file, in its order, with the answer of each."""
-    numbers = map(str, range(1, len(texts) + 1))
-    if queries:
-        return table(
-            ("Row", "Query", "Text", "Score"),
-            zip(numbers, queries, texts, answers, strict=True),
-            right=("Row", "Score"),
-        )
-    return table(
-        ("Row", "Text", "Answer"), zip(numbers, texts, answers, strict=True), right=("Row",)
-    )
-
-
-def vector_text(vector: Vector, most: int = 8) -> str:
-    """Return the first numbers of a vector, and how many it has."""
-    head = ", ".join(f"{number:+.4f}" for number in vector[:most])
-    return f"[{head}, …]  {len(vector)} numbers"
-
-
-def classes_text(scores: Scores, most: int = 3) -> str:
-    """Return the likeliest labels of a text with their scores."""
-    return ", ".join(f"{name} {share:.3f}" for name, share in scores[:most])
-
-
-def answered_fields(answers: Sequence[RowAnswer]) -> list[dict[str, Any]]:
-    """Return the fields of the answers to texts, those of a ranking with the highest first."""
-    fields = [answer.fields for answer in answers]
-    if "score" not in fields[0]:
-        return fields
-    ranked = sorted(fields, key=lambda row: -row["score"])
-    return [{"text": row["text"], "score": row["score"]} for row in ranked]
+        scores = invocation.invoke_ranking(runtime, address, query, texts)
+        ranked = sorted(zip(texts, scores, strict=True), key=lambda pair: -pair[1])
+        return [{"text": text, "score": score} for text, score in ranked]
+    name = "embedding"
+    answers: Iterable[Any]
+    if target.model.task == "token-classification":
+        found = invocation.invoke_entities(runtime, address, texts)
+        name, answers = "entities", [[item._asdict() for item in items] for items in found]
+    elif target.model.task == "text-classification":
+        name, answers = "classes", map(dict, invocation.invoke_labels(runtime, address, texts))
+    else:
+        answers = invocation.invoke_texts(runtime, address, texts, prompt_name=prompt_name)
+    return [{"text": text, name: answer} for text, answer in zip(texts, answers, strict=True)]
 
 
 def answers_table(fields: Sequence[Mapping[str, Any]]) -> Table | str:
@@ -170,10 +61,21 @@ def answers_table(fields: Sequence[Mapping[str, Any]]) -> Table | str:
     return vector_text(vectors[0]) if len(vectors) == 1 else cosine_table(texts, vectors)
 
 
+def vector_text(vector: Vector) -> str:
+    """Return the first numbers of a vector, and how many it has."""
+    head = ", ".join(f"{number:+.4f}" for number in vector[:SHOWN_NUMBERS])
+    return f"[{head}, …]  {len(vector)} numbers"
+
+
 def classes_table(texts: Sequence[str], classes: Sequence[Scores]) -> Table:
     """Return a table of the likeliest class of every text, and the next ones."""
     rows = (
-        (text, scores[0][0], f"{scores[0][1]:.3f}", classes_text(scores[1:]))
+        (
+            text,
+            scores[0][0],
+            f"{scores[0][1]:.3f}",
+            ", ".join(f"{name} {share:.3f}" for name, share in scores[1 : 1 + SHOWN_CLASSES]),
+        )
         for text, scores in zip(texts, classes, strict=True)
     )
     return table(("Text", "Class", "Score", "Then"), rows, right=("Score",))
@@ -203,6 +105,26 @@ def cosine_table(texts: Sequence[str], vectors: Sequence[Vector]) -> Table:
     )
 
 
+def arrays_document(arrays: Mapping[str, Array]) -> dict[str, Any]:
+    """Return arrays for JSON, nested as their shapes say.
+
+    NaN and infinity are null, as JSON has no word for them.
+    """
+    import numpy as np
+
+    from container.wire import datatype
+
+    def as_list(array: Array) -> Any:
+        if array.dtype.kind != "f" or np.isfinite(array).all():
+            return array.tolist()
+        return np.where(np.isfinite(array), array, None).tolist()
+
+    return {
+        name: {"datatype": datatype(array), "shape": list(array.shape), "data": as_list(array)}
+        for name, array in arrays.items()
+    }
+
+
 def arrays_table(arrays: Mapping[str, Any]) -> Table:
     """Return a table of the name, shape, type and first values of every array."""
     return table(
@@ -215,6 +137,6 @@ def arrays_table(arrays: Mapping[str, Any]) -> Table:
 
 
 def _first_values(array: Any) -> str:
-    values = array.reshape(-1)[:6]
+    values = array.reshape(-1)[:SHOWN_VALUES]
     head = (f"{value:g}" if array.dtype.kind == "f" else str(value) for value in values)
-    return ", ".join(head) + (", …" if array.size > 6 else "")
+    return ", ".join(head) + (", …" if array.size > SHOWN_VALUES else "")

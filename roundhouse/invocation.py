@@ -10,15 +10,13 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from onboarding.deployment import Deployment, Target
 from onboarding.names import artifact_bucket, endpoint_name, requests_prefix, target_model
-from onboarding.values import IMAGES
-from roundhouse.aws.clients import ABSENT, CHUNK_BYTES, Client, Clients
-from roundhouse.errors import NotReadyError, RoundhouseError, UsageError, WrongAnswerError
+from roundhouse.aws.clients import ABSENT, Client, Clients
+from roundhouse.errors import NotReadyError, RoundhouseError, WrongAnswerError
 from roundhouse.text import choices
 
 if TYPE_CHECKING:
@@ -26,11 +24,6 @@ if TYPE_CHECKING:
     from container.client import EndpointClient
     from container.entities import Entity
     from container.wire import Array
-
-ASYNCHRONOUS_ROWS = 50_000
-"""Half of what the Python server takes behind an asynchronous endpoint."""
-LINES_SUFFIX, LINES_TYPE = ".jsonl", "application/jsonlines"
-"""Of a file whose lines are requests, each answered by a line."""
 POLL_SECONDS = 1.0
 STATUS = re.compile(r"\((\d{3})\)")
 """Of the container, in the sentence that SageMaker leaves where a request failed."""
@@ -67,89 +60,55 @@ def invoke_texts(
     runtime: Client,
     address: Address,
     texts: Sequence[str],
-    most_rows: int | None = None,
     *,
     prompt_name: str | None = None,
 ) -> tuple[Vector, ...]:
-    """Return one vector per text; `most_rows`: more texts than that go in several requests.
+    """Return one vector per text.
 
     Raises NotReadyError when SageMaker refuses, RoundhouseError when the request itself is
     refused, WrongAnswerError when the answer is no embedding.
     """
     with _endpoint_errors(address):
-        client = _client(runtime, address, binary=False)
-        step = len(texts) if most_rows is None else most_rows
-        starts = range(0, len(texts), step)
-        parts = [client.embed(texts[start : start + step], prompt_name) for start in starts]
-        return tuple(tuple(row) for part in parts for row in part.tolist())
+        rows = _client(runtime, address, binary=False).embed(texts, prompt_name)
+        return tuple(tuple(row) for row in rows.tolist())
 
 
 def invoke_labels(
-    runtime: Client, address: Address, rows: Sequence[str] | Sequence[bytes], most_rows: int
+    runtime: Client, address: Address, rows: Sequence[str] | Sequence[bytes]
 ) -> tuple[Scores, ...]:
     """Return the labels of each text or image with their scores; raises as `invoke_texts` does."""
     has_files = any(isinstance(row, bytes) for row in rows)
     with _endpoint_errors(address):
         client = _client(runtime, address, binary=has_files)
         classify: Any = client.classify_images if has_files else client.classify
-        parts = map(classify, _parts(rows, most_rows))
-        return tuple(tuple(scores) for part in parts for scores in part)
+        return tuple(tuple(scores) for scores in classify(rows))
 
 
 def invoke_ranking(
-    runtime: Client, address: Address, query: str, texts: Sequence[str], most_rows: int
+    runtime: Client, address: Address, query: str, texts: Sequence[str]
 ) -> tuple[float, ...]:
     """Return the score of each text for a query; raises as `invoke_texts` does."""
     with _endpoint_errors(address):
-        client = _client(runtime, address, binary=False)
-        parts = (client.rank(query, part).tolist() for part in _parts(texts, most_rows))
-        return tuple(score for part in parts for score in part)
+        return tuple(_client(runtime, address, binary=False).rank(query, texts).tolist())
 
 
 def invoke_entities(
-    runtime: Client, address: Address, texts: Sequence[str], most_rows: int
+    runtime: Client, address: Address, texts: Sequence[str]
 ) -> tuple[tuple[Entity, ...], ...]:
     """Return the entities of each text; raises as `invoke_texts` does."""
     with _endpoint_errors(address):
-        client = _client(runtime, address, binary=False)
-        return tuple(
-            tuple(found) for part in _parts(texts, most_rows) for found in client.entities(part)
-        )
-
-
-def _parts(texts: Sequence[Any], most_rows: int) -> Iterator[Sequence[Any]]:
-    return (texts[start : start + most_rows] for start in range(0, len(texts), most_rows))
+        return tuple(map(tuple, _client(runtime, address, binary=False).entities(texts)))
 
 
 def invoke_arrays(
-    runtime: Client, address: Address, arrays: Mapping[str, Array], most_rows: int | None = None
+    runtime: Client, address: Address, arrays: Mapping[str, Array]
 ) -> dict[str, Array]:
     """Return an array per output for an array per input, rows on axis 0.
 
-    `most_rows`: more rows than that go in several requests. Raises as `invoke_texts` does.
+    Raises as `invoke_texts` does.
     """
-    import numpy as np
-
     with _endpoint_errors(address):
-        client = _client(runtime, address, binary=True)
-        counts = {len(array) if array.ndim else 0 for array in arrays.values()}
-        if most_rows is None or len(counts) != 1 or max(counts) <= most_rows:
-            return client.ask(arrays)
-        parts = [
-            client.ask({name: array[start : start + most_rows] for name, array in arrays.items()})
-            for start in range(0, max(counts), most_rows)
-        ]
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-
-def most_rows(target: Target) -> int:
-    """Return the rows of the largest batch that an engine takes."""
-    return max(profile.batch[-1] for profile in target.model.engine.optimization_profiles)
-
-
-def most_asynchronous_rows(deployment: Deployment, batch_rows: int) -> int:
-    """Return the rows of one queued request: Triton takes a batch, the Python server splits it."""
-    return batch_rows if deployment.server == "triton" else ASYNCHRONOUS_ROWS
+        return _client(runtime, address, binary=True).ask(arrays)
 
 
 class AsynchronousFailure(Exception):
@@ -189,18 +148,6 @@ class AsynchronousRuntime:
         """
         found = self._answer(request["EndpointName"], request["Body"], request["ContentType"])
         return {"Body": io.BytesIO(found["Body"].read()), "ContentType": found["ContentType"]}
-
-    def invoke_file(self, endpoint: str, path: Path, content_type: str, output: Path) -> int:
-        """Write the answer of a file's bytes to another file, and return its bytes.
-
-        Neither is held in memory. Raises as `invoke_endpoint` does, and OSError.
-        """
-        with path.open("rb") as body:
-            answer = self._answer(endpoint, body, content_type)["Body"]
-        with output.open("wb") as written:
-            while chunk := answer.read(CHUNK_BYTES):
-                written.write(chunk)
-            return written.tell()
 
     def _answer(self, endpoint: str, body: Any, content_type: str) -> Mapping[str, Any]:
         """Upload a body, queue it, and return the object of its answer once it lies in S3."""
@@ -243,13 +190,7 @@ class AsynchronousRuntime:
 def asynchronous_runtime(
     clients: Clients, deployment: Deployment, seconds: float, say: Callable[[str], object]
 ) -> AsynchronousRuntime:
-    """Return what asks a deployment's queue. Raises UsageError where it has none."""
-    if deployment.endpoint.asynchronous is None:
-        raise UsageError(
-            f"{deployment.name}: is no asynchronous endpoint in {deployment.environment.name}; "
-            "give another file than .jsonl, or add `asynchronous: {}` to its `endpoint:`, and "
-            "deploy."
-        )
+    """Return what asks a deployment's queue."""
     return AsynchronousRuntime(
         runtime=clients("sagemaker-runtime"),
         s3=clients("s3"),
@@ -258,25 +199,6 @@ def asynchronous_runtime(
         seconds=seconds,
         say=say,
     )
-
-
-def invoke_lines(runtime: AsynchronousRuntime, address: Address, file: Path, output: Path) -> int:
-    """Write the answers of a file of requests, one a line each, and return their bytes.
-
-    Raises RoundhouseError.
-    """
-    if not file.is_file():
-        raise RoundhouseError(f"--input {file}: is no file; give one with a request on each line.")
-    if output.is_dir() or not output.parent.is_dir():
-        raise RoundhouseError(f"--output {output}: cannot be written; name a file in a folder.")
-    from container.client import EndpointFault, format_fault
-
-    with _endpoint_errors(address):
-        try:
-            return runtime.invoke_file(address.endpoint, file, LINES_TYPE, output)
-        except Exception as fault:
-            sentence = f"Endpoint {address.endpoint}: {format_fault(fault)}"
-            raise EndpointFault(sentence) from fault
 
 
 def _client(runtime: Client, address: Address, *, binary: bool) -> EndpointClient:
@@ -333,40 +255,6 @@ def _refusal(error: Exception) -> Mapping[str, Any]:
     """Return AWS's answer as botocore's ClientError has it; empty where there was none."""
     response = getattr(error.__cause__, "response", None)
     return response if isinstance(response, Mapping) else {}
-
-
-def output_name(target: Target) -> str:
-    """Return the one output of a model of texts, as its manifest names it."""
-    outputs = () if target.lock_entry is None else target.lock_entry.manifest.outputs
-    return outputs[0].name if outputs else "rows"
-
-
-def answers_labels(target: Target) -> bool:
-    """Return whether the engine answers labels with scores; older classifiers give logits alone."""
-    return target.lock_entry is None or target.lock_entry.manifest.activation is not None
-
-
-def require_arrays(target: Target) -> None:
-    """Raise UsageError where the engine answers scores, labels or entities in place of arrays."""
-    heads = ("text-classification", "text-ranking", "token-classification")
-    is_head = target.model.task in heads and answers_labels(target)
-    if is_head or target.model.task == IMAGES:
-        raise UsageError(
-            f"--output: {target.model.name} answers labels, no arrays; use --format json."
-        )
-
-
-def classes(target: Target, logits: Sequence[Vector]) -> tuple[Scores, ...]:
-    """Return the classes of each row of logits, numbered where no lock entry names them."""
-    names = None if target.lock_entry is None else target.lock_entry.manifest.labels
-    return tuple(_scores(names, row) for row in logits)
-
-
-def _scores(names: Sequence[str] | None, row: Vector) -> Scores:
-    known = tuple(map(str, range(len(row)))) if names is None or len(names) != len(row) else names
-    powers = [math.exp(value - max(row)) for value in row]
-    pairs = zip(known, (power / sum(powers) for power in powers), strict=True)
-    return tuple(sorted(pairs, key=lambda pair: -pair[1]))
 
 
 def cosine(left: Sequence[float], right: Sequence[float]) -> float:

@@ -10,9 +10,7 @@ from collections.abc import Sequence
 
 from onboarding import arns, names
 from onboarding.environment_spec import EnvironmentSpec
-from onboarding.platform import aws_partition
 from onboarding.text_generation.checkpoint_key import CHECKPOINTS
-from roundhouse_cdk.builds.signing import function_arn
 from roundhouse_cdk.builds.training_job import LOG_GROUP
 from roundhouse_cdk.statements import Condition, Statement, allow, key_use, write_once
 
@@ -22,7 +20,7 @@ PARTS: Condition = {"Bool": {"s3:ObjectCreationOperation": "false"}}
 NETWORKS = f"{names.NETWORKS_PREFIX}/*"
 CHECKPOINT_FILES, ADAPTERS = f"{CHECKPOINTS}/*", f"{names.ADAPTERS_PREFIX}/*"
 PROMOTED = (ENGINES, NETWORKS, CHECKPOINT_FILES)
-SOURCES, IMAGES = f"{names.SOURCES_PREFIX}/*", f"{names.IMAGES_PREFIX}/*"
+SOURCES = f"{names.SOURCES_PREFIX}/*"
 
 
 def plan_statements(environment: EnvironmentSpec) -> tuple[Statement, ...]:
@@ -40,7 +38,7 @@ def plan_statements(environment: EnvironmentSpec) -> tuple[Statement, ...]:
 
 
 def drift_statements(environment: EnvironmentSpec) -> tuple[Statement, ...]:
-    """Everything that our templates make, as it is now, and AWS's price list. Code of main asks."""
+    """What CloudFormation does not read of endpoints, and AWS's price list. Code of main asks."""
     described = (
         "sagemaker:DescribeEndpoint DescribeEndpointConfig DescribeInferenceComponent"
         " DescribeModel ListTags"
@@ -53,8 +51,6 @@ def drift_statements(environment: EnvironmentSpec) -> tuple[Statement, ...]:
         stack_reads(environment, "DescribeStackResources DescribeStacks GetTemplate"),
         _endpoint_reads(environment, described, *kinds),
         _scaling_reads(),
-        alarm_reads(environment, "DescribeAlarms"),
-        *_shared_reads(environment),
         allow("ReadPrices", "pricing:GetProducts", ["*"]),
     )
 
@@ -72,46 +68,6 @@ def _scaling_reads() -> Statement:
         "application-autoscaling:DescribeScalableTargets DescribeScalingPolicies"
         " DescribeScheduledActions",
         ["*"],
-    )
-
-
-def _shared_reads(environment: EnvironmentSpec) -> tuple[Statement, ...]:
-    """What the stacks beside the endpoints make."""
-    partition, account = aws_partition(environment.region), environment.account
-    dashboards = f"arn:{partition}:cloudwatch::{account}:dashboard/roundhouse-{environment.name}*"
-    signers = (names.signer(environment), names.checkpoint_signer(environment))
-    aliases = [arns.key_alias(environment), arns.signing_key_alias(environment)]
-    roles = arns.role(environment, names.stack_name(environment, "*"))
-    operations = {
-        "ReadDashboards": ("cloudwatch:GetDashboard", [dashboards]),
-        "ReadRoles": (
-            "iam:GetRole GetRolePolicy ListAttachedRolePolicies ListRolePolicies",
-            [roles],
-        ),
-        "ReadBucketSettings": (
-            "s3:GetBucketPolicy GetBucketPublicAccessBlock GetBucketVersioning",
-            [arns.bucket(environment)],
-        ),
-        "ListLogs": ("logs:DescribeLogGroups", ["*"]),
-        "ReadTopics": (
-            "sns:GetTopicAttributes ListSubscriptionsByTopic",
-            [arns.alarm_topic(environment), arns.answer_topic(environment)],
-        ),
-        "ReadRepositories": ("ecr:DescribeRepositories", [arns.repository(environment, "*")]),
-        "ReadProjects": ("codebuild:BatchGetProjects", [project(environment, "*")]),
-        "ReadSigner": ("lambda:GetFunction", [function_arn(environment, it) for it in signers]),
-        "ReadMachine": ("states:DescribeStateMachine", [arns.build_machine(environment)]),
-    }
-    if environment.alarm_slack is not None:
-        operations["ReadSlackChannel"] = ("chatbot:DescribeSlackChannelConfigurations", ["*"])
-    return (
-        *(allow(sid, actions, resources) for sid, (actions, resources) in operations.items()),
-        allow(
-            "ReadKeySettings",
-            "kms:GetKeyPolicy GetKeyRotationStatus",
-            [arns.arn(environment, "kms", "key/*")],
-            {"ForAnyValue:StringEquals": {"kms:ResourceAliases": aliases}},
-        ),
     )
 
 
@@ -164,7 +120,6 @@ def deploy_statements(environment: EnvironmentSpec, qualifier: str) -> tuple[Sta
 
     `qualifier` is that of the account's `cdk bootstrap`.
     """
-    components = f"inference-component/{names.endpoint_name(environment, '*')}"
     place = f"role-{environment.account}-{environment.region}"
     cdk_roles = [
         arns.role(environment, f"cdk-{qualifier}-{kind}-{place}")
@@ -174,8 +129,6 @@ def deploy_statements(environment: EnvironmentSpec, qualifier: str) -> tuple[Sta
         *bucket_reads(environment, [ENGINES, NETWORKS, CHECKPOINT_FILES, ADAPTERS, SOURCES]),
         *key_use(environment, ["kms:Decrypt", "kms:GenerateDataKey"]),
         *write_once(environment, [SOURCES, ADAPTERS]),
-        # An image that is built again under its tag has another digest, which its bill names.
-        allow("WriteBills", "s3:PutObject", [arns.bucket_object(environment, IMAGES)]),
         allow("LookAtImages", "ecr:DescribeImages", [arns.repository(environment, "*")]),
         allow("BuildImages", "codebuild:StartBuild", [project(environment, names.IMAGES_ROUTE)]),
         *_machine_use(environment),
@@ -186,16 +139,16 @@ def deploy_statements(environment: EnvironmentSpec, qualifier: str) -> tuple[Sta
             "DescribeStackResources DescribeStacks GetTemplate UpdateTerminationProtection",
         ),
         alarm_reads(environment, "DescribeAlarms"),
-        *_quota_reads(environment),
+        allow("ReadQuotas", "servicequotas:ListAWSDefaultServiceQuotas ListServiceQuotas", ["*"]),
         allow(
             "TagEngines",
             "s3:DeleteObjectTagging GetObjectTagging PutObjectTagging",
             arns.bucket_objects(environment, PROMOTED),
         ),
-        allow(
-            "LookAtComponents",
-            "sagemaker:DescribeInferenceComponent",
-            [arns.arn(environment, "sagemaker", components)],
+        _endpoint_reads(
+            environment,
+            "sagemaker:DescribeEndpoint DescribeInferenceComponent",
+            *("endpoint", "inference-component"),
         ),
         allow("AssumeDeploymentRoles", "sts:AssumeRole", cdk_roles),
     )
@@ -319,21 +272,4 @@ def _interruption(environment: EnvironmentSpec) -> tuple[Statement, ...]:
         ),
         allow("ListJobs", "sagemaker:ListTrainingJobs", ["*"]),
         allow("StopJobs", "sagemaker:StopTrainingJob", [arns.training_jobs(environment)]),
-    )
-
-
-def _quota_reads(environment: EnvironmentSpec) -> tuple[Statement, ...]:
-    """Quotas of the account and region, and every instance there that counts against them."""
-    kinds = ("endpoint", "endpoint-config", "training-job")
-    return (
-        allow(
-            "ReadQuotas",
-            "sagemaker:ListEndpoints servicequotas:ListAWSDefaultServiceQuotas ListServiceQuotas",
-            ["*"],
-        ),
-        allow(
-            "CountInstances",
-            "sagemaker:DescribeEndpoint DescribeEndpointConfig DescribeTrainingJob",
-            [arns.arn(environment, "sagemaker", f"{kind}/*") for kind in kinds],
-        ),
     )

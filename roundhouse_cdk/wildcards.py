@@ -52,11 +52,10 @@ WILDCARDS = (
         "these actions know no resource; they read or list only, or open what others name",
         r"\*",
         f"{DESCRIBE_NETWORK} ecr:GetAuthorizationToken cloudformation:ListStacks"
-        " logs:DescribeLogGroups pricing:GetProducts sagemaker:ListEndpoints ListTrainingJobs"
+        " pricing:GetProducts sagemaker:ListTrainingJobs"
         " servicequotas:ListAWSDefaultServiceQuotas ListServiceQuotas"
         " application-autoscaling:DescribeScalableTargets DescribeScalingPolicies"
-        " DescribeScheduledActions cloudwatch:GetMetricData GetMetricWidgetImage"
-        " chatbot:DescribeSlackChannelConfigurations",
+        " DescribeScheduledActions cloudwatch:GetMetricData GetMetricWidgetImage",
     ),
     Wildcard(
         "metrics know no resource; the namespace narrows it",
@@ -175,25 +174,10 @@ WILDCARDS = (
         " DescribeModel ListTags",
     ),
     Wildcard(
-        "quotas count the instances of the whole account and region; read only",
-        ARN.format("sagemaker", r"(endpoint|endpoint-config|training-job)/\*"),
-        "sagemaker:DescribeEndpoint DescribeEndpointConfig DescribeTrainingJob",
-    ),
-    Wildcard(
         "stacks of this environment, whose ids CloudFormation makes",
         ARN.format("cloudformation", r"stack/roundhouse-[a-z0-9-]+-\*/\*"),
         "cloudformation:DescribeStackResources DescribeStacks GetTemplate"
         " UpdateTerminationProtection",
-    ),
-    Wildcard(
-        "roles of this environment's stacks, whose names CloudFormation ends; read only",
-        r"arn:aws[a-z-]*:iam::[0-9]{12}:role/roundhouse-[a-z0-9-]+-\*",
-        "iam:GetRole GetRolePolicy ListAttachedRolePolicies ListRolePolicies",
-    ),
-    Wildcard(
-        "dashboards of this environment and its endpoints; read only",
-        r"arn:aws[a-z-]*:cloudwatch::[0-9]{12}:dashboard/roundhouse-[a-z0-9-]+\*",
-        "cloudwatch:GetDashboard",
     ),
     Wildcard(
         "alarms are listed by state and by the beginning of their names; read only",
@@ -208,7 +192,7 @@ WILDCARDS = (
     Wildcard(
         "the environment's image repositories; read only",
         ARN.format("ecr", r"repository/roundhouse-[a-z0-9-]+/\*"),
-        "ecr:DescribeImages DescribeRepositories",
+        "ecr:DescribeImages",
     ),
 )
 

@@ -25,8 +25,6 @@ Clients = Callable[[str], Client]
 COPIES = "copies of s3"
 """S3 for copies alone, whose answers come late: other calls must not wait that long."""
 
-REGIONS = {"chatbot": "us-east-2"}
-"""Regions of services that answer for every region in one of their own."""
 ABSENT = frozenset({"404", "NoSuchKey", "NoSuchBucket", "NotFound"})
 PRESENT = "PreconditionFailed"
 """S3's answer to a write with If-None-Match of a name that is taken."""
@@ -55,7 +53,7 @@ def aws_clients(region: str) -> Clients:
                     sessions.append(_session(region))
                 made[service] = sessions[0].client(
                     "s3" if service == COPIES else service,
-                    region_name=REGIONS.get(service, region),
+                    region_name=region,
                     config=_config(service),
                 )
         return made[service]
@@ -123,10 +121,7 @@ def _session(region: str) -> Any:
     """Return a session whose credentials are there, so that their faults come first."""
     import boto3
 
-    from roundhouse.aws.pages import refuse_pages
-
     session: Any = boto3.Session(region_name=region)
-    refuse_pages(session)
     credentials = session.get_credentials()
     if credentials is not None:
         credentials.get_frozen_credentials()

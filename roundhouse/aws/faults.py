@@ -16,10 +16,6 @@ NOT_AWS = (
     "is there a proxy between, or is AWS_ENDPOINT_URL wrong, so that something else "
     "than AWS answers?"
 )
-LOGIN_PAGE = (
-    "a proxy or a login page answers: log in there, set HTTPS_PROXY or NO_PROXY, or correct "
-    "AWS_ENDPOINT_URL"
-)
 AGAIN = "try again later"
 PERMIT = "use credentials of the environment's account that may do this"
 OTHER_ACCOUNT = "use the keys of the environment's own account"
@@ -52,7 +48,6 @@ _BY_TYPE = {
     "InvalidProxiesConfigError": "correct HTTPS_PROXY and HTTP_PROXY",
     "SSLError": "behind a proxy of your own, point AWS_CA_BUNDLE at its certificates",
     "ResponseParserError": NOT_AWS,
-    "HtmlResponseError": LOGIN_PAGE,
 }
 _CODES_BY_WAY_OUT = {
     LOG_IN_AGAIN: "ExpiredToken ExpiredTokenException RequestExpired TokenRefreshRequired 400",
@@ -95,8 +90,8 @@ def failure_message(error: Exception) -> tuple[str, str]:
 
 
 def is_temporary_failure(error: Exception) -> bool:
-    """Return whether a call did not reach AWS, or something else answered, as a login page does."""
-    return _BY_TYPE.get(_known_kind(error)) in (REACH, AGAIN, NOT_AWS, LOGIN_PAGE)
+    """Return whether a call did not reach AWS, or something else answered."""
+    return _BY_TYPE.get(_known_kind(error)) in (REACH, AGAIN, NOT_AWS)
 
 
 def _known_kind(error: Exception) -> str:

@@ -44,14 +44,6 @@ def build(
             "endpoints at the serving images of this code.",
         ),
     ] = False,
-    sbom: Annotated[
-        bool,
-        typer.Option(
-            "--sbom",
-            help="With --images: build nothing and ask nobody; write the images' bills of "
-            "materials (CycloneDX) into build/sbom.",
-        ),
-    ] = False,
     root: Root = None,
     form: Form = Format.text,
 ) -> None:
@@ -67,14 +59,14 @@ def build(
     from roundhouse.report import open_report, print_json
     from roundhouse.session import open_session
 
-    if (pin or sbom) and not images:
-        raise UsageError("--pin and --sbom are of the images; add --images.")
+    if pin and not images:
+        raise UsageError("--pin is of the images; add --images.")
     if images and (model or allow_dirty):
         raise UsageError("--images builds no engine; leave --model and --allow-dirty.")
     report, paths = open_report(form), current_paths(root)
     session = open_session(paths, report, env)
     if images:
-        build_or_show_images(session, report, pin=pin, sbom=sbom, dry_run=dry_run, form=form)
+        build_or_show_images(session, report, pin=pin, dry_run=dry_run, form=form)
         return
     requests = engines.missing_builds(session, tuple(model or ()))
     if dry_run:
@@ -114,7 +106,7 @@ def _print_preview(
 
 
 def build_or_show_images(
-    session: Session, report: Report, *, pin: bool, sbom: bool, dry_run: bool, form: Format
+    session: Session, report: Report, *, pin: bool, dry_run: bool, form: Format
 ) -> None:
     """Build the container images that an environment lacks. In CodeBuild: no Docker here."""
     from roundhouse.deploy.images import (
@@ -122,15 +114,9 @@ def build_or_show_images(
         build_images,
         image_states,
         pin_block,
-        write_sboms,
     )
-    from roundhouse.paths import displayed_path
     from roundhouse.report import print_json
 
-    if sbom:
-        for path in write_sboms(session):
-            report.print(displayed_path(path))
-        return
     is_local, states = session.is_local, image_states(session)
     if pin:
         report.print(pin_block(session, states).rstrip())

@@ -70,7 +70,7 @@ def deploy(
         # What the local cloud held goes with it; nobody else serves those engines.
         rebuild_gone=session.is_local,
         allow_dirty=allow_dirty,
-        **({} if planned is None else review_of(planned, session)),
+        **({} if planned is None else review_of(planned)),
     )
     result = deploy_session(session, options)
     built = f"{quantity(len(result.built), 'engine')} built" if result.built else "nothing built"

@@ -76,14 +76,6 @@ def init(
             "changes; may be repeated.",
         ),
     ] = None,
-    repository: Annotated[
-        str | None,
-        typer.Option(
-            metavar="OWNER[@ID]/NAME[@ID]",
-            help="With --workflows: the repository on GitHub; with both numbers, the environment "
-            "files that lack it name it too.",
-        ),
-    ] = None,
     root: Root = None,
 ) -> None:
     """Make a repository, or a model file in it.
@@ -98,8 +90,8 @@ def init(
 
     if name is None and any((package, huggingface, checkpoint, onnx, path, task, pooling)):
         raise UsageError("Name the model that these options describe.")
-    if workflows is None and (owners or repository is not None):
-        raise UsageError("--owners and --repository are of --workflows; add it.")
+    if workflows is None and owners:
+        raise UsageError("--owners are of --workflows; add it.")
     request = None
     if name is not None:
         request = Request(
@@ -119,7 +111,7 @@ def init(
         raise UsageError("This is a repository already; name a model, or give --workflows.")
     paths = current_paths(root)
     if workflows is not None:
-        write_workflows(paths, report, workflows, owners or (), repository)
+        write_workflows(paths, report, workflows, owners or ())
     if request is None:
         return
     with report.step(f"Inspecting {request.title}") as step:
@@ -166,40 +158,28 @@ def _print_written(report: Report, written: NewModel, root: Path | None) -> None
     report.print(f"Next: read its comments, then `roundhouse check{rest}`.")
 
 
-def write_workflows(
-    paths: Paths,
-    report: Report,
-    forge: Forge,
-    owners: Sequence[str],
-    repository: str | None,
-) -> None:
+def write_workflows(paths: Paths, report: Report, forge: Forge, owners: Sequence[str]) -> None:
     """Write workflows and code owners.
 
     And Renovate's settings; then say what a person must set. A file that is there with another
-    text is never overwritten, nor is anything where an environment names another repository.
+    text is never overwritten.
     """
     from onboarding.tree import read_tree
-    from roundhouse.errors import UsageError
     from roundhouse.gitops.set_up import (
         block_steps,
         github_steps,
         gitlab_steps,
         pipeline_environments,
         pipeline_files,
-        repository_of,
         write_files,
     )
-    from roundhouse.session import valid_tree
 
-    name, github = (None, None) if repository is None else repository_of(repository)
     is_github = forge is Forge.github
-    if not is_github and name is not None:
-        raise UsageError("--repository is GitHub's; leave it.")
     texts = pipeline_files(paths.code, forge.value, owners)
-    tree = read_tree(paths.tree) if github is None else valid_tree(paths)
+    tree = read_tree(paths.tree)
     environments = pipeline_environments(tree)
     specs = {item.name: tree.environments[item.name] for item in environments}
-    blocks = list(block_steps(specs, name, github)) if is_github else []
+    blocks = list(block_steps(specs)) if is_github else []
     _print_set_up(report, write_files(paths.tree, texts))
     report.print("Then set:")
     steps = github_steps if is_github else gitlab_steps

@@ -1,4 +1,4 @@
-"""`roundhouse invoke`: one request to an endpoint: texts, arrays from a file, or a prompt."""
+"""`roundhouse invoke`: one request to an endpoint: texts, arrays, an image, or a prompt."""
 
 from __future__ import annotations
 
@@ -10,20 +10,15 @@ import typer
 from roundhouse.cli.options import Env, Form, Format, Root
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from onboarding.deployment import Deployment, Target
+    from onboarding.deployment import Deployment
     from roundhouse.aws.clients import Client
     from roundhouse.generation_invocation import Prompt
-    from roundhouse.invocation import Address
-    from roundhouse.report import Report
     from roundhouse.session import Session
     from roundhouse.table import Table
 
 EXAMPLE = (
     'roundhouse invoke text-shared --env local --model sentence-embedder-int8 "a cat" "a kitten"'
 )
-TEXT_SUFFIXES = (".txt", ".tsv")
 QUEUE_SECONDS = 900.0
 """How long an answer of an asynchronous endpoint is waited for."""
 
@@ -42,15 +37,7 @@ def invoke(
         str | None, typer.Option(help="For a ranker: what the texts are ranked for.")
     ] = None,
     input: Annotated[
-        Path | None,
-        typer.Option(
-            help="Arrays: .npz, one per input, or .npy. Texts: .txt or .tsv. Images: .jpg, .png or "
-            "a folder of them. Of an asynchronous endpoint also .jsonl: a request on each line."
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(help="Write the answer's arrays to this .npz; of .jsonl its lines."),
+        Path | None, typer.Option(help="Arrays: .npz, one per input. An image: .jpg or .png.")
     ] = None,
     wait: Annotated[
         float | None,
@@ -77,77 +64,50 @@ def invoke(
 ) -> None:
     """Invoke an endpoint, as boto3 would. With texts, a prompt, or a file.
 
-    An asynchronous endpoint is asked through S3, and its answer awaited there.
+    An asynchronous endpoint is asked through S3, and its answer awaited there. One request holds at
+    most the engine's largest batch.
     """
     from roundhouse import invocation
     from roundhouse.answers import (
-        RowRequests,
-        answered_fields,
         answers_table,
+        arrays_document,
         arrays_table,
-        row_queries,
-        rows_table,
+        classes_table,
+        text_answers,
     )
     from roundhouse.generation_invocation import Prompt
-    from roundhouse.invocation_inputs import (
-        arrays_document,
-        image_paths,
-        read_arrays,
-        read_text_rows,
-        require_images,
-        require_inputs,
-        write_arrays,
-    )
+    from roundhouse.invocation_inputs import read_arrays, read_image, require_inputs
     from roundhouse.paths import current_paths
-    from roundhouse.report import open_report
+    from roundhouse.report import open_report, print_json
     from roundhouse.session import open_session
 
-    report, words = open_report(form), tuple(texts or ())
-    images, rows = image_paths(input, words), None
-    if input is not None and input.suffix in TEXT_SUFFIXES:
-        rows, input = read_text_rows(input, words), None
-        words = rows.texts
+    report, words, image = open_report(form), tuple(texts or ()), read_image(input)
     session = open_session(current_paths(root), report, env)
     asks = Prompt(text=prompt, max_tokens=max_tokens, stream=stream)
     if _invoke_generator(session, endpoint, asks, wait or 0, form):
         return
     address, target = invocation.address(session.deployments(), endpoint, model)
     deployment = invocation.find_deployment(session.deployments(), endpoint)
-    if input is not None and input.suffix == invocation.LINES_SUFFIX:
-        _invoke_lines(session, deployment, address, (input, output), wait)
-        return
-    runtime, most = _runtime(session, deployment, target, wait)
-    require_images(target, images)
-    if output is not None and (images is not None or input is None):
-        invocation.require_arrays(target)
-    if images is not None:
-        _print_either(report, form, *_image_answer(runtime, address, images, most))
-        return
-    queries = row_queries(target, rows, query)
-    require_inputs(target, words, input, queries[0] if queries else query)
-    if input is not None:
-        arrays = invocation.invoke_arrays(runtime, address, read_arrays(input, target), most)
-        if output is not None:
-            write_arrays(output, arrays)
-        _print_either(report, form, arrays_document(arrays), arrays_table(arrays))
-        return
-    requests = RowRequests(
-        runtime=runtime, address=address, target=target, most_rows=most, prompt_name=prompt_name
-    )
-    if rows is not None:
-        with report.step(f"Invoke {address.endpoint}") as step:
-            answers = requests.answers(words, queries, step.update)
-            step.finish(f"{len(answers)} rows")
-        shown = rows_table(words, [answer.cell for answer in answers], queries)
-        _print_either(report, form, [answer.fields for answer in answers], shown)
+    require_inputs(target, words, input, query, is_image=image is not None)
+    runtime = _runtime(session, deployment, wait)
+    document: Any
+    shown: Table | str
+    if input is not None and image is not None:
+        labels = invocation.invoke_labels(runtime, address, [image])
+        document = [{"image": input.name, "classes": dict(labels[0])}]
+        shown = classes_table([input.name], labels)
+    elif input is not None:
+        arrays = invocation.invoke_arrays(runtime, address, read_arrays(input))
+        document, shown = arrays_document(arrays), arrays_table(arrays)
     else:
-        answers = requests.answers(words, () if query is None else (query,) * len(words))
-        fields = answered_fields(answers)
-        _print_either(report, form, fields, answers_table(fields))
-    if output is not None:
-        write_arrays(
-            output, {invocation.output_name(target): [answer.vector for answer in answers]}
-        )
+        document = text_answers(runtime, address, target, words, query, prompt_name)
+        shown = answers_table(document)
+    if form is Format.json:
+        print_json(document)
+    elif isinstance(shown, str):
+        report.print(shown)
+    else:
+        report.print_table(shown)
 
 
 def _invoke_generator(
@@ -179,64 +139,13 @@ def _invoke_generator(
     return True
 
 
-def _print_either(report: Report, form: Format, document: Any, shown: Table | str) -> None:
-    from roundhouse.report import print_json
-
-    if form is Format.json:
-        print_json(document)
-    elif isinstance(shown, str):
-        report.print(shown)
-    else:
-        report.print_table(shown)
-
-
-def _image_answer(
-    runtime: Client, address: Address, files: Sequence[Path], most: int
-) -> tuple[list[Any], Table]:
-    """Return the labels of images, as JSON and as a table."""
-    from roundhouse import invocation
-    from roundhouse.answers import classes_table
-
-    data = [file.read_bytes() for file in files]
-    labels = invocation.invoke_labels(runtime, address, data, most)
-    names = [file.name for file in files]
-    rows = zip(names, labels, strict=True)
-    return [{"image": name, "classes": dict(row)} for name, row in rows], classes_table(
-        names, labels
-    )
-
-
-def _runtime(
-    session: Session, deployment: Deployment, target: Target, wait: float | None
-) -> tuple[Client, int]:
-    """Return what asks an endpoint, and the most rows of one request."""
+def _runtime(session: Session, deployment: Deployment, wait: float | None) -> Client:
+    """Return what asks an endpoint: SageMaker's client, or what waits for its queue."""
     from roundhouse import invocation
 
-    most = invocation.most_rows(target)
     if deployment.endpoint.asynchronous is None:
-        return session.clients("sagemaker-runtime"), most
+        return session.clients("sagemaker-runtime")
     seconds = QUEUE_SECONDS if wait is None else wait
-    runtime = invocation.asynchronous_runtime(
+    return invocation.asynchronous_runtime(
         session.clients, deployment, seconds, session.report.print
     )
-    return runtime, invocation.most_asynchronous_rows(deployment, most)
-
-
-def _invoke_lines(
-    session: Session,
-    deployment: Deployment,
-    address: Address,
-    files: tuple[Path, Path | None],
-    wait: float | None,
-) -> None:
-    """Ask an asynchronous endpoint the lines of a file."""
-    from roundhouse import invocation
-    from roundhouse.errors import UsageError
-
-    file, output = files
-    if output is None:
-        raise UsageError(f"--input {file}: its answers are lines too; name a file with --output.")
-    say, seconds = session.report.print, QUEUE_SECONDS if wait is None else wait
-    runtime = invocation.asynchronous_runtime(session.clients, deployment, seconds, say)
-    size = invocation.invoke_lines(runtime, address, file, output)
-    say(f"Wrote {size:,} bytes to {output}.")

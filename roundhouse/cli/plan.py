@@ -47,15 +47,6 @@ def plan(
         str | None,
         typer.Option(metavar="COMMIT", help="With --read: refuse a plan of another commit."),
     ] = None,
-    execution_policy: Annotated[
-        bool,
-        typer.Option(
-            "--execution-policy",
-            help="Only print, as a JSON list, the policies of CloudFormation's role in one --env: "
-            "make a managed policy of each, for `cdk bootstrap "
-            "--cloudformation-execution-policies` in place of AdministratorAccess.",
-        ),
-    ] = False,
     form: Annotated[
         TextFormat, typer.Option("--format", help="json: one document; markdown: one comment.")
     ] = TextFormat.text,
@@ -83,9 +74,6 @@ def plan(
         _print_plan(report, found, form)
         return
     paths = current_paths(root)
-    if execution_policy:
-        _print_execution_policy(paths, env or ())
-        return
     found = _new_plan(paths, report, env or (), against)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -108,20 +96,6 @@ def _new_plan(paths: Paths, report: Report, env: Sequence[str], against: str | N
 
     session = open_session(paths, report, env[0])
     return plan_against_deployed(paths, env[0], environment_templates(session), Processes())
-
-
-def _print_execution_policy(paths: Paths, env: Sequence[str]) -> None:
-    from onboarding.resolve import deployments
-    from roundhouse.errors import UsageError
-    from roundhouse.gitops.execution_policy import execution_policies
-    from roundhouse.report import print_json
-    from roundhouse.session import valid_tree
-
-    if len(env) != 1:
-        raise UsageError("--execution-policy needs one --env, whose account it is for.")
-    tree = valid_tree(paths)
-    deployments(tree, env[0])
-    print_json(list(execution_policies(tree.environments[env[0]])))
 
 
 def _require_deployable(plan: Plan) -> None:

@@ -42,10 +42,10 @@ def status(
         ),
     ] = False,
 ) -> None:
-    """Show engines, locks, what runs, and drift.
+    """Show engines, locks, and what runs.
 
-    What runs: endpoint configs, engines, images, instances, alarms, and how they differ from the
-    files.
+    What runs: endpoint configs, engines, images, instances, alarms. How that differs from the files
+    is for `roundhouse plan --against deployed` and `roundhouse drift`.
     """
     from roundhouse.card import show_card
     from roundhouse.errors import UsageError
@@ -93,9 +93,6 @@ def show_environments(paths: Paths, env: str | None, form: Format) -> None:
 def show_state(report: Report, state: State) -> None:
     """Print the tables of a state, and below each what it rests on."""
     from roundhouse.status.table import (
-        drift_lines,
-        endpoint_lines,
-        endpoints_table,
         generator_lines,
         generators_table,
         live_generator_lines,
@@ -118,9 +115,4 @@ def show_state(report: Report, state: State) -> None:
     if state.live_generators:
         report.print_table(live_generators_table(state.live_generators))
     for line in live_generator_lines(state.live_generators):
-        report.print(line)
-    for line in drift_lines(state):
-        report.print(line)
-    report.print_table(endpoints_table(state.endpoints))
-    for line in endpoint_lines(state.endpoints):
         report.print(line)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
-import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -24,7 +21,6 @@ from roundhouse.deploy.builds.source import publish_source, zipped
 from roundhouse.errors import (
     BuildFailedError,
     DeployFailedError,
-    NotReadyError,
     RoundhouseError,
 )
 from roundhouse.session import Session
@@ -49,16 +45,6 @@ NOT_HERE = (
     "environments in their place "
     "(`make environments`). In AWS, `roundhouse deploy` builds them before anything needs them."
 )
-SPECIFICATION = "1.6"
-REQUIREMENT = re.compile(
-    r"^(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^]]*\])?==(?P<version>[^\s;\\]+)"
-    r"(?P<rest>(?:[^\n]*\\\n)*[^\n]*)",
-    re.MULTILINE,
-)
-HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
-BASE_ARGUMENTS = ("TRITON_IMAGE", "BASE_IMAGE")
-"""Build arguments that name the image which an image starts from."""
-BINDINGS = "requirements/bindings-"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,24 +102,6 @@ def image_states(session: Session) -> tuple[ImageState, ...]:
     )
 
 
-def write_sboms(session: Session) -> tuple[Path, ...]:
-    """Write the bill of materials of every image below build/sbom, and return the files."""
-    files = read_image_files(session.paths.code)
-    folder = session.paths.build / "sbom" / session.environment.name
-    written = []
-    for order in current_orders(session):
-        path = folder / f"{order.image}.cdx.json"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(image_sbom(order, files[order.image]))
-        except OSError as error:
-            raise NotReadyError(
-                f"{path}: cannot be written ({error.strerror}); free the folder, then try again."
-            ) from error
-        written.append(path)
-    return tuple(written)
-
-
 def require_pinned_images(session: Session) -> None:
     """Refuse pinned images that the registry does not have, or has with another digest.
 
@@ -169,7 +137,7 @@ def pin_block(session: Session, states: Sequence[ImageState]) -> str:
     if absent := [state.order.uri for state in serving if not state.is_there]:
         raise RoundhouseError(
             f"{', '.join(absent)}: is not in the registry, so it cannot be pinned; `roundhouse "
-            f"images --env {session.environment.name}` builds it."
+            f"build --images --env {session.environment.name}` builds it."
         )
     pinned = {
         state.order.image: ImagePinSpec(
@@ -223,26 +191,12 @@ def build_images(session: Session, orders: Sequence[ImageOrder]) -> None:
             raise
         except BuildFailedError as error:
             raise BuildFailedError(f"Images: {error}") from error
-        digests = [(order, _order_digest(session, order)) for order in orders]
-        left = [order.uri for order, digest in digests if digest is None]
+        left = [order.uri for order in orders if _order_digest(session, order) is None]
         if left:
             raise BuildFailedError(
                 f"Images: the build ended well, but {', '.join(left)} is not there; build it again."
             )
-        _publish_sboms(session, digests)
         step.finish(f"{len(orders)} pushed")
-
-
-def _publish_sboms(session: Session, digests: Iterable[tuple[ImageOrder, str | None]]) -> None:
-    """Put the bill of materials of each image that was built into the environment's bucket."""
-    s3, bucket = session.clients("s3"), names.artifact_bucket(session.environment)
-    files = read_image_files(session.paths.code)
-    for order, digest in digests:
-        key = names.image_sbom_path(order.image, order.tag)
-        with calling(f"Publishing s3://{bucket}/{key}"):
-            s3.put_object(
-                Bucket=bucket, Key=key, Body=image_sbom(order, files[order.image], digest)
-            )
 
 
 def orders_document(session: Session, orders: Sequence[ImageOrder]) -> dict[str, Any]:
@@ -284,79 +238,3 @@ def _digest(session: Session, repository: str, tag: str) -> str | None:
         # A registry beside AWS's, as a cloud on a laptop is, may list none in place of refusing.
         details = found["imageDetails"]
         return str(details[0]["imageDigest"]) if details else None
-
-
-def image_sbom(order: ImageOrder, files: Mapping[str, bytes], digest: str | None = None) -> bytes:
-    """Return an image's bill of materials; the same files give the same bytes.
-
-    `files`: those of the image, by path; `digest`: the image's in the registry, once it is there.
-    """
-    reference = f"{order.repository}:{order.tag}"
-    base = next(order.arguments[name] for name in BASE_ARGUMENTS if name in order.arguments)
-    components = [
-        {"type": "container", "bom-ref": base, "name": base},
-        *_libraries(order, files),
-        *(_file(path, data) for path, data in sorted(files.items())),
-    ]
-    image: dict[str, Any] = {
-        "type": "container",
-        "bom-ref": reference,
-        "name": order.repository,
-        "version": order.tag,
-    }
-    if digest is not None:
-        image["hashes"] = [{"alg": "SHA-256", "content": digest.removeprefix("sha256:")}]
-    document: dict[str, Any] = {
-        "bomFormat": "CycloneDX",
-        "specVersion": SPECIFICATION,
-        "version": 1,
-        "metadata": {"component": image},
-        "components": components,
-        "dependencies": [
-            {"ref": reference, "dependsOn": [item["bom-ref"] for item in components]},
-        ],
-        "compositions": [{"aggregate": "incomplete", "assemblies": [base]}],
-    }
-    content = json.dumps(document, sort_keys=True)
-    serial = uuid.uuid5(uuid.NAMESPACE_OID, content)
-    return json.dumps({**document, "serialNumber": serial.urn}, indent=2, sort_keys=True).encode()
-
-
-def requirements(text: str) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Yield name, version and sha256 hashes of every requirement of a lock."""
-    for match in REQUIREMENT.finditer(text):
-        yield match["name"], match["version"], tuple(HASH.findall(match["rest"]))
-
-
-def _libraries(order: ImageOrder, files: Mapping[str, bytes]) -> list[dict[str, Any]]:
-    """Return the packages of every requirements file that the image installs, once each."""
-    bindings = f"{BINDINGS}{order.arguments.get('TENSORRT')}.txt"
-    installed = (
-        data.decode()
-        for path, data in sorted(files.items())
-        if path.startswith("requirements/") and (not path.startswith(BINDINGS) or path == bindings)
-    )
-    found = {item[:2]: item for text in installed for item in requirements(text)}
-    return [_library(*item) for _, item in sorted(found.items())]
-
-
-def _library(name: str, version: str, hashes: tuple[str, ...]) -> dict[str, Any]:
-    purl = f"pkg:pypi/{re.sub(r'[-_.]+', '-', name).lower()}@{version}"
-    distribution = {
-        "type": "distribution",
-        "url": purl,
-        "hashes": [{"alg": "SHA-256", "content": value} for value in hashes],
-    }
-    return {
-        "type": "library",
-        "bom-ref": purl,
-        "name": name,
-        "version": version,
-        "purl": purl,
-        "externalReferences": [distribution],
-    }
-
-
-def _file(path: str, data: bytes) -> dict[str, Any]:
-    hashes = [{"alg": "SHA-256", "content": hashlib.sha256(data).hexdigest()}]
-    return {"type": "file", "bom-ref": f"file:{path}", "name": path, "hashes": hashes}

@@ -50,21 +50,6 @@ Both a shell script and a Python module: a shebang would break on long paths and
 spaces."""
 MAX_AT_ONCE = 3
 PROGRESS_SECONDS = 15
-NETWORK_WORDS = (
-    "dns error", "name resolution", "name or service not known", "enotfound", "etimedout",
-    "econnrefused", "eai_again", "connection refused", "connection reset", "timed out",
-    "failed to establish a new connection", "error sending request", "client error (connect)",
-    "network is unreachable",
-)  # fmt: skip
-ADVICE = (
-    (("no space left on device",), "the disk is full: free some (`make doctor` says how much)"),
-    (
-        ("hash mismatch",),
-        "the index has another file than the lock's digest names: take another index",
-    ),
-    (NETWORK_WORDS, "the package index could not be reached: check the network or its proxy"),
-)
-"""What to do, by words of a command's output."""
 
 
 def install_command(root: Path, environment: Path) -> Path:
@@ -270,15 +255,11 @@ def make(
 def _run(workshop: Workshop, recipe: Recipe, commands: Sequence[Command]) -> None:
     for command in commands:
         outcome = workshop.run(command)
-        if outcome.code == 0:
-            continue
-        output = outcome.output.lower()
-        known = (advice for words, advice in ADVICE if any(word in output for word in words))
-        advice = next(known, outcome.last_lines())
-        raise NotReadyError(
-            f"{recipe.folder} could not be made: `{command}` ended with {outcome.code}: "
-            f"{advice}; then run the same command again."
-        )
+        if outcome.code != 0:
+            raise NotReadyError(
+                f"{recipe.folder} could not be made: `{command}` ended with {outcome.code}: "
+                f"{outcome.last_lines()}; remove the cause, then run the same command again."
+            )
 
 
 def _import(workshop: Workshop, recipe: Recipe) -> None:

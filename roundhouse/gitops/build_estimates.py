@@ -56,8 +56,7 @@ def build_estimate(
 ) -> BuildEstimate:
     """Return what building an engine takes, by `last`, an earlier one of its model.
 
-    Packaging the plan of `source` anew takes what it took the last time, else at most what the
-    build took that compiled it: it packaged the plan too.
+    Packaging the plan of `source` anew takes what it took the last time.
     """
     if source is None:
         seconds = None if last is None else last.manifest.builder.seconds
@@ -69,15 +68,9 @@ def build_estimate(
     entries = [entry for entry in (last, source.entry) if entry is not None]
     records = [entry.repackaged.builder for entry in entries if entry.repackaged is not None]
     packed = [item.seconds for item in records if item.seconds is not None]
-    if packed:
-        return _estimate(environment, PACKAGING_ROUTE, target, packed[0], "the last time")
-    whole = [item.manifest.builder.seconds for item in reversed(entries)]
-    known = [item for item in whole if item is not None]
-    if not known:
-        return BuildEstimate(minutes=None, usd=None, origin="no build of this plan was timed")
-    origin = "what the build took that compiled it"
-    bound = _estimate(environment, PACKAGING_ROUTE, target, known[0], origin)
-    return bound.model_copy(update={"is_bound": True})
+    if not packed:
+        return BuildEstimate(minutes=None, usd=None, origin="no packaging of this plan was timed")
+    return _estimate(environment, PACKAGING_ROUTE, target, packed[0], "the last time")
 
 
 def _estimate(
@@ -148,7 +141,6 @@ def build_preview(
         estimate = build_estimate(session.environment, request.target, last, source)
         plan_from = None if source is None else source.engine_key
     else:
-        assert isinstance(request, CheckpointRequest)
         scheme, why = request.scheme, request.why
         estimate = _checkpoint_estimate(session, request)
     machine = MACHINES[request.route]

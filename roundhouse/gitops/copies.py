@@ -1,26 +1,23 @@
-"""Copies engines and networks between the buckets of two environments, by digest and write-once."""
+"""Copies what builds made between the buckets of two environments, by digest and write-once."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from onboarding.lock import BuiltEntry, LockEntry
-from onboarding.names import ENGINES_PREFIX, NETWORKS_PREFIX, RECORD_NAME, checkpoint_record_path
-from onboarding.text_generation.checkpoint_lock import CheckpointEntry, CheckpointFile
-from roundhouse.aws.clients import (
-    Client,
-    calling,
-    copy_once,
-    list_objects,
-    object_bytes,
-    object_head,
-    object_sha256,
+from onboarding.names import (
+    ENGINES_PREFIX,
+    NETWORKS_PREFIX,
+    checkpoint_record_path,
+    engine_record_path,
 )
+from onboarding.text_generation.checkpoint_lock import CheckpointEntry
+from roundhouse.aws.clients import Client, copy_once, list_objects, object_bytes, object_head
 from roundhouse.errors import DeployFailedError
 
 AT_ONCE = 8
@@ -45,185 +42,148 @@ class Copied:
     present: int
 
 
-def copy_engines(
+@dataclass(frozen=True, kw_only=True)
+class StoredFile:
+    """One object to copy; `sha256` in hex, None: no lock says it."""
+
+    key: str
+    size_bytes: int
+    sha256: str | None = None
+
+
+def copy_entries(
     source: Store,
     destination: Store,
-    entries: Sequence[LockEntry],
+    entries: Sequence[BuiltEntry],
     commands: Mapping[str, str],
     on_object: Callable[[str], None] = lambda name: None,
 ) -> Copied:
-    """Copy the archive, record and networks of engines; the record is written last.
+    """Copy what lock entries name: archive, record and networks of engines, files of checkpoints.
 
-    What is there with the same content is left: a copy that was broken off goes on. `commands`
-    bring each engine key into the source. Raises DeployFailedError for an archive that is missing,
-    or has other bytes than its lock says, on either side.
+    Records are written last. No byte is read here: S3 knows the sha256 of each file and keeps it in
+    the copy. What is there with the same content is left: a copy that was broken off goes on.
+    `commands` bring the files of each key into the source. Raises DeployFailedError for a file or
+    record that is missing, or is another than the lock says, on either side.
     """
-    copied = present = 0
-    seen: set[str] = set()
+    done: dict[str, bool] = {}
     for entry in entries:
-        archive = entry.archive
-        command = commands[entry.manifest.engine_key]
-        _require(source, entry, object_sha256(source.s3, source.bucket, archive.path), command)
-        there = object_sha256(destination.s3, destination.bucket, archive.path)
-        if there is not None:
-            _require(destination, entry, there, command)
-        for key, size in _objects(source, entry):
-            if key in seen:
-                continue  # a network of two engines
-            seen.add(key)
-            on_object(key)
-            present_size = _size(destination, key)
-            if present_size == size:
-                present += 1
-                continue
-            if present_size is not None:
-                raise DeployFailedError(
-                    f"s3://{destination.bucket}/{key}: has {present_size} bytes, and "
-                    f"{source.environment}'s has {size}; nothing was overwritten. Find out which "
-                    "one is deployed, then delete the other."
-                )
-            _copy_object(source, destination, key)
-            copied += 1
-            if key == archive.path:
-                found = object_sha256(destination.s3, destination.bucket, key)
-                _require(destination, entry, found, command)
-    return Copied(copied=copied, present=present)
-
-
-def _copy_object(source: Store, destination: Store, key: str) -> None:
-    """Copy within S3, in parts where an object is large, on the condition that none is there.
-
-    Tags stay behind: `prune` may have marked the source's object.
-    """
-    for operation in ("CopyObject", "CompleteMultipartUpload"):
-        # boto3's managed copy has no argument for the condition.
-        event = f"before-parameter-build.s3.{operation}"
-        destination.copies.meta.events.register(
-            event, _write_once, unique_id=f"write-once-{operation}"
-        )
-    with calling(f"Copying {key} to s3://{destination.bucket}"):
-        destination.copies.copy(
-            {"Bucket": source.bucket, "Key": key},
-            destination.bucket,
-            key,
-            ExtraArgs={"TaggingDirective": "REPLACE"},
-            SourceClient=source.s3,
-        )
-
-
-def _write_once(params: dict[str, Any], **_: Any) -> None:
-    params["IfNoneMatch"] = "*"
-
-
-def _require(store: Store, entry: LockEntry, found: str | None, command: str) -> None:
-    path = entry.archive.path
-    if found is None:
-        raise _missing(store, path, entry, command)
-    if found != entry.archive.sha256:
-        raise DeployFailedError(
-            f"s3://{store.bucket}/{path}: has sha256 {found[:12]}…, and the lock of "
-            f"{entry.manifest.model} says {entry.archive.sha256[:12]}…; two builds claim one key. "
-            "Nothing was overwritten: find out which of them is deployed, then delete "
-            f"{path} on the other side."
-        )
-
-
-def _objects(store: Store, entry: LockEntry) -> Iterator[tuple[str, int]]:
-    """Yield key and size of everything that belongs to an engine, its record last."""
-    prefixes = [f"{NETWORKS_PREFIX}/{key}/" for key in sorted(entry.manifest.network_keys.values())]
-    engine = f"{ENGINES_PREFIX}/{entry.manifest.engine_key}/"
-    own = list_objects(store.s3, store.bucket, engine).items()
-    for prefix in prefixes:
-        yield from list_objects(store.s3, store.bucket, prefix).items()
-    yield from sorted(own, key=lambda item: item[0].endswith(RECORD_NAME))
-
-
-def _size(store: Store, key: str) -> int | None:
-    return list_objects(store.s3, store.bucket, key).get(key)
-
-
-def copy_checkpoints(
-    source: Store,
-    destination: Store,
-    entries: Sequence[CheckpointEntry],
-    commands: Mapping[str, str],
-    on_object: Callable[[str], None] = lambda name: None,
-) -> Copied:
-    """Copy the files of checkpoints and, last, their signed records.
-
-    No byte is read here: S3 knows the sha256 of each file and keeps it in the copy. What is there
-    with the same content is left: a copy that was broken off goes on. `commands` bring the files of
-    each checkpoint key into the source. Raises DeployFailedError for a record or file that is
-    missing, or is another than the lock says, on either side.
-    """
-    copied = present = 0
-    for entry in entries:
-        command = commands[entry.checkpoint_key]
-        if not _has_record(source, entry):
-            raise _missing(source, checkpoint_record_path(entry.key), entry, command)
-        _has_record(destination, entry)
-        _refuse_others(destination, entry)
+        command = commands[entry.key]
+        if isinstance(entry, LockEntry):
+            files, record = _engine_files(source, entry, command), engine_record_path(entry.key)
+        else:
+            assert isinstance(entry, CheckpointEntry)
+            files, record = _checkpoint_files(entry), checkpoint_record_path(entry.key)
+            _require_record(source, entry, is_needed=command)
+            _require_record(destination, entry)
+            _refuse_others(destination, entry)
+        copy = partial(_copy_file, source, destination, entry, command)
+        # A network of two engines is copied once.
+        left = [file for file in files if file.key not in done]
+        others = [file for file in left if file.key != record]
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            copy = partial(_copy_file, source, destination, entry, command)
-            for file, is_new in zip(entry.files, pool.map(copy, entry.files), strict=True):
-                on_object(f"{entry.prefix}{file.path}")
-                copied, present = copied + is_new, present + (not is_new)
-        record = checkpoint_record_path(entry.key)
+            for file, is_new in zip(others, pool.map(copy, others), strict=True):
+                on_object(file.key)
+                done[file.key] = is_new
         on_object(record)
-        is_new = object_head(destination.s3, destination.bucket, record) is None
-        if is_new:
-            copy_once(destination.copies, (source.bucket, record), (destination.bucket, record))
-            if not _has_record(destination, entry):
-                raise _change_error(source, record)
-        copied, present = copied + is_new, present + (not is_new)
-    return Copied(copied=copied, present=present)
+        if isinstance(entry, CheckpointEntry):
+            done[record] = _copy_record(source, destination, entry)
+        else:
+            done |= {file.key: copy(file) for file in left if file.key == record}
+    copied = sum(done.values())
+    return Copied(copied=copied, present=len(done) - copied)
+
+
+def _engine_files(source: Store, entry: LockEntry, command: str) -> list[StoredFile]:
+    """Return everything that belongs to an engine. Raises DeployFailedError without an archive."""
+    archive = entry.archive
+    prefixes = [f"{NETWORKS_PREFIX}/{key}/" for key in sorted(entry.manifest.network_keys.values())]
+    prefixes.append(f"{ENGINES_PREFIX}/{entry.key}/")
+    listed = {
+        key: size
+        for prefix in prefixes
+        for key, size in list_objects(source.s3, source.bucket, prefix).items()
+    }
+    if archive.path not in listed:
+        raise _missing(source, archive.path, entry, command)
+    listed[archive.path] = archive.size_bytes
+    return [
+        StoredFile(key=key, size_bytes=size, sha256=archive.sha256 if key == archive.path else None)
+        for key, size in listed.items()
+    ]
+
+
+def _checkpoint_files(entry: CheckpointEntry) -> list[StoredFile]:
+    return [
+        StoredFile(key=f"{entry.prefix}{file.path}", size_bytes=file.size_bytes, sha256=file.sha256)
+        for file in entry.files
+    ]
 
 
 def _copy_file(
-    source: Store,
-    destination: Store,
-    entry: CheckpointEntry,
-    command: str,
-    file: CheckpointFile,
+    source: Store, destination: Store, entry: BuiltEntry, command: str, file: StoredFile
 ) -> bool:
     """Copy one file; False where it is there."""
-    key = f"{entry.prefix}{file.path}"
-    found = object_head(source.s3, source.bucket, key)
+    found = object_head(source.s3, source.bucket, file.key)
     if found is None:
-        raise _missing(source, key, entry, command)
-    _require_file(source, key, file, found)
-    there = object_head(destination.s3, destination.bucket, key)
+        raise _missing(source, file.key, entry, command)
+    _require_file(source, file, found)
+    there = object_head(destination.s3, destination.bucket, file.key)
     is_new = there is None
     if there is None:
-        etag = str(found["ETag"])
-        copy_once(destination.copies, (source.bucket, key), (destination.bucket, key), etag=etag)
-        there = object_head(destination.s3, destination.bucket, key)
+        places = (source.bucket, file.key), (destination.bucket, file.key)
+        copy_once(destination.copies, *places, etag=str(found["ETag"]))
+        there = object_head(destination.s3, destination.bucket, file.key)
     if there is None:
-        raise _change_error(source, key)
-    _require_file(destination, key, file, there)
+        raise _change_error(source, file.key)
+    _require_file(destination, file, there)
     return is_new
 
 
-def _require_file(store: Store, key: str, file: CheckpointFile, found: Mapping[str, Any]) -> None:
-    """Raise DeployFailedError for another object than the lock says, by S3's own sha256 of it."""
-    where = f"s3://{store.bucket}/{key}"
+def _require_file(store: Store, file: StoredFile, found: Mapping[str, Any]) -> None:
+    """Raise DeployFailedError for another object than is wanted, by S3's own sha256 of it."""
+    where, size = f"s3://{store.bucket}/{file.key}", found["ContentLength"]
+    way_out = (
+        "two builds claim one key. Nothing was overwritten: find out which of them is deployed, "
+        "then delete the other."
+    )
+    if file.sha256 is None:
+        if size != file.size_bytes:
+            raise DeployFailedError(
+                f"{where}: has {size} bytes, and {file.size_bytes} are wanted; {way_out}"
+            )
+        return
     own = found.get("ChecksumSHA256")
     if own is None:
-        raise DeployFailedError(f"{where}: S3 has no sha256 of it; build the checkpoint again.")
+        raise DeployFailedError(f"{where}: S3 has no sha256 of it; build it again.")
     wanted = base64.b64encode(bytes.fromhex(file.sha256)).decode()
-    if (own, found["ContentLength"]) != (wanted, file.size_bytes):
+    if (own, size) != (wanted, file.size_bytes):
         raise DeployFailedError(
-            f"{where}: has sha256 {own} (base64) and {found['ContentLength']} bytes, and the lock "
-            f"says {wanted} and {file.size_bytes}; two builds claim one key. Nothing was "
-            f"overwritten: find out which of them is deployed, then delete the other."
+            f"{where}: has sha256 {own} (base64) and {size} bytes, and the lock says {wanted} and "
+            f"{file.size_bytes}; {way_out}"
         )
 
 
-def _has_record(store: Store, entry: CheckpointEntry) -> bool:
-    """Return whether a record is there. Raises DeployFailedError for one that is not the lock's."""
+def _copy_record(source: Store, destination: Store, entry: CheckpointEntry) -> bool:
+    """Copy the signed record of a checkpoint; False where it is there."""
+    record = checkpoint_record_path(entry.key)
+    if object_head(destination.s3, destination.bucket, record) is not None:
+        return False
+    copy_once(destination.copies, (source.bucket, record), (destination.bucket, record))
+    if not _require_record(destination, entry):
+        raise _change_error(source, record)
+    return True
+
+
+def _require_record(store: Store, entry: CheckpointEntry, is_needed: str | None = None) -> bool:
+    """Return whether a record is there. Raises DeployFailedError for one that is not the lock's.
+
+    `is_needed`: the command that makes one that is not there, which is refused then.
+    """
     path = checkpoint_record_path(entry.key)
     content = object_bytes(store.s3, store.bucket, path)
     if content is None:
+        if is_needed is not None:
+            raise _missing(store, path, entry, is_needed)
         return False
     try:
         found = CheckpointEntry.model_validate_json(content)
@@ -260,14 +220,3 @@ def _change_error(source: Store, key: str) -> DeployFailedError:
     return DeployFailedError(
         f"s3://{source.bucket}/{key}: changed while it was copied; promote again."
     )
-
-
-CopyEntries = Callable[
-    [Store, Store, Sequence[Any], Mapping[str, str], Callable[[str], None]], Copied
-]
-"""Source, destination, lock entries, the command that makes each key, and who hears of objects."""
-COPY_FUNCTIONS: dict[type[BuiltEntry], CopyEntries] = {
-    LockEntry: copy_engines,
-    CheckpointEntry: copy_checkpoints,
-}
-"""What copies the entries of each kind of workload."""

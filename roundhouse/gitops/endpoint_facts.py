@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from onboarding.deployment import Deployment
 from onboarding.metrics import ScaledCount
 from onboarding.prices import HOURS_A_MONTH, price
-from onboarding.schedule import DAYS, MONTHS
 from roundhouse.gitops.plan_document import MonthlyCost, RolloutPlan, ScalingChange
 from roundhouse.gitops.template_changes import Template
 from stacks.rollout import initial_count
@@ -22,9 +19,6 @@ CONFIG, ENDPOINT = "AWS::SageMaker::EndpointConfig", "AWS::SageMaker::Endpoint"
 TARGET = "AWS::ApplicationAutoScaling::ScalableTarget"
 POLICY = "AWS::ApplicationAutoScaling::ScalingPolicy"
 PERCENT = 100.0
-UNIT_MINUTES = {"minute": 1, "hour": 60, "day": 1440}
-WEEK_BEGIN, WEEK = datetime(2026, 6, 1, tzinfo=UTC), timedelta(days=7)
-"""A Monday, at any time of the year the same so that a plan's numbers do not depend on its day."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +29,6 @@ class VariantFacts:
     instance_types: tuple[str, ...]
     least: int
     most: int
-    typical: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,14 +93,14 @@ def _declared_target(count: ScaledCount) -> dict[str, Any]:
 def monthly_cost(template: Template, region: str) -> tuple[MonthlyCost, tuple[str, ...]]:
     """Return USD a month of an endpoint's instances, and the types without a known price.
 
-    Of several instance types of a variant the cheapest counts at the least, the dearest else.
+    Of several instance types the cheapest counts at the least, the dearest at the most.
     """
     variants = variant_facts(template)
     types = sorted({name for variant in variants for name in variant.instance_types})
     prices = {name: price(region, "hosting", name) for name in types}
     unknown = tuple(name for name, value in prices.items() if value is None)
     if unknown:
-        return MonthlyCost(least=None, typical=None, most=None), unknown
+        return MonthlyCost(least=None, most=None), unknown
     known = {name: value for name, value in prices.items() if value is not None}
 
     def month(hourly: float) -> float:
@@ -117,7 +110,6 @@ def monthly_cost(template: Template, region: str) -> tuple[MonthlyCost, tuple[st
     dearest = {item.name: max(known[name] for name in item.instance_types) for item in variants}
     return MonthlyCost(
         least=month(sum(cheapest[item.name] * item.least for item in variants)),
-        typical=month(sum(dearest[item.name] * item.typical for item in variants)),
         most=month(sum(dearest[item.name] * item.most for item in variants)),
     ), ()
 
@@ -188,7 +180,6 @@ def _facts(variant: Mapping[str, Any], target: Mapping[str, Any] | None) -> Vari
             instance_types=tuple(pool["InstanceType"] for pool in pools),
             least=int(managed["MinInstanceCount"]),
             most=int(managed["MaxInstanceCount"]),
-            typical=first,
         )
     bounds = [] if target is None else [target, *_scheduled(target)]
     floors = [int(bound["MinCapacity"]) for bound in bounds if "MinCapacity" in bound] or [first]
@@ -198,76 +189,12 @@ def _facts(variant: Mapping[str, Any], target: Mapping[str, Any] | None) -> Vari
         instance_types=tuple(pool["InstanceType"] for pool in pools),
         least=min(floors),
         most=max(ceilings),
-        typical=first if target is None else _mean_floor(target),
     )
 
 
 def _scheduled(target: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     for action in target.get("ScheduledActions", ()):
         yield action["ScalableTargetAction"]
-
-
-def _mean_floor(target: Mapping[str, Any]) -> float:
-    """Return the floor of a week's hours, on average; actions that happen once are left out."""
-    changes = sorted(
-        (moment, int(action["ScalableTargetAction"]["MinCapacity"]))
-        for action in target.get("ScheduledActions", ())
-        if "MinCapacity" in action["ScalableTargetAction"]
-        for moment in _moments(action["Schedule"], action.get("Timezone"))
-    )
-    if not changes:
-        return float(target["MinCapacity"])
-    begins = [(WEEK_BEGIN, changes[-1][1]), *changes]
-    ends = [*(moment for moment, _ in changes), WEEK_BEGIN + WEEK]
-    spans = ((end - begin) * floor for (begin, floor), end in zip(begins, ends, strict=True))
-    return sum(spans, timedelta()) / WEEK
-
-
-def _moments(expression: str, zone: str | None) -> Iterator[datetime]:
-    """Yield when a schedule is due within the week; what is due once, or by L, W or #, never is."""
-    kind, _, content = expression.strip().removesuffix(")").partition("(")
-    if kind == "rate":
-        value, unit = content.removesuffix("s").split()
-        step = timedelta(minutes=int(value) * UNIT_MINUTES[unit])
-        yield from (WEEK_BEGIN + step * number for number in range(math.ceil(WEEK / step)))
-    if kind != "cron":
-        return
-    minutes, hours, days, months, weekdays, years = content.upper().split()
-    place = UTC if zone in (None, "UTC", "Etc/UTC") else ZoneInfo(str(zone))
-    begin = WEEK_BEGIN.astimezone(place).replace(hour=0, minute=0)
-    for number in range(WEEK.days + 2):
-        day = begin + timedelta(days=number)
-        fields = (
-            (days, day.day, 1, 31, ()),
-            (months, day.month, 1, 12, MONTHS),
-            (weekdays, day.isoweekday() % 7 + 1, 1, 7, DAYS),
-            (years, day.year, 1970, 2199, ()),
-        )
-        if all(
-            value in _numbers(text, least, most, words)
-            for text, value, least, most, words in fields
-        ):
-            for hour in sorted(_numbers(hours, 0, 23)):
-                for minute in sorted(_numbers(minutes, 0, 59)):
-                    moment = day.replace(hour=hour, minute=minute).astimezone(UTC)
-                    if WEEK_BEGIN <= moment < WEEK_BEGIN + WEEK:
-                        yield moment
-
-
-def _numbers(field: str, least: int, most: int, words: Sequence[str] = ()) -> set[int]:
-    """Return the values of a cron field; none of a part with L, W or #."""
-    for number, word in enumerate(words, 1):
-        field = field.replace(word, str(number))
-    numbers: set[int] = set()
-    for part in field.split(","):
-        span, slash, step = part.partition("/")
-        first, dash, last = span.partition("-")
-        is_open = span in ("*", "?")
-        if is_open or (first + last).isdigit():
-            begin = least if is_open else int(first)
-            end = most if is_open or (slash and not dash) else int(last or first)
-            numbers.update(range(begin, end + 1, int(step or 1)))
-    return numbers
 
 
 def _scaled_values(template: Template) -> Iterator[tuple[tuple[str, str], ScaledValue]]:

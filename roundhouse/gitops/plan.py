@@ -35,13 +35,11 @@ from roundhouse.gitops.engine_changes import engine_changes, previous_target
 from roundhouse.gitops.plan_document import (
     CostChange,
     EndpointChange,
-    EngineChange,
     EnvironmentPlan,
     ResourceChange,
     RolloutPlan,
     StackChange,
     plan_id,
-    plan_inputs,
 )
 from roundhouse.gitops.template_changes import (
     Template,
@@ -62,6 +60,7 @@ OtherStacks = Callable[[EnvironmentSpec, Mapping[str, EnvironmentSpec]], Mapping
 
 Of the environment, among all of its tree by name.
 """
+Endpoint = Deployment | GenerationDeployment
 Side = tuple[Sequence[Deployment], Sequence[GenerationDeployment]]
 """The endpoints of an environment on one side of a change."""
 PERCENT = 100.0
@@ -95,7 +94,7 @@ def environment_plan(change: Change, other_stacks: OtherStacks) -> EnvironmentPl
 
     Raises FaultsError where a lock cannot be read.
     """
-    name, region = change.environment.name, change.environment.region
+    name = change.environment.name
     trees = (change.base, change.head)
     before, after = (_by_name(tree, name, deployments) for tree in trees)
     old_generators, generators = (_by_name(tree, name, generation_deployments) for tree in trees)
@@ -103,93 +102,79 @@ def environment_plan(change: Change, other_stacks: OtherStacks) -> EnvironmentPl
     deployed = json.dumps(change.deployed or {})
     engines = [
         engine
-        for engine in engine_changes(change.base, change.head, before, after)
+        for engine in engine_changes(change.head, before, after)
         if engine.state == "missing" or engine.key not in deployed
     ]
+    old: dict[str, Endpoint] = {**before, **old_generators}
+    new: dict[str, Endpoint] = {**estimated, **generators}
     endpoints: list[EndpointChange] = []
     digests: dict[str, tuple[str, str]] = {}
-    deployed_ones = _deployed_endpoints(change) - old_generators.keys() - generators.keys()
-    for endpoint in sorted(before.keys() | after.keys() | deployed_ones):
-        old, new = before.get(endpoint), estimated.get(endpoint)
-        if old is not None and old == new and change.uris_before == change.image_uris:
+    for endpoint in sorted(old.keys() | new.keys() | _deployed_endpoints(change)):
+        pair = (old.get(endpoint), new.get(endpoint))
+        found = _found_change(change, endpoint, pair, after.get(endpoint))
+        if found is None:
             continue
-        pair = _templates(change, endpoint, old, new)
-        faults = () if new is None or new.missing else endpoint_faults(new)
-        if new is not None:
-            faults += tuple(map(str, signature_faults(after[endpoint])))
-        is_estimated = new != after.get(endpoint) or bool(new and new.missing)
-        if not (resource_changes(*pair) or faults or is_estimated):
-            continue
-        if new is not None:
-            stack = names.stack_name(change.environment, f"endpoint-{endpoint}")
-            digests[stack] = (template_digest(pair[0]), template_digest(pair[1]))
-        endpoints.append(
-            _endpoint_change(
-                region,
-                endpoint,
-                (old, new),
-                pair,
-                faults,
-                is_estimated=is_estimated,
-                build=_build_usd(after.get(endpoint), engines),
-            )
-        )
-    for endpoint in sorted(old_generators.keys() | generators.keys()):
-        item = _generation_change(
-            change, endpoint, old_generators.get(endpoint), generators.get(endpoint), digests
-        )
-        endpoints += [] if item is None else [item]
+        endpoints.append(found[0])
+        if endpoint in new:
+            digests[names.stack_name(change.environment, f"endpoint-{endpoint}")] = found[1]
     sides = (
         (list(before.values()), list(old_generators.values())),
         (list(estimated.values()), list(generators.values())),
     )
     stacks = _stack_changes(change, other_stacks, sides, digests)
-    inputs = plan_inputs(change.environment, (*after.values(), *generators.values()))
     missing = [engine.key for engine in engines if engine.state == "missing"]
     return EnvironmentPlan(
         environment=name,
-        id=plan_id(digests, missing, inputs),
+        id=plan_id(digests, missing),
         endpoints=tuple(endpoints),
         engines=tuple(engines),
         stacks=stacks,
-        unchanged_endpoints=len(
-            (after.keys() | generators.keys()) - {item.name for item in endpoints}
-        ),
-        prices_date=prices_date(region),
+        unchanged_endpoints=len(new.keys() - {item.name for item in endpoints}),
+        prices_date=prices_date(change.environment.region),
         digests=dict(sorted(digests.items())),
-        inputs=inputs,
         text_generation=generation_plans(change.head, name),
     )
 
 
-def _generation_change(
+def _found_change(
     change: Change,
     endpoint: str,
-    old: GenerationDeployment | None,
-    new: GenerationDeployment | None,
-    digests: dict[str, tuple[str, str]],
-) -> EndpointChange | None:
-    """Return what becomes of a text generator's endpoint, and note its digests; None: nothing.
+    pair: tuple[Endpoint | None, Endpoint | None],
+    files: Deployment | None,
+) -> tuple[EndpointChange, tuple[str, str]] | None:
+    """Return what becomes of an endpoint, with digests of its templates; None: nothing.
 
-    One whose checkpoint is not built has no template yet: its plan and the note of it say so.
+    `files`: what they give where the new one of `pair` has estimates of an engine that is not
+    built. A text generator whose checkpoint is not built has no template yet: its plan says so.
     """
-    before, after = _templates(change, endpoint, old, new)
-    if new is not None and new.problem is not None:
+    old, new = pair
+    if old is not None and old == new and change.uris_before == change.image_uris:
         return None
-    found = generation_change(change.environment.region, endpoint, new, before, after)
-    if found is not None and new is not None:
-        stack = names.stack_name(change.environment, f"endpoint-{endpoint}")
-        digests[stack] = (template_digest(before), template_digest(after))
-    return found
+    faults: tuple[str, ...] = ()
+    is_estimated = False
+    if isinstance(new, GenerationDeployment):
+        if new.problem is not None:
+            return None
+        faults = generation_faults(new)
+    elif new is not None and files is not None:
+        faults = () if new.missing else endpoint_faults(new)
+        faults += tuple(map(str, signature_faults(files)))
+        is_estimated = new != files or bool(new.missing)
+    templates = _templates(change, endpoint, pair)
+    found = endpoint_change(change.environment.region, endpoint, pair, templates)
+    if not (found.resources or faults or is_estimated):
+        return None
+    found = found.model_copy(update={"faults": faults, "is_estimated": is_estimated})
+    return found, (template_digest(templates[0]), template_digest(templates[1]))
 
 
 def _templates(
     change: Change,
     endpoint: str,
-    old: Deployment | GenerationDeployment | None,
-    new: Deployment | GenerationDeployment | None,
+    pair: tuple[Endpoint | None, Endpoint | None],
 ) -> tuple[Template | None, Template | None]:
     """Return an endpoint's templates before and after; None: its stack is not there."""
+    old, new = pair
     before: Template | None
     if change.deployed is None:
         before = None if old is None else endpoint_template(old, change.uris_before)
@@ -243,33 +228,27 @@ def _stand_in(deployment: Deployment, target: Target, entry: LockEntry) -> LockE
     return LockEntry(archive=archive, manifest=manifest, capacity=entry.capacity)
 
 
-def _endpoint_change(
+def endpoint_change(
     region: str,
     endpoint: str,
-    deployments: tuple[Deployment | None, Deployment | None],
+    deployments: tuple[Endpoint | None, Endpoint | None],
     templates: tuple[Template | None, Template | None],
-    faults: tuple[str, ...],
-    *,
-    is_estimated: bool = False,
-    build: float | None = 0.0,
 ) -> EndpointChange:
-    """Return what becomes of an endpoint; one of a text generator has no `deployments`."""
+    """Return what becomes of an endpoint, by what deploys it and its templates of both sides."""
     before, after = templates
     resources = resource_changes(before, after)
+    of = [item if isinstance(item, Deployment) else None for item in deployments]
     counted = [
-        declared_template(deployment) if deployment is not None and deployment.missing else template
-        for deployment, template in zip(deployments, templates, strict=True)
+        declared_template(item) if item is not None and item.missing else template
+        for item, template in zip(of, templates, strict=True)
     ]
     costs = [None if template is None else monthly_cost(template, region) for template in counted]
-    capacities = [
-        None if deployment is None else per_million_requests(deployment)
-        for deployment in deployments
-    ]
+    capacities = [None if item is None else per_million_requests(item) for item in of]
     return EndpointChange(
         name=endpoint,
         kind="new" if before is None else "gone" if after is None else "changed",
         outage=is_outage(resources),
-        is_estimated=is_estimated,
+        is_estimated=False,
         resources=resources,
         permissions=permission_changes(before, after),
         rollout=_rollout(before, after, resources),
@@ -279,22 +258,9 @@ def _endpoint_change(
             after=None if costs[1] is None else costs[1][0],
             per_million_before=capacities[0],
             per_million_after=capacities[1],
-            build=build,
             unknown=tuple(sorted({name for cost in costs if cost for name in cost[1]})),
         ),
-        faults=faults,
     )
-
-
-def _build_usd(deployment: Deployment | None, engines: Sequence[EngineChange]) -> float | None:
-    """Return USD of what is built here for an endpoint; None where a build was never timed."""
-    if deployment is None:
-        return 0.0
-    keys = {target.engine_key for target in deployment.missing}
-    built = [item.estimate for item in engines if item.key in keys and item.built_in is None]
-    costs = [None if item is None else item.usd for item in built]
-    known = [cost for cost in costs if cost is not None]
-    return round(sum(known), 2) if len(known) == len(costs) else None
 
 
 def per_million_requests(deployment: Deployment) -> float | None:
@@ -373,22 +339,6 @@ def _facts(name: str, environments: Mapping[str, EnvironmentSpec]) -> list[dict[
     source, receivers = promotion_neighbours(own, environments)
     found = (own, *receivers, *(() if source is None else (source,)))
     return [spec.model_dump(exclude={"models", "endpoints"}) for spec in found]
-
-
-def generation_change(
-    region: str,
-    endpoint: str,
-    deployment: GenerationDeployment | None,
-    before: Template | None,
-    after: Template | None,
-) -> EndpointChange | None:
-    """Return what becomes of an endpoint; None where nothing of its stack changes.
-
-    `deployment` and `after` None: no file describes it any more.
-    """
-    faults = () if deployment is None else generation_faults(deployment)
-    found = _endpoint_change(region, endpoint, (None, None), (before, after), faults)
-    return found if found.resources or faults else None
 
 
 def _rollout(

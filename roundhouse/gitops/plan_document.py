@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from onboarding.deployment import DeployedEndpoint
-from onboarding.environment_spec import EnvironmentSpec
 from onboarding.manifest import AccuracyRecord, BenchmarkRecord
 from onboarding.platform import BuildRoute
-from onboarding.prices import PriceList, price_list
 from onboarding.text_generation.plan import TextGenerationPlan
 from onboarding.values import ServedPrecision, Value
 from roundhouse.errors import RoundhouseError
@@ -70,8 +67,6 @@ class MonthlyCost(Value):
     """USD a month of an endpoint's instances; None where a price is not known."""
 
     least: float | None
-    typical: float | None
-    """At the scheduled floors, weighted by their hours; without a schedule the same as `least`."""
     most: float | None
 
 
@@ -83,8 +78,6 @@ class CostChange(Value):
     per_million_before: float | None = None
     per_million_after: float | None = None
     """USD of a million requests at the measured capacity of one instance."""
-    build: float | None = 0.0
-    """USD of the engines that this environment has to build for it."""
     unknown: tuple[str, ...] = ()
     """Instance types without a price in the region."""
 
@@ -97,16 +90,6 @@ class ScalingChange(Value):
     before: float | None
     after: float | None
     derivation: str | None = None
-
-
-class Cause(Value):
-    """A field whose value changed an engine's key."""
-
-    path: str
-    file: str
-    line: int | None
-    before: Any = None
-    after: Any = None
 
 
 class EngineEvidence(Value):
@@ -127,8 +110,6 @@ class BuildEstimate(Value):
     minutes: float | None
     usd: float | None
     origin: str
-    is_bound: bool = False
-    """True: it takes at most that."""
 
 
 class EngineChange(Value):
@@ -145,7 +126,6 @@ class EngineChange(Value):
     """The environment that builds it, where this one receives it by promotion."""
     plan_from: str | None = None
     """The engine whose plan it is packaged of; None: its plan is compiled, or it is not built."""
-    because: tuple[Cause, ...]
     estimate: BuildEstimate | None
     before: EngineEvidence | None
     after: EngineEvidence | None
@@ -178,7 +158,7 @@ class StackChange(Value):
 class EnvironmentPlan(Value):
     """What the change does in one environment.
 
-    `id` is a digest over content: deployed and wanted templates, missing engines, prices.
+    `id` is a digest over content: deployed and wanted templates, and missing engines.
     """
 
     environment: str
@@ -190,8 +170,6 @@ class EnvironmentPlan(Value):
     prices_date: str | None
     digests: dict[str, tuple[str, str]] = Field(default_factory=dict)
     """sha256 of the template before and after, of every stack that changes, by its name."""
-    inputs: dict[str, str] = Field(default_factory=dict)
-    """Digests of the environment's file, its lock entries and its region's prices."""
     text_generation: tuple[TextGenerationPlan, ...] = ()
     """What would serve each text generator; `deploy` does nothing of it yet."""
 
@@ -252,43 +230,11 @@ def read_plan_file(path: Path) -> Plan:
         ) from error
 
 
-def plan_id(
-    digests: Mapping[str, tuple[str, str]], missing: Sequence[str], inputs: Mapping[str, str]
-) -> str:
+def plan_id(digests: Mapping[str, tuple[str, str]], missing: Sequence[str] = ()) -> str:
     """Return the id of a plan: twelve hex digits over the content that a deployment depends on.
 
-    `digests` holds the template before and after of every stack that changes, `inputs` those of
-    `plan_inputs`.
+    `digests` holds the template before and after of every stack that changes.
     """
     stacks = {key: list(pair) for key, pair in digests.items()}
-    return _digest({"stacks": stacks, "missing": sorted(missing), "inputs": dict(inputs)})
-
-
-def plan_inputs(
-    environment: EnvironmentSpec,
-    endpoints: Iterable[DeployedEndpoint],
-    prices: PriceList | None = None,
-) -> dict[str, str]:
-    """Return the digest of the environment's file, its region's prices and each lock entry.
-
-    `prices`: the shipped ones by default.
-    """
-    region = (prices or price_list()).regions.get(environment.region)
-    inputs = {
-        f"environment {environment.name}": _digest(environment.model_dump(mode="json")),
-        f"prices of {environment.region}": _digest(
-            None if region is None else region.model_dump(mode="json")
-        ),
-    }
-    for endpoint in endpoints:
-        for artifact in endpoint.locked:
-            entry = artifact.entry
-            if entry is not None:
-                name = f"lock of {artifact.model}, {entry.noun} {artifact.key}"
-                inputs[name] = _digest(entry.model_dump(mode="json"))
-    return dict(sorted(inputs.items()))
-
-
-def _digest(content: Any) -> str:
-    text = json.dumps(content, sort_keys=True)
+    text = json.dumps({"stacks": stacks, "missing": sorted(missing)}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]

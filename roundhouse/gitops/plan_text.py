@@ -7,7 +7,6 @@ from typing import Any
 
 from onboarding.text_generation.plan import Candidate, TextGenerationPlan
 from onboarding.text_generation.quantizer_route import QUANTIZER, QUANTIZER_JOB
-from roundhouse import money
 from roundhouse.gitops.plan_document import (
     BuildEstimate,
     CostChange,
@@ -19,7 +18,7 @@ from roundhouse.gitops.plan_document import (
     ResourceChange,
     RolloutPlan,
 )
-from roundhouse.money import BreakEven, usd
+from roundhouse.money import usd
 from roundhouse.table import Table, table
 from roundhouse.text import quantity
 
@@ -77,18 +76,13 @@ def sections(plan: EnvironmentPlan) -> Iterator[Table]:
     found = (
         table(
             title="Endpoints",
-            columns=("endpoint", "change", "rollout", "USD a month: least / typical / most",
+            columns=("endpoint", "change", "rollout", "USD a month: least / most",
                      "USD a million requests"),
             rows=tuple(map(_endpoint_row, plan.endpoints)),
         ),
         table(
-            title="Cost now and of the candidate",
-            columns=("endpoint", *money.COLUMNS[1:]),
-            rows=tuple(item.cells() for item in map(_break_even, plan.endpoints) if item),
-        ),
-        table(
             title="Engines",
-            columns=("model", "for", "before", "after", "because"),
+            columns=("model", "for", "before", "after"),
             rows=tuple(map(_engine_row, plan.engines)),
         ),
         table(
@@ -204,7 +198,7 @@ def _cost(cost: CostChange) -> str:
 def _money(cost: MonthlyCost | None) -> str:
     if cost is None:
         return "-"
-    return " / ".join(map(usd, (cost.least, cost.typical, cost.most)))
+    return " / ".join(map(usd, (cost.least, cost.most)))
 
 
 def _per_million(cost: CostChange) -> str:
@@ -212,15 +206,6 @@ def _per_million(cost: CostChange) -> str:
     if cost.before is None or values[0] == values[1]:
         return values[1]
     return " → ".join(values)
-
-
-def _break_even(item: EndpointChange) -> BreakEven | None:
-    """Return what a change of typical cost pays back; None where an endpoint is new or the same."""
-    before, after = item.cost.before, item.cost.after
-    if before is None or after is None or before.typical == after.typical:
-        return None
-    build = item.cost.build
-    return BreakEven(name=item.name, now=before.typical, candidate=after.typical, build=build)
 
 
 def _engine_row(engine: EngineChange) -> tuple[str, ...]:
@@ -235,21 +220,14 @@ def _engine_row(engine: EngineChange) -> tuple[str, ...]:
         plan = engine.plan_from
         verb = "compile" if plan is None else f"repackage the plan of engine {plan}"
         after += f"; {verb}: {_estimate(engine.route, engine.estimate)}"
-    because = "; ".join(
-        f"{cause.path} {_plain(cause.before)} → {_plain(cause.after)} ({cause.file}"
-        + ("" if cause.line is None else f":{cause.line}")
-        + ")"
-        for cause in engine.because
-    )
-    return engine.model, f"{engine.instance_type}, {gpu}", before, after, because or "new"
+    return engine.model, f"{engine.instance_type}, {gpu}", before, after
 
 
 def _estimate(route: str, estimate: BuildEstimate) -> str:
     if estimate.minutes is None:
         return f"route {route}, time and cost unknown: {estimate.origin}"
-    word = "at most" if estimate.is_bound else "about"
-    cost = "cost unknown" if estimate.usd is None else f"{word} {usd(estimate.usd)} USD"
-    return f"route {route}, {word} {estimate.minutes:g} min, {cost} ({estimate.origin})"
+    cost = "cost unknown" if estimate.usd is None else f"about {usd(estimate.usd)} USD"
+    return f"route {route}, about {estimate.minutes:g} min, {cost} ({estimate.origin})"
 
 
 def _evidence_rows(engine: EngineChange) -> Iterator[tuple[str, ...]]:

@@ -6,20 +6,20 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from onboarding import names
 from onboarding.deployment import DeployedEndpoint, Deployment
 from onboarding.environment_spec import EnvironmentSpec
-from onboarding.lock import LockEntry
+from onboarding.lock import BuiltEntry, LockEntry
 from onboarding.names import artifact_bucket
 from onboarding.promotion import FOLDER, Evidence, Promotion, read_promotion
 from onboarding.resolve import deployments
+from onboarding.text_generation.checkpoint_lock import CheckpointEntry
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.tree import Tree
 from roundhouse.aws.clients import COPIES, Client, Clients, assumed_clients, calling
 from roundhouse.errors import DeployFailedError, RoundhouseError
-from roundhouse.gitops.copies import COPY_FUNCTIONS, Copied, CopyEntries, Store
+from roundhouse.gitops.copies import Copied, Store, copy_entries
 from roundhouse.gitops.gates import evidence, gate_faults
 from roundhouse.gitops.markdown import markdown
 from roundhouse.gitops.model_commits import (
@@ -98,14 +98,14 @@ def prepare_promotion(
         for clients in (clients_of(item),)
     ]
     copied = Copied(copied=0, present=0)
-    for noun, copy, entries in _entries_to_copy(moved.endpoints):
-        commands = {
-            artifact.key: item.source_command(artifact)
-            for item in before.values()
-            for artifact in item.artifacts
-        }
+    commands = {
+        artifact.key: item.source_command(artifact)
+        for item in before.values()
+        for artifact in item.artifacts
+    }
+    for noun, entries in _entries_to_copy(moved.endpoints):
         with report.step(f"Copying {noun}s to {destination}") as step:
-            count = copy(stores[0], stores[1], entries, commands, step.update)
+            count = copy_entries(stores[0], stores[1], entries, commands, step.update)
             step.finish(f"{count.copied} objects copied, {count.present} were there")
         copied = Copied(copied=copied.copied + count.copied, present=copied.present + count.present)
     if present is not None and not moved.is_new:
@@ -270,20 +270,21 @@ def _require_gates(
 
 def _entries_to_copy(
     endpoints: Sequence[DeployedEndpoint],
-) -> Iterator[tuple[str, CopyEntries, list[Any]]]:
-    """Yield the noun of each kind of artifact, what copies it, and what endpoints serve of it.
+) -> Iterator[tuple[str, list[BuiltEntry]]]:
+    """Yield the noun of each kind of artifact, and what endpoints serve of it.
 
     An engine of the environment's own lock is copied too; a checkpoint of it is there.
     """
     artifacts = {item.key: item for endpoint in endpoints for item in endpoint.artifacts}
-    for kind, copy in COPY_FUNCTIONS.items():
+    kinds: tuple[type[BuiltEntry], ...] = (LockEntry, CheckpointEntry)
+    for kind in kinds:
         entries = [
             item.entry
             for item in artifacts.values()
             if isinstance(item.entry, kind) and (kind is LockEntry or item.held_by is not None)
         ]
         if entries or kind is LockEntry:
-            yield kind.noun, copy, entries
+            yield kind.noun, entries
 
 
 def last_alarm(

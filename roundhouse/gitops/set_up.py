@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from onboarding import names
-from onboarding.environment_spec import EnvironmentSpec, GithubSpec
+from onboarding.environment_spec import EnvironmentSpec
 from onboarding.replacement import replace_text
 from onboarding.tree import Tree
 from roundhouse.errors import NotReadyError, RoundhouseError, UsageError
@@ -23,11 +23,8 @@ CODEOWNERS: Mapping[ForgeName, str] = {
     "github": ".github/CODEOWNERS",
     "gitlab": ".gitlab/CODEOWNERS",
 }
-NUMBERS = """gh api repos/{repository} --jq '"\\(.owner.login)@\\(.owner.id)/\\(.name)@\\(.id)"'"""
+NUMBERS = """gh api repos/OWNER/NAME --jq '"\\(.owner.login)@\\(.owner.id)/\\(.name)@\\(.id)"'"""
 """Prints a repository with its number, and its owner's."""
-REPOSITORY = re.compile(
-    r"(?P<owner>[\w-]+)(@(?P<owner_id>[1-9]\d*))?/(?P<name>[\w.-]+)(@(?P<id>[1-9]\d*))?", re.ASCII
-)
 OWNER = re.compile(r"@[\w.-]+(/[\w.-]+)*|[\w.+-]+@[\w-]+(\.[\w-]+)+", re.ASCII)
 OWNED = ("*", "/.github/", "/environments/", "/promotions/")
 """What code owners approve; later lines win, so a team can be given models/ below these."""
@@ -126,62 +123,16 @@ def gitlab_steps(environments: Sequence[PipelineEnvironment]) -> Iterator[str]:
         )
 
 
-def repository_of(text: str) -> tuple[str, GithubSpec | None]:
-    """Return owner/name of `OWNER@ID/NAME@ID`, and its `github`; None without both numbers.
-
-    Raises UsageError.
-    """
-    parts = REPOSITORY.fullmatch(text)
-    if parts is not None and not parts["owner_id"] and not parts["id"]:
-        return text, None
-    if parts is None or not parts["owner_id"] or not parts["id"]:
-        raise UsageError(
-            f"--repository {text!r}: give OWNER/NAME, or OWNER@ID/NAME@ID as "
-            f"`{NUMBERS.format(repository='OWNER/NAME')}` prints it."
-        )
-    repository = f"{parts['owner']}/{parts['name']}"
-    spec = GithubSpec(
-        repository=repository, repository_id=int(parts["id"]), owner_id=int(parts["owner_id"])
-    )
-    return repository, spec
-
-
-def block_steps(
-    environments: Mapping[str, EnvironmentSpec], repository: str | None, github: GithubSpec | None
-) -> Iterator[str]:
-    """Yield what a person adds to the environment files that lack the block, one line each.
-
-    `github`: with the numbers of the repository. Raises RoundhouseError, naming every file, where
-    files name another one.
-    """
-    name = repository or "OWNER/NAME"
-    numbers = ("ID", "OWNER_ID")
-    if github is not None:
-        numbers = (str(github.repository_id), str(github.owner_id))
-    wrong = [
-        f"environments/{item}.yaml: `github` is {_block(spec.github)}, given {_block(github)}; "
-        "correct the one that is wrong"
-        for item, spec in environments.items()
-        if None not in (spec.github, github) and spec.github != github
-    ]
-    if wrong:
-        raise RoundhouseError(f"Nothing was written. {'. '.join(wrong)}.")
+def block_steps(environments: Mapping[str, EnvironmentSpec]) -> Iterator[str]:
+    """Yield what a person adds to the environment files that lack the block, one line each."""
     lacking = [item for item, spec in environments.items() if spec.github is None]
     for item in lacking:
         yield (
-            f"environments/{item}.yaml: add `github: {{repository: {name}, repository_id: "
-            f"{numbers[0]}, owner_id: {numbers[1]}}}`."
+            f"environments/{item}.yaml: add `github: {{repository: OWNER/NAME, repository_id: ID, "
+            "owner_id: OWNER_ID}`."
         )
-    if lacking and github is None:
-        yield (
-            f"`{NUMBERS.format(repository=name)}` prints the repository with its two numbers; this "
-            "command with that as --repository has them in the lines."
-        )
-
-
-def _block(github: GithubSpec | None) -> str:
-    assert github is not None
-    return f"{github.repository} ({github.repository_id}, owner {github.owner_id})"
+    if lacking:
+        yield f"`{NUMBERS}` prints the repository with its two numbers."
 
 
 def _present_text(path: Path) -> str | None:

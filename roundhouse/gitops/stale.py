@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from roundhouse.errors import DeployFailedError, RoundhouseError
-from roundhouse.gitops.plan_document import EnvironmentPlan, plan_id, plan_inputs, read_plan_file
+from roundhouse.gitops.plan_document import EnvironmentPlan, plan_id, read_plan_file
 from roundhouse.gitops.template_changes import Template, resource_changes, template_digest
-from roundhouse.session import Session
 
 
 def read_plan(path: Path, environment: str) -> EnvironmentPlan:
@@ -25,15 +25,11 @@ def read_plan(path: Path, environment: str) -> EnvironmentPlan:
     return found[0]
 
 
-def review_of(plan: EnvironmentPlan, session: Session) -> dict[str, Any]:
+def review_of(plan: EnvironmentPlan) -> dict[str, Any]:
     """Return the options of a deployment that refuse everything but a plan."""
-
-    def inputs() -> dict[str, str]:
-        return plan_inputs(session.environment, session.endpoint_deployments())
-
     return {
-        "before_building": lambda models: refuse_unplanned_builds(plan, models),
-        "before_deploying": lambda before, after: require_planned(plan, before, after, inputs()),
+        "before_building": partial(refuse_unplanned_builds, plan),
+        "before_deploying": partial(require_planned, plan),
     }
 
 
@@ -49,29 +45,20 @@ def refuse_unplanned_builds(plan: EnvironmentPlan, models: Sequence[str]) -> Non
 
 
 def require_planned(
-    plan: EnvironmentPlan,
-    before: Mapping[str, Template],
-    after: Mapping[str, Template],
-    inputs: Mapping[str, str],
+    plan: EnvironmentPlan, before: Mapping[str, Template], after: Mapping[str, Template]
 ) -> None:
     """Raise DeployFailedError unless the deployment is the planned one, naming what moved.
 
-    `before`: templates that are deployed; `after`: those to deploy; both by stack name. `inputs`:
-    the digests of `plan_inputs` now.
+    `before`: templates that are deployed; `after`: those to deploy; both by stack name.
     """
     digests = {
         name: (template_digest(before.get(name)), template_digest(template))
         for name, template in after.items()
         if resource_changes(before.get(name), template)
     }
-    if plan_id(digests, [], inputs) == plan.id:
+    if plan_id(digests) == plan.id:
         return
     moved = _differences(plan.digests, digests)
-    moved += [
-        f"{name} changed since"
-        for name in sorted(plan.inputs.keys() | inputs.keys())
-        if plan.inputs.get(name) != inputs.get(name)
-    ]
     raise DeployFailedError(
         f"Refused before deploying: plan {plan.id} of {plan.environment} is not what would happen "
         f"now: {'; '.join(moved) or 'its content was edited'}. Nothing was changed; plan again, "

@@ -11,33 +11,25 @@ from onboarding.deployment import Deployment, Target
 from onboarding.names import artifact_bucket, endpoint_name, engine_archive_path
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from roundhouse.aws.clients import Clients, object_exists
-from roundhouse.deploy.images import current_image_tags
 from roundhouse.errors import AwsError
 from roundhouse.paths import Paths
 from roundhouse.processes import Processes
 from roundhouse.promoted_tree import environment_paths
 from roundhouse.report import Report
 from roundhouse.session import LOCAL, cloud_folder, open_session, valid_tree
-from roundhouse.status.endpoints import (
-    EndpointState,
-    GeneratorState,
-    endpoint_state,
-    generator_state,
-)
+from roundhouse.status.endpoints import GeneratorState, generator_state
 from roundhouse.status.live import (
     LiveEndpoint,
     LiveGenerator,
     live_endpoint,
     live_generator,
-    stacks_without_files,
 )
-from stacks.images import image_uris
 
 UNKNOWN = "unknown"
 NOT_UP = "NotUp"
 """The reason where the local cloud is not up."""
 NOT_DEPLOYED = "not deployed"
-COLUMNS = ("archive", "endpoint_status", "stacks")
+COLUMNS = ("archive", "endpoint_status")
 READERS = 8
 
 T = TypeVar("T")
@@ -72,19 +64,15 @@ class EngineState:
 class State:
     """An environment; `cloud`: the local cloud's address when it is up.
 
-    `endpoints` and `generators`: what files and locks say of them; `live` and `live_generators`:
-    what runs, of those that are deployed; `stacks_without_files`: endpoint stacks that no file
-    describes any more;
-    `unknown`: why something is unknown.
+    `generators`: what files and locks say of them; `live` and `live_generators`: what runs, of
+    those that are deployed; `unknown`: why something is unknown.
     """
 
     environment: str
     cloud: str | None
     unknown: tuple[Unknown, ...]
     engines: tuple[EngineState, ...]
-    endpoints: tuple[EndpointState, ...]
     live: tuple[LiveEndpoint, ...] = ()
-    stacks_without_files: tuple[str, ...] = ()
     generators: tuple[GeneratorState, ...] = ()
     live_generators: tuple[LiveGenerator, ...] = ()
 
@@ -105,14 +93,12 @@ def state_of(paths: Paths, report: Report, environment: str) -> State:
     address = lifecycle.find(cloud_folder(paths))
     is_down = environment == LOCAL and address is None
     looking = Looking(clients=None if is_down else open_session(paths, report, environment).clients)
-    spec = tree.environments[environment]
-    uris = image_uris(spec, current_image_tags(paths.code, spec.platform))
 
     def live(deployment: Deployment | GenerationDeployment) -> Live:
         def look(clients: Clients) -> Live:
             if isinstance(deployment, GenerationDeployment):
                 return live_generator(clients, deployment) or NOT_DEPLOYED
-            return live_endpoint(clients, deployment, uris) or NOT_DEPLOYED
+            return live_endpoint(clients, deployment) or NOT_DEPLOYED
 
         return looking.find("endpoint_status", look) or UNKNOWN
 
@@ -126,15 +112,12 @@ def state_of(paths: Paths, report: Report, environment: str) -> State:
         for deployment in wanted
         for target in deployment.targets
     )
-    gone = looking.find("stacks", lambda clients: stacks_without_files(clients, described))
     return State(
         environment=environment,
         cloud=None if address is None else address.endpoint_url,
         unknown=tuple(looking.unknown[key] for key in sorted(looking.unknown)),
         engines=engines,
-        endpoints=tuple(map(endpoint_state, wanted)),
         live=tuple(item for item in running.values() if isinstance(item, LiveEndpoint)),
-        stacks_without_files=gone or (),
         generators=tuple(
             generator_state(item, status_of(running[item.name])) for item in generators
         ),

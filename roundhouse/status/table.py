@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from roundhouse.money import UNKNOWN, usd
 from roundhouse.status.endpoints import (
     CheckpointState,
-    EndpointState,
     GeneratorState,
-    MemoryState,
-    VariantState,
 )
 from roundhouse.status.live import LiveEndpoint, LiveGenerator
 from roundhouse.status.state import NOT_UP, State
 from roundhouse.table import Table, table
-from stacks.scaling.targets import TargetValue
 
 NOTHING = "–"
 
@@ -89,19 +84,6 @@ def live_generator_lines(live: Sequence[LiveGenerator]) -> Iterator[str]:
                 yield f"{component.name}: no copy runs; the next request fails and asks for one."
 
 
-def drift_lines(state: State) -> Iterator[str]:
-    """Return how what runs differs from the files, and the stacks that no file describes."""
-    running: list[LiveEndpoint | LiveGenerator] = [*state.live_generators, *state.live]
-    for endpoint in running:
-        yield from (f"Drift: {endpoint.endpoint} {line}." for line in endpoint.drift)
-    for name in state.stacks_without_files:
-        yield (
-            f"Stack {name} is deployed, and its file is gone. Restore the file, or delete it: "
-            f"`aws cloudformation update-termination-protection --no-enable-termination-protection "
-            f"--stack-name {name}`, then `aws cloudformation delete-stack --stack-name {name}`."
-        )
-
-
 def _running(current: int, desired: int, instance_type: str = "") -> str:
     count = f"{desired}" if current == desired else f"{current} of {desired} wanted"
     return f"{count} x {instance_type}" if instance_type else count
@@ -115,94 +97,6 @@ def unknown_lines(state: State) -> Iterator[str]:
         if unknown.reason != NOT_UP
     }
     yield from (f"Unknown, because: {sentence}" for sentence in reversed(found.values()))
-
-
-def endpoints_table(endpoints: Sequence[EndpointState]) -> Table:
-    """One row per variant.
-
-    Where it runs, what one instance answers, when there is one more, what it costs.
-    """
-    columns = (
-        "Endpoint", "Variant", "Instances", "Capacity of one", "Scales out above", "By the clock",
-        "USD/h",
-    )  # fmt: skip
-    rows = (
-        (
-            endpoint.name,
-            variant.name if variant.role == "variant" else f"{variant.name} (shadow)",
-            f"{_span(f'{variant.fewest}', f'{variant.most}')} x "
-            + ", else ".join(variant.instance_types),
-            UNKNOWN
-            if variant.capacity is None
-            else f"{round(variant.capacity.requests_per_second, 1):.10g} requests/s",
-            _targets(variant),
-            "\n".join(variant.schedule),
-            _span(usd(variant.usd_per_hour.least), usd(variant.usd_per_hour.most)),
-        )
-        for endpoint in endpoints
-        for variant in endpoint.variants
-    )
-    return table(columns, rows, title="Endpoints by their files and locks")
-
-
-def endpoint_lines(endpoints: Sequence[EndpointState]) -> Iterator[str]:
-    """How each number was derived, what is not known, and how models share memory."""
-    for endpoint in endpoints:
-        for variant in endpoint.variants:
-            yield from (
-                f"{endpoint.name}, {variant.name}: {line}" for line in _derivations(variant)
-            )
-            yield from variant.unknown
-        for memory in endpoint.memory:
-            yield f"{endpoint.name}, memory of {memory.instance_type}: {_memory(memory)}"
-            yield from memory.notes
-            if memory.change is not None and not endpoint.faults:
-                yield memory.change
-        yield from endpoint.faults
-
-
-def _named_targets(variant: VariantState) -> tuple[tuple[str, str, TargetValue | None], ...]:
-    """Return what a variant may scale on: its name, the unit of its value, and the target."""
-    return (
-        ("invocations", "invocations/min", variant.invocations_target),
-        ("backlog", "waiting", variant.backlog_target),
-        ("GPU utilization", "% GPU", variant.gpu_target),
-        ("CPU utilization", "% CPU", variant.cpu_target),
-    )
-
-
-def _derivations(variant: VariantState) -> Iterator[str]:
-    is_target = variant.invocations_target is not None or variant.backlog_target is not None
-    if variant.capacity is not None and not is_target:
-        yield f"capacity: {variant.capacity.derivation}"
-    for name, _, target in _named_targets(variant):
-        if target is not None:
-            yield f"{name}: {target.derivation}"
-
-
-def _targets(variant: VariantState) -> str:
-    lines = [
-        f"{target.value:.10g} {unit}"
-        for _, unit, target in _named_targets(variant)
-        if target is not None
-    ]
-    return "\n".join(lines) or ("fixed" if variant.fewest == variant.most else "nothing")
-
-
-def _span(least: str, most: str) -> str:
-    return least if least == most else f"{least} to {most}"
-
-
-def _memory(memory: MemoryState) -> str:
-    missing = f"; not built: {', '.join(memory.not_built)}" if memory.not_built else ""
-    if memory.available_mib is None:
-        return f"{UNKNOWN}{missing}"
-    available = f"{memory.available_mib:.0f} MiB of {memory.kind} for models"
-    if not memory.models:
-        return f"{available}{missing}"
-    models = ", ".join(f"{name} {mib:.0f}" for name, mib in memory.models.items())
-    outcome = "all fit" if memory.fits else f"at least {memory.evicted} evicted at any time"
-    return f"{available}, {memory.taken_mib:.0f} taken ({models}): {outcome}{missing}"
 
 
 def generators_table(generators: Sequence[GeneratorState]) -> Table:

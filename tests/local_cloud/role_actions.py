@@ -37,7 +37,6 @@ def actions(environment, source):
         "read a capture": ("s3", "get_object", {"Bucket": bucket, "Key": "captures/one"}),
         "write a source once": ("s3", "put_object", {**once, "Key": "sources/new.zip"}),
         "write a source": ("s3", "put_object", {**put, "Key": "sources/there.zip"}),
-        "write a bill": ("s3", "put_object", {**put, "Key": "images/triton/tag.cdx.json"}),
         "write an engine once": ("s3", "put_object", {**once, "Key": "engines/new/model.tar.gz"}),
         "write an engine": ("s3", "put_object", {**put, "Key": "engines/key/model.tar.gz"}),
         "write a network once": ("s3", "put_object", {**once, "Key": "networks/new/model.onnx"}),

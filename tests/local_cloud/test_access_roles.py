@@ -90,7 +90,7 @@ SIGNER = names.signer(PROD)
 """The one role of both signers, which the key's policy knows by its name."""
 ALLOWED = {
     "plan": LOOKS,
-    "drift": LOOKS | READS | {"read a role"},
+    "drift": (LOOKS - {"describe alarms"}) | READS,
     "build": READS | BUILDS | {"read a checkpoint"},
     "deploy": READS
     | BUILDS
@@ -98,7 +98,7 @@ ALLOWED = {
     | {
         "read a network", "read a checkpoint", "tag an engine", "tag a checkpoint",
         "read an adapter", "write an adapter once", "look at images", "build images",
-        "write a bill",        "unprotect a stack", "describe a foreign endpoint",
+        "unprotect a stack",
         "assume cdk's deploy", "assume cdk's file-publishing", "assume cdk's lookup",
     },
     "promote": READS

@@ -6,17 +6,12 @@
 from __future__ import annotations
 
 import datetime
-import io
 import json
 
 import pytest
-from rich.console import Console
 
 from onboarding.names import artifact_bucket
 from roundhouse.aws.clients import object_bytes
-from roundhouse.report import Report
-from roundhouse.status.state import state_of
-from roundhouse.status.table import endpoints_table
 from tests.local_cloud.account import until
 from tests.local_cloud.tiny_session import QUESTION, Caller, deploy_all, session_at, sound_network
 
@@ -73,19 +68,6 @@ def test_variant_without_weight_answers_whoever_names_it(session):
     caller = Caller(session)
     assert {caller.invoke(ENDPOINT)["greeting"] for _ in range(5)} == {"AllTraffic"}
     assert caller.invoke(ENDPOINT, TargetVariant="beside") == {"greeting": "beside", "rows": 1}
-
-
-def test_status_shows_variants_floors_and_the_queue(tiny, session):
-    state = state_of(tiny.paths, Report(console=Console(file=io.StringIO())), "local")
-    shown = {endpoint["name"]: endpoint for endpoint in state.as_dict()["endpoints"]}
-    own, beside = shown["tiny"]["variants"]
-    actual = (own["name"], own["fewest"], own["most"], beside["name"])
-    assert actual == ("AllTraffic", 1, 2, "beside")
-    assert own["schedule"] == ("cron(0 6 29 2 ? *) Europe/Berlin: from 2",)
-    assert {engine.endpoint_status for engine in state.engines} == {"InService"}
-    text = io.StringIO()
-    Console(file=text, width=300).print(endpoints_table(state.endpoints))
-    assert all(words in text.getvalue() for words in ("beside", "waits", "Europe/Berlin: from 2"))
 
 
 def test_floor_is_registered_as_the_file_says(session):

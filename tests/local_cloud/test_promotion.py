@@ -14,7 +14,7 @@ from onboarding.promotion import promotion_path, read_promotion
 from onboarding.tree import read_tree
 from roundhouse.aws.clients import COPIES
 from roundhouse.errors import AwsError, DeployFailedError
-from roundhouse.gitops.copies import Store, copy_checkpoints, copy_engines
+from roundhouse.gitops.copies import Store, copy_entries
 from roundhouse.processes import Processes
 from tests.local_cloud.two_accounts import DESTINATION, SOURCE, TwoAccounts, stored_objects
 from tests.unit.onboarding.manifests import lock_entry
@@ -28,7 +28,6 @@ KEY = "c" * 20
 COMMANDS = {KEY: "`roundhouse build`"}
 PATH = f"engines/{KEY}/model.tar.gz"
 LARGE = b"engine" * 3 * 2**20
-"""18 MiB: boto3 copies what is larger than 8 MiB in parts."""
 KILLS = 5
 
 
@@ -47,7 +46,7 @@ def rungs(accounts, tmp_path_factory):
     environments = read_tree(rungs.root).environments
     s3 = {name: accounts.make_bucket(environments[name]) for name in ("dev", "prod")}
     for key, content in rungs.s3.buckets[BUCKETS["dev"]].items():
-        s3["dev"].put_object(Bucket=BUCKETS["dev"], Key=key, Body=content)
+        put_with_digest(s3["dev"], BUCKETS["dev"], key, content)
     rungs.prod_s3 = s3["prod"]
     return rungs
 
@@ -96,11 +95,10 @@ def source_s3(accounts, stores):
 
 def test_engine_is_copied_once_and_has_the_digest_of_its_lock(stores, source_s3):
     source, destination = stores
-    marked = "roundhouse=unreferenced"
-    source_s3.put_object(Bucket=source.bucket, Key=PATH, Body=LARGE, Tagging=marked)
+    put_with_digest(source_s3, source.bucket, PATH, LARGE)
     source_s3.put_object(Bucket=source.bucket, Key=f"engines/{KEY}/lock-entry.json", Body=b"{}")
-    first = copy_engines(source, destination, [entry(LARGE)], COMMANDS)
-    again = copy_engines(source, destination, [entry(LARGE)], COMMANDS)
+    first = copy_entries(source, destination, [entry(LARGE)], COMMANDS)
+    again = copy_entries(source, destination, [entry(LARGE)], COMMANDS)
     assert (first.copied, again.copied, again.present) == (2, 0, 2)
     body = destination.s3.get_object(Bucket=destination.bucket, Key=PATH)["Body"].read()
     assert body == LARGE
@@ -127,8 +125,8 @@ def put_with_digest(s3, bucket, key, data):
 
 def test_checkpoint_is_copied_from_another_account_once_by_s3s_own_digests(stores, checkpoint):
     source, destination = stores
-    first = copy_checkpoints(source, destination, [checkpoint], COMMANDS)
-    again = copy_checkpoints(source, destination, [checkpoint], COMMANDS)
+    first = copy_entries(source, destination, [checkpoint], COMMANDS)
+    again = copy_entries(source, destination, [checkpoint], COMMANDS)
     count = len(CONTENT) + 1
     assert (first.copied, first.present, again.copied, again.present) == (count, 0, 0, count)
     own = stored_objects(destination.s3, destination.bucket)

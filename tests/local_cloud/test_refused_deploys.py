@@ -48,7 +48,7 @@ def test_plan_is_deployed_as_it_was_reviewed_or_not_at_all(tiny):
         return found
 
     def deploy(reviewed):
-        review = review_of(reviewed, session)
+        review = review_of(reviewed)
         options = deployment.DeployOptions(yes=True, **review)
         return deployment.deploy(session, options).deployed.changed
 

@@ -10,8 +10,7 @@ import re
 import sys
 from pathlib import Path
 
-from onboarding.memory import pool_memories
-from onboarding.memory_findings import memory_notes, placement_change
+from onboarding.memory_findings import memory_notes
 from stacks.scaling.counts import scaled_counts
 from tests.synth.deployments import ROOT, one, with_locks
 
@@ -33,12 +32,10 @@ def examples() -> dict[str, str]:
     ]
     policy = scaled_counts(embedder)[0].tracking[0]
     shared = with_locks(one("dev", "text-shared"), device_memory_mib=15000.0)
-    (plan,) = pool_memories(shared)
     return {
         "benchmark": "\n".join(records),
         "policy": json.dumps({"TargetValue": policy.derivation, "Target": policy.value}, indent=2),
         "memory": "\n".join(memory_notes(shared)),
-        "change": placement_change(plan),
     }
 
 

@@ -162,9 +162,7 @@ def test_gitlabs_roles_are_for_branches_of_one_project(gitlab, pair):
             for key, value in keys.items()
         }
         if name != "promote":
-            assert actions_of(found[name]) == actions_of(roles(pair[1])[name]) - (
-                {"chatbot:DescribeSlackChannelConfigurations"} if name == "drift" else set()
-            )
+            assert actions_of(found[name]) == actions_of(roles(pair[1])[name])
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -177,7 +175,7 @@ def test_role_may_do_what_its_commands_call_and_nothing_else(pair, name):
     assert allowed == wanted
 
 
-def test_every_write_but_a_bill_of_materials_and_a_check_s_source_is_conditional(pair):
+def test_every_write_is_conditional(pair):
     wanted = {
         "build": {"sources/*"},
         "deploy": {"adapters/*", "sources/*"},
@@ -185,14 +183,8 @@ def test_every_write_but_a_bill_of_materials_and_a_check_s_source_is_conditional
     }
     for name, role in roles(pair[1]).items():
         writes = [item for item in statements(role) if "s3:PutObject" in items_of(item["Action"])]
-        free = [item for item in writes if "Condition" not in item]
-        assert {item["Sid"] for item in free} == ({"WriteBills"} if name == "deploy" else set())
-        under = {
-            path.partition("/")[2]
-            for item in writes
-            if item not in free
-            for path in items_of(item["Resource"])
-        }
+        assert all("Condition" in item for item in writes)
+        under = {path.partition("/")[2] for item in writes for path in items_of(item["Resource"])}
         assert under == wanted.get(name, set())
 
 

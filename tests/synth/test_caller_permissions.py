@@ -18,26 +18,21 @@ pytestmark = pytest.mark.synth
 
 PREFIXES = {
     "application-autoscaling": "application-autoscaling",
-    "chatbot": "chatbot",
     "cloudformation": "cloudformation",
     "cloudwatch": "cloudwatch",
     "codebuild": "codebuild",
     "ecr": "ecr",
-    "iam": "iam",
     "kms": "kms",
-    "lambda": "lambda",
     "logs": "logs",
     "pricing": "pricing",
     "s3": "s3",
     "sagemaker": "sagemaker",
     "sagemaker-runtime": "sagemaker",
-    "sns": "sns",
     "service-quotas": "servicequotas",
     "stepfunctions": "states",
 }
 """IAM's name of each service that the command has a client of."""
 OTHERWISE = {
-    "s3:GetPublicAccessBlock": "s3:GetBucketPublicAccessBlock",
     "s3:HeadObject": "s3:GetObject",
     "s3:HeadBucket": "s3:ListBucket",
     "s3:ListObjectsV2": "s3:ListBucket",

@@ -23,6 +23,7 @@ from roundhouse.deploy.builds.requests import (
     BuildRequest,
     Failure,
     format_entry,
+    record_entry,
 )
 from roundhouse.errors import AwsError, BuildFailedError, NotReadyError
 from roundhouse.report import Step
@@ -215,7 +216,7 @@ class BuildMonitor:
             self._fail(key, reason, location(record["log"]))
             return
         try:
-            entry = self.requests[key].record(self.session)
+            entry = record_entry(self.session, self.requests[key])
         except BuildFailedError as error:
             self._fail(key, str(error), "none")
             return

@@ -192,17 +192,6 @@ def source_path(data: bytes) -> str:
     return f"{SOURCES_PREFIX}/{hashlib.sha256(data).hexdigest()}.zip"
 
 
-def folder_digest(root: Path, folders: Iterable[str]) -> str:
-    """Hex digest of every file's name and bytes, locks included."""
-    digest = hashlib.sha256()
-    paths = [path for folder in sorted(folders) for path in sorted((root / folder).rglob("*"))]
-    for path in paths:
-        if path.is_file() and "__pycache__" not in path.parts:
-            content = hashlib.sha256(path.read_bytes()).hexdigest()
-            digest.update(f"{path.relative_to(root).as_posix()}\0{content}\n".encode())
-    return digest.hexdigest()
-
-
 def _files(root: Path, folders: Iterable[str]) -> Iterator[tuple[str, Path]]:
     for folder in folders:
         for path in (root / folder).rglob("*"):

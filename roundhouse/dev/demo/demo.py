@@ -16,18 +16,12 @@ from roundhouse.dev.demo.answers import (
     search_table,
     summary_table,
 )
-from roundhouse.dev.demo.empty_diff import fingerprint, require_empty_diff
 from roundhouse.dev.demo.reference_vectors import Reference, reference_vectors
 from roundhouse.dev.environments import prepare_local_cloud
 from roundhouse.paths import current_paths
 from roundhouse.processes import Processes
 from roundhouse.report import open_report
 from roundhouse.session import LOCAL, Session, open_session, start_local_cloud
-
-SOURCES = (
-    "onboarding", "engine_build", "container", "stacks", "models", "endpoints", "environments",
-    "build/local/locks",
-)  # fmt: skip
 
 
 def run_demo() -> None:
@@ -46,7 +40,6 @@ def run_demo() -> None:
     with reference_vectors(session, TEXTS, processes.stop) as reference_of:
         done = deploy(session, options, before_builds=reference_of)
         reference = reference_of()
-    require_empty_diff(paths.build / "demo", cloud, fingerprint(paths.repository, SOURCES), done)
     answers = _answers(session, reference)
     report.console.print(search_table(answers))
     caption = (

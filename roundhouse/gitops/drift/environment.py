@@ -15,8 +15,7 @@ from onboarding.text_generation.checkpoint_key import checkpoint_prefix
 from onboarding.text_generation.checkpoint_lock import CheckpointEntry
 from roundhouse.aws.clients import Client, Clients, calling, object_sha256
 from roundhouse.deploy.prune import objects_under
-from roundhouse.gitops.drift.endpoint import alarm_drift, role_drift, sagemaker_drift, scaling_drift
-from roundhouse.gitops.drift.shared import shared_drift
+from roundhouse.gitops.drift.endpoint import sagemaker_drift, scaling_drift
 from roundhouse.gitops.drift.stack import (
     DeployedStack,
     Difference,
@@ -30,9 +29,7 @@ from roundhouse.session import Session
 from roundhouse.table import table
 from roundhouse.text import quantity
 
-SERVICES = ("application-autoscaling", "chatbot", "cloudformation", "cloudwatch", "codebuild",
-            "ecr", "iam", "kms", "lambda", "logs", "s3", "sagemaker", "sns",
-            "stepfunctions")  # fmt: skip
+SERVICES = ("application-autoscaling", "cloudformation", "s3", "sagemaker")
 SHARED_PARTS = ("foundation", "builds", "observability")
 """Stacks beside the endpoints' that every deployed environment has."""
 READERS = 8
@@ -48,6 +45,9 @@ def environment_drift(
     session: Session, templates: Mapping[str, Template]
 ) -> tuple[Difference, ...]:
     """Return every difference of the environment's stacks, and what no file names any more.
+
+    Roles, alarms, buckets and whatever else CloudFormation's own drift detection reads are left to
+    it: `aws cloudformation detect-stack-drift`.
 
     `templates`: those that are deployed, by stack name.
     """
@@ -98,13 +98,10 @@ def environment_drift(
 def stack_drift(
     clients: Clients, stack: DeployedStack, *, is_protected: bool
 ) -> Iterator[Difference]:
-    """Yield what differs of one stack: whatever our templates make, and its protection."""
+    """Yield what differs of one stack's endpoint and scaling, and its protection."""
     differ = differ_of(stack.part)
     yield from sagemaker_drift(clients("sagemaker"), stack, differ)
     yield from scaling_drift(clients("application-autoscaling"), stack.template, differ)
-    yield from alarm_drift(clients("cloudwatch"), stack.template, differ)
-    yield from role_drift(clients("iam"), stack, differ)
-    yield from shared_drift(clients, stack, differ)
     if is_protected:
         yield from differ("termination protection", True, stack.is_protected)
 

@@ -131,7 +131,7 @@ def running_usd(session: Session, model: str) -> float | None:
     )
     deployment = next(found, None)
     try:
-        live = None if deployment is None else live_endpoint(session.clients, deployment, {})
+        live = None if deployment is None else live_endpoint(session.clients, deployment)
     except AwsError:
         return None
     if live is None:

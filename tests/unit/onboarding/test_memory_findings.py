@@ -16,7 +16,6 @@ from onboarding.memory_findings import (
     memory_faults,
     memory_findings,
     memory_notes,
-    placement_change,
 )
 from onboarding.platform import instance_types
 from onboarding.resolve import deployments
@@ -104,14 +103,6 @@ def test_models_that_do_not_fit_are_predicted_with_their_cost():
     assert "at least 25% wait for a load" in note and "10 s in each round, 2.5 s for 'd'" in note
     assert "2 endpoints would hold them all (text-shared: a, b; text-shared-2: c, d)" in note
     assert memory_faults(deployment) == ()
-
-
-def test_change_names_the_new_endpoint_and_the_models_that_move():
-    change = placement_change(only_plan(with_models({"a": 10000, "b": 9000, "c": 8000, "d": 4000})))
-    assert "# endpoints/text-shared.yaml keeps: a, b (19000 of 22528 MiB)" in change
-    assert "text-shared-2.yaml, new: a copy of text-shared.yaml with another name (1" in change
-    documents = [line for line in change.splitlines() if not line.startswith("#")]
-    assert documents == ["name: text-shared-2", *["endpoint: text-shared-2"] * 2]
 
 
 LARGER = "choose an instance type with more memory"

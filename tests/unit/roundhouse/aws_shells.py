@@ -54,27 +54,12 @@ SHELLS = {
     "malformed-file": _file(
         "ConfigParseError", "Unable to parse config file", "correct the file", b"garbage\n[x\n"
     ),
-    "not-text": _file(
-        "ConfigParseError", "config", "correct the file", b"[default]\nregion=\xff\n"
-    ),
-    "role-of-no-profile": _file(
-        "InvalidConfigError",
-        '"nope"',
-        "correct the profile",
-        b"[default]\nrole_arn=arn:aws:iam::111122223333:role/x\nsource_profile=nope\n",
-    ),
     "not-logged-in": _file("SSOTokenLoadError", "SSO Token", "aws sso login", SSO),
     "no-such-program": _file(
         "FileNotFoundError",
         "/nope/x",
         "~/.aws/config",
         b"[default]\ncredential_process=/nope/x\n",
-    ),
-    "a-program-that-says-no-json": _file(
-        "JSONDecodeError",
-        "credentials",
-        "~/.aws/config",
-        b"[default]\ncredential_process=/bin/echo hello\n",
     ),
     "no-token-file": Shell(
         "FileNotFoundError",
@@ -83,19 +68,6 @@ SHELLS = {
         {"AWS_WEB_IDENTITY_TOKEN_FILE": "/nope/t", **ROLE},
     ),
     "no-address": _set("InvalidEndpoint", "x, which", "https://HOST", AWS_ENDPOINT_URL="x"),
-    "no-address-of-s3": _set(
-        "InvalidEndpoint", "http://, which", "https://HOST", AWS_ENDPOINT_URL_S3="http://"
-    ),
     "nobody-there": _set("EndpointConnectionError", HOST[7:], "online", AWS_ENDPOINT_URL=HOST),
     "no-proxy-there": _set("ProxyConnectionError", HOST[7:], "NO_PROXY", HTTPS_PROXY=HOST),
-    "no-number": _set("ValueError", "'zero'", "AWS_… variables", AWS_MAX_ATTEMPTS="zero"),
-    "no-retry-mode": _set(
-        "InvalidRetryModeError", "bogus", "AWS_… variables", AWS_RETRY_MODE="bogus"
-    ),
-    "credentials-of-an-unknown-host": Shell(
-        "ValueError",
-        "Unsupported host",
-        "AWS_… variables",
-        {"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://stranger.example/x"},
-    ),
 }

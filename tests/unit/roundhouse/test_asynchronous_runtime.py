@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 
 from container.client import EndpointClient, EndpointFault
 from container.wire import array_request
-from roundhouse.invocation import AsynchronousFailure, AsynchronousRuntime
+from roundhouse.invocation import AsynchronousRuntime
 
 ANSWER, FAILURE = "s3://b/answered/1.out", "s3://b/failed/1-error.out"
 
@@ -23,7 +23,6 @@ class Cloud:
         self.later, self.pauses, self.now, self.queued = later, pauses, 0.0, []
 
     def put_object(self, *, Bucket, Key, Body, ContentType):
-        Body = Body if isinstance(Body, bytes) else Body.read()
         self.objects[Bucket, Key] = (Body, ContentType)
 
     def get_object(self, *, Bucket, Key):
@@ -70,28 +69,6 @@ def test_answer_is_awaited_in_s3_and_the_body_uploaded_where_the_role_reads():
     assert key.startswith("requests/e/")
     assert cloud.objects[bucket, key] == array_request({"signal": rows})
     assert request["ContentType"] == array_request({"signal": rows})[1]
-
-
-def test_file_goes_up_and_its_answer_comes_down_as_files(tmp_path):
-    requests, answers = tmp_path / "rows.jsonl", tmp_path / "answers.jsonl"
-    requests.write_text('{"inputs": "a"}\n')
-    cloud = Cloud({ANSWER: (b'{"outputs": [[1]]}\n', "application/jsonlines")})
-    runtime = client(cloud).runtime
-    assert runtime.invoke_file("e", requests, "application/jsonlines", answers) == 19
-    assert answers.read_text() == '{"outputs": [[1]]}\n'
-    (request,) = cloud.queued
-    assert request["ContentType"] == "application/jsonlines"
-    assert next(iter(cloud.objects.values())) == (requests.read_bytes(), "application/jsonlines")
-
-
-def test_failed_file_leaves_an_earlier_answer_alone(tmp_path):
-    requests, answers = tmp_path / "rows.jsonl", tmp_path / "answers.jsonl"
-    requests.write_text("{no\n")
-    answers.write_text("earlier")
-    cloud = Cloud({FAILURE: (b"Received client error (400): Line 1", "text/plain")})
-    with pytest.raises(AsynchronousFailure, match="Line 1"):
-        client(cloud).runtime.invoke_file("e", requests, "application/jsonlines", answers)
-    assert answers.read_text() == "earlier"
 
 
 def kind_of(body: bytes, kind: str) -> str:

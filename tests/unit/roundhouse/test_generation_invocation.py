@@ -187,24 +187,6 @@ def test_refuses_with_one_sentence(answer, kind, sentence):
         assert sentence in str(fault.value) and "\n" not in str(fault.value)
 
 
-def test_a_whole_answer_cut_short_of_its_content_length_is_none():
-    """JSON that is whole, and a byte that never comes."""
-    body = json.dumps(WHOLE).encode()
-    headers = {"Content-Length": str(len(body) + 1), "Connection": "close"}
-    with pytest.raises(WrongAnswerError, match="The connection was lost before the answer"):
-        ask((200, headers, body), streams=False)
-
-
-@pytest.mark.parametrize("streams", [True, False])
-def test_refuses_fewer_answers_than_a_request_asks_for(streams):
-    request = {**Prompt(text="Capital?", stream=streams).as_request(), "n": 2}
-    answer = streamed(parts(STREAM)) if streams else (200, {}, json.dumps(WHOLE).encode())
-    with aws(answer) as (clients, _):
-        generator = Generator(address=ADDRESS, clients=clients)
-        with pytest.raises(WrongAnswerError, match=r"why its answer ended|why it ended"):
-            generator.ask(request, lambda text: None)
-
-
 def test_wait_asks_again_until_a_copy_answers():
     paused, none = [], refusal(400, "ValidationError", NO_CAPACITY)
     timed, _, requests = ask(none, none, streamed(parts(STREAM)), seconds=60, paused=paused)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from pathlib import Path
@@ -35,17 +34,6 @@ def test_processes_hand_over_each_line_and_the_exit_code():
 
 def test_processes_feed_standard_input():
     assert Processes()(_python("print(input()[::-1])", stdin="abc\n")).output == "cba\n"
-
-
-def test_processes_start_in_the_folder_and_environment_given(tmp_path):
-    outcome = Processes()(
-        _python(
-            "import os; print(os.getcwd(), os.environ['X'])",
-            folder=tmp_path,
-            environment={"X": "y"},
-        )
-    )
-    assert outcome.output.split() == [str(tmp_path), "y"]
 
 
 def test_refuses_a_program_that_is_not_there():
@@ -82,9 +70,3 @@ def test_stop_ends_what_another_thread_runs_and_lets_nothing_start():
     assert outcomes[0].code != 0
     assert run(_python("print('late')")).code == 127
     assert not run.live
-
-
-def test_last_lines_skip_empty_ones():
-    outcome = Processes()(_python("print('a'); print(); print('b'); print()"))
-    assert outcome.last_lines(2) == "a | b"
-    assert os.environ.get("PATH")

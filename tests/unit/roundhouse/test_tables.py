@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import io
 
-import numpy as np
 import pytest
 from rich.console import Console
 
 from onboarding.fault import Fault
-from roundhouse.answers import arrays_table, cosine_table
 from roundhouse.cli.check import fault_lines
 from roundhouse.money import BreakEven, usd
 from roundhouse.report import Report
@@ -57,24 +55,6 @@ def test_a_table_is_the_same_on_a_terminal_in_markdown_and_in_html():
     assert shown.markup(lambda head, text: head)[0] == (["name", "n"], False)
     assert "│ [c]  │ 2 │" in table_text(shown)
     assert [row.style for row in shown.__rich__().rows] == [None, "bold"]
-
-
-def test_cosine_table_prints_texts_as_they_are():
-    text = table_text(cosine_table(["[red]a cat"], [(1.0, 0.0)]))
-    assert "1 [red]a cat" in text and "1.000" in text
-
-
-def test_arrays_table_shows_shape_type_and_first_values():
-    text = table_text(
-        arrays_table({"[v]": np.arange(8, dtype=np.float32).reshape(2, 4), "ok": np.array([True])})
-    )
-    assert (
-        "[v]" in text
-        and "2 × 4" in text
-        and "float32" in text
-        and "0, 1, 2, 3, 4, 5, …" in text
-        and "True" in text
-    )
 
 
 def test_load_table_shows_every_phase():

@@ -8,7 +8,6 @@ import re
 import pytest
 
 from onboarding.metrics import Graph, Section
-from roundhouse.status.endpoints import endpoint_state
 from stacks.alarms.endpoint import endpoint_alarms
 from stacks.dashboards.endpoint import dashboard_name
 from stacks.dashboards.environment import SELECTED
@@ -361,19 +360,6 @@ def test_type_without_a_price_leaves_the_cost_unknown():
     assert instance_prices(UNPRICED, UNPRICED.own) is None
     assert "Estimated cost" not in str(endpoint_body(UNPRICED))
     assert promises([UNPRICED], counts=True).endswith("| not known | 1 to 4 | not known |")
-
-
-@pytest.mark.parametrize("deployment", [OWN, SHARED, POOLED, UNPRICED])
-def test_cost_is_the_one_that_status_tells(deployment):
-    prices, (explanation,) = (
-        instance_prices(deployment, deployment.own),
-        (variant.usd_per_hour for variant in endpoint_state(deployment).variants),
-    )
-    most = deployment.own.scaling.max
-    expected = (
-        (None, None) if prices is None else (round(prices.least, 4), round(most * prices.most, 4))
-    )
-    assert (explanation.least, explanation.most) == expected
 
 
 # --- metrics of dashboards, alarms and policies

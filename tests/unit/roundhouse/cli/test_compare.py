@@ -63,7 +63,7 @@ def test_refuses_a_second_comparison_of_an_environment(tree, capsys, monkeypatch
     with only_run(current_paths().build / "compare" / "dev", "a comparison", "wait"):
         assert cli.exit_code() == 1
     error = " ".join(capsys.readouterr().err.split())
-    assert "Refused: a comparison of dev is under way on this machine (process " in error
+    assert "Refused: a comparison of dev is under way on this machine and holds " in error
     assert "wait for it, or end it with Ctrl-C" in error
 
 

@@ -55,11 +55,6 @@ def test_plan_is_json_on_request(root):
     assert reasons.keys() == {"ml.g6e.2xlarge", "ml.g5.12xlarge"}
 
 
-def test_plan_is_markdown_on_request(root):
-    _, text = _run("plan", "--env", "cloud", "--root", str(root), "--format", "markdown")
-    assert "Text generation" in text and "ml.g5.2xlarge" in text
-
-
 def test_generator_has_no_engine(root):
     tree = read_tree(root)
     assert deployments(tree, "cloud", ("chat",)) == ()

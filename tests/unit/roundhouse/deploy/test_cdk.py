@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import json
 from dataclasses import replace
 
 import pytest
 from botocore.exceptions import ClientError
-from rich.console import Console
 
-from onboarding.tree import read_tree
 from roundhouse.deploy import cdk
 from roundhouse.deploy.cdk import stack_artifacts, write_assembly
 from roundhouse.errors import DeployFailedError, NotReadyError
-from roundhouse.paths import Paths
 from roundhouse.processes import Outcome
-from roundhouse.report import Report
-from roundhouse.session import Session
+from tests.unit.roundhouse.build_cloud import session_of
 from tests.unit.roundhouse.engines import copied_tree
 
 pytestmark = pytest.mark.unit
@@ -56,14 +51,8 @@ def session(tmp_path):
         return outcome["value"]
 
     run.commands, run.outcome = commands, outcome
-    return Session(
-        paths=Paths(code=tree, tree=tree, build=tree / "build"),
-        environment=read_tree(tree).environments["local"],
-        variables={"A": "b"},
-        clients=lambda service: CloudFormation(bootstrapped=False),
-        run=run,
-        report=Report(console=Console(file=io.StringIO())),
-    )
+    session = session_of(tree, lambda service: CloudFormation(bootstrapped=False), run=run)
+    return replace(session, variables={"A": "b"})
 
 
 def test_a_deploy_reads_changed_and_unchanged_stacks(session, tmp_path):
@@ -73,13 +62,6 @@ def test_a_deploy_reads_changed_and_unchanged_stacks(session, tmp_path):
     (command,) = session.run.commands
     assert command.environment == {"A": "b"}
     assert "**" in command.argv and str(tmp_path) in command.argv and "never" in command.argv
-
-
-def test_a_deploy_of_some_stacks_names_only_them(session, tmp_path):
-    cdk.deploy(session, tmp_path, ("*/Foundation",), concurrency=7)
-    argv = session.run.commands[-1].argv
-    assert "*/Foundation" in argv and "**" not in argv
-    assert argv[argv.index("--concurrency") + 1] == "7"
 
 
 def test_a_tree_that_lies_elsewhere_reaches_the_application(session, tmp_path):
@@ -204,14 +186,6 @@ def test_written_stack_keeps_its_roles_and_tags_and_names_no_uploaded_template(
     }
     assert written["properties"] == kept
     assert stack_artifacts(folder)["stack-a"].template == {"Resources": {"First": {}}}
-
-
-def test_second_writing_leaves_nothing_of_the_first(synthesised, tmp_path):
-    folder = tmp_path / "steps"
-    artifacts = stack_artifacts(synthesised)
-    for resources in ({"First": {}}, {"Second": {}}):
-        write_assembly(folder, artifacts, {"stack-a": {"Resources": resources}})
-    assert stack_artifacts(folder)["stack-a"].template == {"Resources": {"Second": {}}}
 
 
 def test_refuses_a_folder_that_is_a_file(synthesised, tmp_path):

@@ -19,11 +19,8 @@ from roundhouse.errors import (
     NotReadyError,
     RoundhouseError,
 )
-from roundhouse.paths import Paths
-from roundhouse.processes import Outcome
-from roundhouse.report import Report
-from roundhouse.session import Session
 from stacks.image_contents import IMAGE_CONTENTS
+from tests.unit.roundhouse import build_cloud
 from tests.unit.roundhouse.deploy.whole_session import Account, image_digest
 from tests.unit.roundhouse.engines import REPOSITORY, copied_tree
 
@@ -37,14 +34,7 @@ def session_of(tmp_path, name, **changes):
     file = tree / "environments" / f"{name}.yaml"
     for key, value in changes.items():
         file.write_text(file.read_text().replace(f"{key}: ", f"{key}: {value} #", 1))
-    return Session(
-        paths=Paths(code=REPOSITORY, tree=tree, build=tree / "build"),
-        environment=read_tree(tree).environments[name],
-        variables={},
-        clients=Account(),
-        run=lambda command, on_line=None: Outcome(code=0, output=""),
-        report=Report(console=Console(file=io.StringIO(), width=140)),
-    )
+    return build_cloud.session_of(tree, Account(), name, code=REPOSITORY)
 
 
 @pytest.fixture
@@ -137,14 +127,6 @@ def test_refuses_a_build_that_failed_or_pushed_nothing(session, field, value, me
     setattr(session.clients, field, value)
     with pytest.raises(BuildFailedError, match=message):
         images.build_images(session, images.missing(session))
-
-
-def test_an_image_that_is_not_listed_is_missing_and_one_that_may_not_be_read_is_not(session):
-    session.clients.absent = "AccessDeniedException"
-    with pytest.raises(NotReadyError, match=r"Looking for .*: AWS answered AccessDeniedException"):
-        images.missing(session)
-    session.clients.describe_images = lambda **_: {"imageDetails": []}
-    assert set(missing(session)) == {"builder-cpu", "builder-gpu", "triton"}
 
 
 def test_the_local_cloud_builds_none_and_says_so(tmp_path):

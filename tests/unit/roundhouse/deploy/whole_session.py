@@ -8,15 +8,11 @@ import json
 import zipfile
 from pathlib import Path
 
-from rich.console import Console
-
 from onboarding.lock import write_lock_entry
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
-from roundhouse.paths import Paths
 from roundhouse.processes import Outcome
-from roundhouse.report import Report
-from roundhouse.session import Session
+from tests.unit.roundhouse.build_cloud import session_of
 from tests.unit.roundhouse.engines import REPOSITORY, copied_tree, entry_for
 from tests.unit.roundhouse.memory_s3 import MemoryS3, refusal
 
@@ -44,7 +40,7 @@ class Account(MemoryS3):
         super().__init__()
         self.tags, self.images, self.stacks, self.statuses = {}, set(), {}, {}
         self.did, self.started, self.fails, self.forgets = [], [], None, False
-        self.endpoints, self.quotas, self.defaults = {}, {}, {}
+        self.quotas, self.defaults = {}, {}
         self.absent = "ImageNotFoundException"
 
     def __call__(self, service):
@@ -66,23 +62,6 @@ class Account(MemoryS3):
 
     def get_template(self, StackName):
         return {"TemplateBody": self.stacks[StackName]}
-
-    def list_endpoints(self):
-        summaries = [
-            {"EndpointName": name, "EndpointStatus": "InService"} for name in self.endpoints
-        ]
-        yield {"Endpoints": summaries}
-
-    def describe_endpoint(self, EndpointName):
-        return self.endpoints[EndpointName][0]
-
-    def describe_endpoint_config(self, EndpointConfigName):
-        (config,) = (
-            config
-            for endpoint, config in self.endpoints.values()
-            if endpoint["EndpointConfigName"] == EndpointConfigName
-        )
-        return config
 
     def list_service_quotas(self, ServiceCode):
         yield from _quota_pages(self.quotas)
@@ -150,11 +129,4 @@ def whole_session(tmp_path, run=None):
             entry = entry.model_copy(update={"archive": entry.archive.model_copy(update=digest)})
             write_lock_entry(tree / environment.locks, target.model.name, entry)
             account.objects[entry.archive.path] = ARCHIVE
-    return Session(
-        paths=Paths(code=REPOSITORY, tree=tree, build=tmp_path / "build"),
-        environment=environment,
-        variables={},
-        clients=account,
-        run=account.run if run is None else run,
-        report=Report(console=Console(file=io.StringIO(), width=140)),
-    )
+    return session_of(tree, account, "dev", run or account.run, REPOSITORY, width=140)

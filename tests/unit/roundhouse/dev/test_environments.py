@@ -15,7 +15,6 @@ from roundhouse.dev.recipes import (
     OPTIONAL,
     RECIPES,
     STAMP,
-    creation_commands,
     lock_commands,
 )
 from roundhouse.errors import NotReadyError
@@ -121,14 +120,6 @@ def test_refuses_a_machine_that_lacks_something_before_a_team_waits(workshop):
     assert team.run.commands == []
 
 
-def test_every_requirement_is_hashed_and_linked():
-    root, python = Path("/r"), Path("/usr/bin/python3.11")
-    commands = [str(c) for recipe in RECIPES for c in creation_commands(recipe, root, python)]
-    installs = [command for command in commands if "pip install" in command]
-    assert all("--require-hashes" in command and "hardlink" in command for command in installs)
-    assert sum("npm ci" in command for command in commands) == 1
-
-
 @pytest.mark.parametrize(("has_index", "build"), [(True, "torch-cpu"), (False, "torch-cuda")])
 def test_pytorchs_index_is_requested_once_for_all_environments(workshop, has_index, build):
     workshop.run.has_index = has_index
@@ -153,13 +144,6 @@ def test_optional_environment_is_made_alone_and_only_by_its_name(workshop, name)
     assert not any(map(workshop.is_missing, (recipe, *RECIPES)))
 
 
-def test_refuses_an_unknown_name_of_an_environment(workshop, capsys):
-    with pytest.raises(SystemExit):
-        main(["quantiser"], workshop)
-    error = capsys.readouterr().err
-    assert "unknown environment quantiser; allowed: platform, quantizer, vllm" in error
-
-
 def test_lock_compiles_every_input_file(workshop):
     (workshop.root / "requirements" / "cloud.in").write_text("")
     assert main(["--lock"], workshop) == 0
@@ -176,6 +160,7 @@ def test_refuses_a_half_made_environment(workshop):
     with pytest.raises(NotReadyError, match=message):
         prepare(workshop)
     assert not (workshop.root / ".venvs" / "triton" / STAMP).exists()
+    assert main([], workshop) == 5
     workshop.run.failing = None
     assert "triton" in prepare(workshop)
 
@@ -192,22 +177,3 @@ def test_refuses_an_environment_that_cannot_import_what_it_is_made_for(workshop)
     assert not (workshop.root / ".venvs" / "builder" / STAMP).exists()
     workshop.run.failing = None
     assert "builder" in prepare(workshop)
-
-
-@pytest.mark.parametrize(
-    ("failing", "cause", "says"),
-    [
-        ("torch-cuda", "No space left on device (os error 28)", "the disk is full: free some"),
-        ("uv", "dns error: failed to lookup address", "check the network"),
-        ("torch-cuda", "Hash mismatch for torch", "another file than the lock's digest names"),
-    ],
-)
-def test_refuses_a_full_disk_and_a_missing_network_in_one_sentence(
-    workshop, capsys, failing, cause, says
-):
-    workshop.run.failing = f"requirements/{failing}.txt"
-    workshop.run.output = f"error: Failed\n  Caused by: {cause}\n"
-    assert main([], workshop) == 5
-    error = capsys.readouterr().err
-    assert says in error
-    assert failing != "uv" or error.count("\n") == 1

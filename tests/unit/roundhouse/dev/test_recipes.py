@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,9 +20,6 @@ pytestmark = pytest.mark.unit
 ROOT = Path(__file__).resolve().parents[4]
 REQUIREMENTS = ROOT / "requirements"
 WITH_TORCH = [recipe for recipe in (*RECIPES, *OPTIONAL.values()) if recipe.has_torch]
-SOURCES = ("Dockerfile*", "*.in", "*.md", "*.py", "*.sh", "*.toml", "*.txt", "*.y*ml", "Makefile")
-LEFT_OUT = {"build", "node_modules", "cdk.out", "CHANGELOG.md", Path(__file__).name}
-ASKS = re.compile(r"""\binstall\b.*?[\s"'(]torch(?:[=<>~! "'\]]|$)""")
 
 
 def pins(name: str) -> dict[str, str]:
@@ -58,24 +54,3 @@ def test_libraries_of_torch_are_those_of_every_lock_that_holds_it():
     assert [
         name for name in whole if not libraries <= _pinned(texts[REQUIREMENTS / f"{name}.txt"])
     ] == []
-
-
-def sources() -> Iterator[Path]:
-    """The files of the tree that can install something."""
-    for pattern in SOURCES:
-        for path in ROOT.rglob(pattern):
-            parts = path.relative_to(ROOT).parts
-            if not any(part in LEFT_OUT or part.startswith(".venv") for part in parts):
-                yield path
-
-
-def torch_requests(text: str) -> list[str]:
-    """The commands that install torch by its name, not by a lock."""
-    words = re.sub(r"""["'],\s*["']""", " ", re.sub(r"\\\n\s*", "", text))
-    return [line.strip() for line in words.splitlines() if ASKS.search(line)]
-
-
-def test_no_file_of_the_tree_asks_for_torch_without_its_libraries():
-    found = {str(path): torch_requests(path.read_text(errors="replace")) for path in set(sources())}
-    assert len(found) > 500
-    assert {path: lines for path, lines in found.items() if lines} == {}

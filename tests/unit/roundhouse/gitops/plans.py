@@ -15,8 +15,8 @@ from roundhouse.gitops.plan_document import (
 )
 
 COST = CostChange(
-    before=MonthlyCost(least=100.0, typical=150.0, most=400.0),
-    after=MonthlyCost(least=100.0, typical=150.0, most=500.0),
+    before=MonthlyCost(least=100.0, most=400.0),
+    after=MonthlyCost(least=100.0, most=500.0),
 )
 
 

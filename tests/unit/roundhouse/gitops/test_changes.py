@@ -11,8 +11,7 @@ from onboarding.resolve import deployments
 from onboarding.tree import read_tree
 from roundhouse.gitops.endpoint_facts import variant_facts
 from roundhouse.gitops.engine_changes import engine_changes
-from roundhouse.gitops.plan import Change, environment_plan, generation_change
-from roundhouse.gitops.plan_document import plan_inputs
+from roundhouse.gitops.plan import Change, endpoint_change, environment_plan
 from roundhouse.gitops.template_changes import (
     REPLACING_PROPERTIES,
     is_outage,
@@ -23,7 +22,6 @@ from roundhouse.gitops.template_changes import (
 from roundhouse.promoted_tree import model_files
 from tests.synth import generation_cases
 from tests.synth.generation_cases import (
-    FIXED,
     IMAGES,
     SCALED,
     ZERO,
@@ -133,33 +131,12 @@ endpoint: {instance_type: ml.g5.xlarge}
 """
 
 
-def changes(tmp_path, edits):
-    trees = []
-    for name, more in (("before", {}), ("after", edits)):
-        (tmp_path / name).mkdir()
-        files = {"models/pair.yaml": PAIR, **more}
-        trees.append(read_tree(tree_root(tmp_path / name, files)))
-    base, head = trees
-    assert base.faults == () == head.faults
-    found = [{item.name: item for item in deployments(tree, "cloud")} for tree in trees]
-    return {item.model: item for item in engine_changes(base, head, *found)}
-
-
-def test_model_that_changes_is_the_cause_of_the_ensembles_build(tmp_path):
-    found = changes(tmp_path, {"models/joiner.yaml": {"[1, 1, 1]": "[1, 1, 2]"}})
-    assert [(cause.path, cause.file) for cause in found["pair"].because] == [
-        ("engine", "models/joiner.yaml")
-    ]
-    # Of the ensemble's instance type, and of the model's own endpoint.
-    assert found["joiner"].because[0].path.startswith("engine.optimization_profiles")
-
-
-def test_composition_that_changes_builds_the_ensemble_alone(tmp_path):
-    wider = PAIR.replace("accuracy:", "serving: {dynamic_batching: {max_batch_size: 1}}\naccuracy:")
-    found = changes(tmp_path, {"models/pair.yaml": wider})
-    assert set(found) == {"pair", "example", "joiner"}  # nothing is built yet
-    assert [cause.path for cause in found["pair"].because] == ["serving"]
-    assert not found["example"].because and not found["joiner"].because
+def test_ensemble_that_is_not_built_needs_its_models_too(tmp_path):
+    tree = read_tree(tree_root(tmp_path, {"models/pair.yaml": PAIR}))
+    (pair,) = [item for item in deployments(tree, "cloud") if item.name == "pair"]
+    found = engine_changes(tree, {}, {"pair": pair})
+    assert [item.model for item in found] == ["example", "joiner", "pair"]
+    assert engine_changes(tree, {"pair": pair}, {"pair": pair}) == found, "nothing is built yet"
 
 
 def test_promotion_takes_what_an_ensembles_models_follow_from(tmp_path):
@@ -176,7 +153,7 @@ def generation():
 
 def change(before, after):
     sides = [None if item is None else generation_cases.template(item) for item in (before, after)]
-    return generation_change("us-east-1", "chat", after, *sides)
+    return endpoint_change("us-east-1", "chat", (before, after), tuple(sides))
 
 
 def test_another_checkpoint_rolls_copies_over_in_batches(generation):
@@ -208,14 +185,8 @@ def test_new_endpoint_costs_its_instances_from_least_to_most(generation):
 
 
 def test_nothing_changes_where_no_file_does(generation):
-    assert change(generation, generation) is None
+    assert change(generation, generation).resources == ()
     assert change(generation, None).outage
-
-
-def test_lock_entries_are_inputs_of_a_plan():
-    fixed = generator(**FIXED)
-    inputs = plan_inputs(fixed.environment, (fixed,))
-    assert f"lock of chat, checkpoint {fixed.entry.checkpoint_key}" in inputs
 
 
 def test_removed_generator_that_is_deployed_is_listed_once(tmp_path):

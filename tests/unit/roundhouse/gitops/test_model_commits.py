@@ -39,30 +39,6 @@ def test_one_model_moves_and_the_other_stays(new_commit):
     assert not [key for key in new_commit.s3.buckets[BUCKETS["prod"]] if new[1] in key]
 
 
-def test_second_promotion_of_a_model_does_nothing(new_commit):
-    new_commit.promote("model-001")
-    new_commit.repository.commit("promotion of a model")
-    again = new_commit.promote("model-001")
-    assert (again.path, again.copied.copied) == (None, 0)
-
-
-def test_whole_promotion_ends_that_of_single_models(new_commit):
-    new_commit.promote("model-001")
-    new_commit.repository.commit("promotion of a model")
-    whole = new_commit.promote()
-    assert whole.path is not None and whole.promotion.models == {}
-    assert "models:" not in whole.path.read_text()
-    assert keys(new_commit.prod()) == keys(deployments(read_tree(new_commit.root), "dev"))
-
-
-def test_reverting_the_promotion_of_a_model_deploys_what_was(new_commit):
-    before = keys(new_commit.prod())
-    new_commit.promote("model-001")
-    new_commit.repository.commit("promotion of a model")
-    git(new_commit.root, "revert", "--no-edit", "HEAD")
-    assert keys(new_commit.prod()) == before
-
-
 def test_gates_of_other_models_are_not_checked(new_commit):
     _, two = deployments(read_tree(new_commit.root), "dev")
     new_commit.measure(two, date="2026-01-01")
@@ -70,13 +46,6 @@ def test_gates_of_other_models_are_not_checked(new_commit):
     new_commit.promote("model-001")
     with pytest.raises(DeployFailedError, match="model-002: its load test is 325 days old"):
         new_commit.promote("model-002")
-
-
-def test_gates_are_those_of_the_present_environment_file(new_commit):
-    new_commit.repository.edit("environments/prod.yaml", {"gates": {"capacity_days": 1}})
-    new_commit.repository.commit()
-    with pytest.raises(DeployFailedError, match=r"gates\.capacity_days is 1;"):
-        new_commit.promote("model-001")
 
 
 def test_refuses_to_split_an_endpoint(rungs):
@@ -101,14 +70,6 @@ def test_refuses_to_split_an_endpoint(rungs):
     assert keys(rungs.prod()) == keys(deployments(read_tree(rungs.root), "dev")) != keys(before)
 
 
-def test_refuses_a_model_whose_override_changed(new_commit):
-    override = {"models": {"model-001": {"endpoint": {"scaling": {"max": 9}}}}}
-    new_commit.repository.edit("environments/prod.yaml", override)
-    new_commit.repository.commit()
-    with pytest.raises(RoundhouseError, match="Endpoint model-001 would be neither"):
-        new_commit.promote("model-001")
-
-
 def test_refuses_a_dataset_that_another_model_reads_too(new_commit):
     data = new_commit.root / "models/data"
     (file,) = data.glob("*calibration*")
@@ -116,21 +77,6 @@ def test_refuses_a_dataset_that_another_model_reads_too(new_commit):
     new_commit.build()
     with pytest.raises(RoundhouseError, match="Endpoint model-002 would be neither"):
         new_commit.promote("model-001")
-
-
-def test_refuses_a_model_that_joins_one_which_is_not_there_yet(rungs):
-    rungs.promote()
-    rungs.repository.commit("promotion")
-    text = (rungs.root / "models/model-001.yaml").read_text()
-    for name in ("model-003", "model-004"):
-        (rungs.root / f"models/{name}.yaml").write_text(text.replace("model-001", name))
-    rungs.repository.edit("models/model-003.yaml", {"endpoint": None})
-    rungs.repository.edit("models/model-003.yaml", {"endpoint": {"joins": "model-004"}})
-    rungs.build()
-    with pytest.raises(RoundhouseError, match=r"model-003 cannot be moved alone: .* leave --model"):
-        rungs.promote("model-003")
-    rungs.promote("model-003", "model-004")
-    assert len(keys(rungs.prod())) == 4
 
 
 def test_refuses_a_model_before_the_first_promotion_and_an_unknown_one(rungs):
@@ -227,14 +173,6 @@ def test_endpoint_goes_back_to_a_commit_and_forth_again(twice):
     twice.repository.commit("rollback")
     again = roll_back(twice.paths, None, Processes(), second[:8], "model-001")
     assert again.models == {} and keys(twice.prod()) == new
-
-
-def test_environment_rolls_back_what_an_endpoint_s_rollback_changed(twice):
-    new = keys(twice.prod())
-    roll_back(twice.paths, "prod", Processes(), endpoint="model-002")
-    twice.repository.commit("rollback")
-    assert roll_back(twice.paths, "prod", Processes()).models == {}
-    assert keys(twice.prod()) == new
 
 
 def test_refuses_an_endpoint_that_is_not_there_or_was_never_another(twice):

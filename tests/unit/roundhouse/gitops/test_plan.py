@@ -12,7 +12,6 @@ import yaml
 
 from onboarding.fault import FaultsError
 from roundhouse.gitops.compare import plan_against_git
-from roundhouse.gitops.plan_document import Plan
 from roundhouse.gitops.plan_text import headline, image_changes, notes
 from roundhouse.processes import Processes
 from stacks.images import read_image_files
@@ -57,7 +56,7 @@ def test_scaling_changes_in_place_and_costs_more_at_the_most(repository):
     assert repository.changes().unchanged_endpoints == 1
 
 
-def test_new_engine_is_estimated_by_the_one_before_and_says_which_field_changed_its_key(repository):
+def test_new_engine_is_estimated_by_the_one_before(repository):
     repository.edit(MODEL, {"accuracy": {"budget": {"mean": 0.995}}, "labels": {"team": "a"}})
     environment = repository.changes()
     (endpoint,), (engine,) = environment.endpoints, environment.engines
@@ -67,28 +66,12 @@ def test_new_engine_is_estimated_by_the_one_before_and_says_which_field_changed_
     ).items()
     assert (endpoint.rollout.kind, endpoint.rollout.extra_instances) == ("canary", 2)
     assert (engine.state, engine.route, engine.before.precision) == ("missing", "gpu", "int8")
-    assert [(cause.path, cause.file, cause.before) for cause in engine.because] == [
-        ("accuracy.budget.mean", MODEL, 0.999)
-    ]
-    assert engine.because[0].line == 28
     assert environment.missing == (engine,)
 
 
-def test_changed_bytes_of_a_dataset_are_the_cause(repository):
-    with (repository.root / "models/data/validation-sentences.txt").open("a") as file:
-        file.write("One more sentence.\n")
-    environment = repository.changes()
-    assert [[cause.file for cause in engine.because] for engine in environment.engines] == [
-        ["models/data/validation-sentences.txt"]
-    ] * 2
-
-
-def test_another_gpu_is_the_cause_and_a_larger_instance_of_the_same_is_not(repository):
+def test_another_gpu_needs_another_engine_and_a_larger_instance_of_the_same_does_not(repository):
     repository.edit(MODEL, {"endpoint": {"instance_type": "ml.g6.xlarge"}})
     (engine,) = repository.changes().engines
-    assert [(cause.path, cause.before, cause.after) for cause in engine.because] == [
-        ("endpoint.instance_type", "ml.g5.xlarge", "ml.g6.xlarge")
-    ]
     assert engine.route == "training-job"
     repository.edit(MODEL, {"endpoint": {"instance_type": "ml.g5.2xlarge"}})
     environment = repository.changes()
@@ -150,12 +133,6 @@ def test_price_that_is_not_known_stays_unknown(repository):
 def test_change_of_code_is_not_data_only(repository):
     (repository.root / "build.py").write_text("")
     assert not repository.plan().data_only
-
-
-def test_plan_survives_json(repository):
-    repository.edit(MODEL, {"accuracy": {"budget": {"mean": 0.995}}})
-    plan = repository.plan()
-    assert Plan.model_validate_json(plan.model_dump_json()) == plan
 
 
 def test_plan_is_of_the_branch_alone_when_main_went_on(repository):

@@ -109,7 +109,7 @@ def test_comment_says_change_cost_and_what_is_not_touched():
     text = comment(plan(endpoint("search")))
     assert text.startswith(COMMENT_MARKER)
     assert "dev: 1 changed endpoint, +0.00 USD to +100.00 USD a month" in text
-    assert "| search | changed | - | 100.00 / 150.00 / 400.00 → 100.00 / 150.00 / 500.00 |" in text
+    assert "| search | changed | - | 100.00 / 400.00 → 100.00 / 500.00 |" in text
     assert "<details><summary>Resources: 1</summary>" in text
     assert "Not touched: 3 endpoints." in text
     assert "data only: no code of this change ran" in text

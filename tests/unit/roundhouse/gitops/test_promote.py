@@ -139,7 +139,10 @@ def test_refuses_an_endpoint_without_a_load_test_unless_none_is_required(rungs):
     ("file", "says"),
     [
         ("model.tar.gz", "two builds claim one key"),
-        ("lock-entry.json", "has 7 bytes, and dev's has 2; nothing was overwritten"),
+        (
+            "lock-entry.json",
+            "has 7 bytes, and 2 are wanted; two builds claim one key",
+        ),
     ],
 )
 def test_refuses_an_object_that_is_another_there_and_overwrites_nothing(rungs, file, says):

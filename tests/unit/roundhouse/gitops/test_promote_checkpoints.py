@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 
 import pytest
 
 from onboarding.fault import FaultsError
-from onboarding.generation_resolve import generation_deployments
-from onboarding.lock import read_lock, write_lock_entry
+from onboarding.lock import write_lock_entry
 from onboarding.promotion import promotion_path, read_promotion, write_promotion
-from onboarding.text_generation.checkpoint_lock import GenerationLock
 from onboarding.tree import read_tree
 from roundhouse.deploy.builds.requests import missing_checkpoints
 from roundhouse.deploy.builds.source import named_files
@@ -22,7 +19,7 @@ from roundhouse.processes import Processes
 from roundhouse.promoted_tree import environment_paths
 from tests.fixtures.signer import Signer
 from tests.unit.onboarding.text_generation.entries import CONTENT, entry_of
-from tests.unit.roundhouse.gitops.generators import CALIBRATION, PROD, SPEC
+from tests.unit.roundhouse.gitops.generators import CALIBRATION, PROD
 from tests.unit.roundhouse.gitops.rungs import NOW
 
 pytestmark = pytest.mark.unit
@@ -44,17 +41,6 @@ def test_the_checkpoint_that_serves_is_copied_record_last_and_the_promotion_name
     assert chat.promoted().entry == chat.deployment().entry and promoted.path is not None
     again = rungs.promote()
     assert (again.path, again.copied.copied) == (None, 0)
-
-
-@pytest.mark.parametrize("calls", [0, 6, 7, 9])
-def test_promotion_that_was_killed_goes_on(chat, rungs, calls):
-    rungs.s3.calls = calls
-    with pytest.raises(KeyboardInterrupt):
-        rungs.promote()
-    assert read_promotion(rungs.root, "prod") is None
-    rungs.s3.calls = 1_000
-    rungs.promote()
-    assert len(set(chat.copies())) == len(chat.copies()) == len(CONTENT) + 1
 
 
 def test_environment_that_receives_builds_nothing(chat, rungs):
@@ -117,14 +103,6 @@ def test_refuses_a_load_test_of_another_plan(chat, rungs, how):
     chat.measure()
     rungs.repository.commit()
     assert rungs.promote().path is not None
-
-
-def test_evidence_names_the_endpoint_that_was_measured(chat, rungs):
-    chat.measure(endpoint="dev-chat-of-a-load-test")
-    rungs.repository.commit()
-    rungs.promote()
-    evidence = read_promotion(rungs.root, "prod").evidence["chat"]
-    assert evidence.endpoint == "dev-chat-of-a-load-test"
 
 
 def test_refuses_a_checkpoint_that_dev_does_not_serve_or_nobody_measured(chat, rungs):
@@ -196,18 +174,6 @@ def test_a_missing_file_of_a_chain_is_promoted_again_and_one_of_a_builder_built(
         rungs.promote(destination="staging")
 
 
-def test_two_environments_that_built_one_key_are_a_fault_of_their_locks(chat, rungs):
-    serves = chat.deployment().entry
-    rebuilt = entry_of(serves.checkpoint_key, {**CONTENT, "config.json": b"[]"})
-    write_lock_entry(rungs.root / "locks/prod", "chat", rebuilt)
-    tree = read_tree(rungs.root)
-    with pytest.raises(Exception, match="so dev and prod claim one key"):
-        generation_deployments(tree, "prod")
-    own = serves.model_copy(update={"knee": None})
-    write_lock_entry(rungs.root / "locks/prod", "chat", own)
-    assert chat.deployment("prod").held_by.get(serves.checkpoint_key) is None
-
-
 def test_one_text_generator_moves_and_rolls_back_alone(chat, rungs):
     rungs.promote()
     first = rungs.repository.commit("promotion")
@@ -256,18 +222,6 @@ def test_files_outside_models_are_built_from_promoted_and_moved(chat, rungs):
     assert chat.promoted().adapters == chat.deployment().adapters != before.adapters
     own = environment_paths(rungs.paths, "prod", Processes()).tree
     assert all((own / name).read_bytes() == (rungs.root / name).read_bytes() for name in names)
-
-
-def test_whole_promotion_sees_a_change_outside_models(chat, rungs):
-    chat.write(**{**OUTSIDE, "serving": {"adapters": OUTSIDE["serving"]["adapters"]}, **SPEC})
-    chat.build("bf16")
-    rungs.promote()
-    rungs.repository.commit("promotion")
-    path = rungs.root / "adapters/faq/adapter_config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "lora_alpha": 8}))
-    rungs.repository.commit()
-    assert rungs.promote().path is not None
-    assert chat.promoted().adapters == chat.deployment().adapters
 
 
 def rewrite(rungs, **changes):
@@ -327,11 +281,3 @@ def test_destroy_waits_for_checkpoints_that_are_still_to_be_promoted(chat, rungs
     assert "chat" in unpromoted_models(rungs.paths, "dev")["prod"]
     rungs.promote()
     assert unpromoted_models(rungs.paths, "dev") == {}
-
-
-def test_lock_stays_as_it_is(chat, rungs):
-    lock = read_lock(rungs.root / "models", "chat", GenerationLock)
-    rungs.promote()
-    assert read_lock(rungs.root / "models", "chat", GenerationLock) == lock
-    assert not (rungs.root / "locks/prod/chat.lock.yaml").exists()
-    assert dataclasses.replace(chat.promoted(), held_by={}).entry == chat.deployment().entry

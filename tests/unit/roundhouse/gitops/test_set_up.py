@@ -7,25 +7,21 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from onboarding.environment_spec import GithubSpec
 from onboarding.tree import read_tree
 from roundhouse.cli.app import app
 from roundhouse.errors import NotReadyError, RoundhouseError, UsageError
 from roundhouse.gitops.set_up import (
-    block_steps,
     github_steps,
     gitlab_steps,
     pipeline_environments,
     pipeline_files,
-    repository_of,
     write_files,
 )
-from tests.unit.roundhouse.engines import REPOSITORY, copied_tree
+from tests.unit.roundhouse.engines import REPOSITORY
 
 pytestmark = pytest.mark.unit
 
 OWNERS = ("@acme/platform",)
-GITHUB = GithubSpec(repository="acme/models", repository_id=456789, owner_id=123456)
 LINE = "github: {repository: acme/models, repository_id: 456789, owner_id: 123456}"
 
 
@@ -92,23 +88,6 @@ def test_steps_name_environments_and_roles():
     assert role in github and role in gitlab
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("acme@123456/models@456789", ("acme/models", GITHUB)),
-        ("acme/models", ("acme/models", None)),
-        *((wrong, None) for wrong in ("models", "acme/models@1", "acme@1/models", "acme@0/models@1",
-                                      "a@1/m@-2", "../x", "")),
-    ],
-)  # fmt: skip
-def test_repository_has_its_numbers_or_none_or_is_refused(text, found):
-    if found is not None:
-        assert repository_of(text) == found
-        return
-    with pytest.raises(UsageError, match=r"--repository .*: give OWNER/NAME, or OWNER@ID/NAME@ID"):
-        repository_of(text)
-
-
 @pytest.fixture
 def environments(tmp_path):
     """Write environments, given as name -> more lines; return them by name."""
@@ -124,36 +103,15 @@ def environments(tmp_path):
     return write
 
 
-def test_lines_to_add_have_the_numbers_or_the_command_for_them(environments):
-    specs = environments({"dev": "", "prod": f"{LINE}\n"}).environments
-    assert list(block_steps(specs, "acme/models", GITHUB)) == [
-        f"environments/dev.yaml: add `{LINE}`."
-    ]
-    line, command = block_steps(specs, "acme/models", None)
-    assert "repository_id: ID, owner_id: OWNER_ID}`." in line
-    assert "gh api repos/acme/models --jq" in command
-
-
-def test_init_prints_the_lines_and_edits_no_environment(tmp_path):
-    tree = copied_tree(tmp_path)
-    words = ["init", "--workflows", "github", "--owners", "@acme/a", "--root", str(tree)]
-    words += ["--repository", "acme@123456/models@456789"]
-    path = tree / "environments" / "dev.yaml"
+def test_init_prints_the_lines_to_add_and_edits_no_environment(environments, tmp_path):
+    environments({"dev": "", "prod": f"{LINE}\n"})
+    path = tmp_path / "environments" / "dev.yaml"
     before = path.read_text()
+    words = ["init", "--workflows", "github", "--owners", "@acme/a", "--root", str(tmp_path)]
     shown = " ".join(CliRunner().invoke(app, words).output.split())
-    assert f"environments/dev.yaml: add `{LINE}`" in shown and path.read_text() == before
-
-
-def test_refuses_another_repository_before_anything_is_written(tmp_path):
-    tree = copied_tree(tmp_path)
-    with (tree / "environments" / "dev.yaml").open("a") as file:
-        file.write(LINE.replace("456789", "1") + "\n")
-    words = ["init", "--workflows", "github", "--owners", "@acme/a", "--root", str(tree)]
-    refused = CliRunner().invoke(app, [*words, "--repository", "acme@123456/models@456789"])
-    assert "`github` is acme/models (1, owner 123456), given acme/models (456789, owner" in str(
-        refused.exception
-    )
-    assert not (tree / ".github").exists()
+    assert "environments/dev.yaml: add `github: {repository: OWNER/NAME, repository_id: ID" in shown
+    assert "gh api repos/OWNER/NAME --jq" in shown and "prod.yaml: add" not in shown
+    assert path.read_text() == before
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,12 @@ from __future__ import annotations
 import functools
 
 import pytest
-import yaml
 
-from onboarding.prices import PriceList, price_list
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
 from roundhouse.errors import DeployFailedError, RoundhouseError
 from roundhouse.gitops.compare import change_of, plan_against_deployed
 from roundhouse.gitops.plan import environment_plan, observability_template
-from roundhouse.gitops.plan_document import plan_inputs
 from roundhouse.gitops.stale import read_plan, refuse_unplanned_builds, require_planned
 from roundhouse.paths import find_paths
 from roundhouse.processes import Processes
@@ -23,13 +20,6 @@ from tests.unit.roundhouse.gitops.repository import ROOT
 pytestmark = pytest.mark.unit
 
 MODEL, OTHER = "models/model-001.yaml", "models/model-002.yaml"
-ENVIRONMENT, REGION = "environments/dev.yaml", "us-east-1"
-
-
-def inputs(repository, prices=None):
-    """What else a plan of the files as they are follows from."""
-    tree = read_tree(repository.root)
-    return plan_inputs(tree.environments["dev"], deployments(tree, "dev"), prices=prices)
 
 
 @functools.cache
@@ -60,7 +50,7 @@ def reviewed(repository):
 def test_accepts_the_deployment_that_was_planned(repository, reviewed):
     deployed, plan = reviewed
     repository.commit("an unrelated commit")
-    require_planned(plan, deployed, templates(repository), inputs(repository))
+    require_planned(plan, deployed, templates(repository))
 
 
 def test_plan_against_the_account_is_the_plan_against_git_where_main_is_deployed(
@@ -78,60 +68,19 @@ def test_plan_against_the_account_is_the_plan_against_git_where_main_is_deployed
         (MODEL, {"endpoint": {"scaling": {"max": 7}}}, "endpoint-model-001 another template"),
         (MODEL, {"endpoint": {"scaling": {"max": 4}}}, "deployed as planned already"),
         (OTHER, {"endpoint": {"scaling": {"max": 7}}}, "endpoint-model-002 changes too"),
-        *((ENVIRONMENT, settings, "environment dev changed since") for settings in (
-            {"alarm_email": "team@example.com"},
-            {"gates": {"capacity_days": 7}},
-            {"builds": {"at_once": 9}},
-            {"permissions_boundary_arn": "arn:aws:iam::111122223333:policy/boundary"},
-            {"models": {"except": ["model-002"]}},
-        )),
     ],
-)  # fmt: skip
+)
 def test_refuses_other_files(repository, reviewed, file, changes, words):
     deployed, plan = reviewed
     repository.edit(file, changes)
     with pytest.raises(DeployFailedError, match=words):
-        require_planned(plan, deployed, templates(repository), inputs(repository))
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        ("archive", "size_bytes"),
-        ("manifest", "load_seconds"),
-        ("manifest", "accuracy", 0, "mean"),
-        ("manifest", "benchmark", 3, "p99_ms"),
-        ("manifest", "speedups", 0, "ratio"),
-    ],
-)
-def test_refuses_another_number_in_a_lock(repository, reviewed, path):
-    deployed, plan = reviewed
-    lock = repository.root / "models/model-002.lock.yaml"
-    document = yaml.safe_load(lock.read_text())
-    (entry,) = document["engines"].values()
-    for step in path[:-1]:
-        entry = entry[step]
-    entry[path[-1]] += 1 if path[-1] == "size_bytes" else 0.001
-    lock.write_text(yaml.safe_dump(document, sort_keys=False))
-    with pytest.raises(DeployFailedError, match=r"lock of model-002, engine .* changed since"):
-        require_planned(plan, deployed, templates(repository), inputs(repository))
-
-
-@pytest.mark.parametrize(
-    "changes", [{"date": "2027-01-01"}, {"hosting": {}}, {"codebuild": {}}], ids=str
-)
-def test_refuses_other_prices(repository, reviewed, changes):
-    deployed, plan = reviewed
-    rows = price_list().regions[REGION].model_copy(update=changes)
-    prices = PriceList(regions={**price_list().regions, REGION: rows})
-    with pytest.raises(DeployFailedError, match=f"prices of {REGION} changed since"):
-        require_planned(plan, deployed, templates(repository), inputs(repository, prices))
+        require_planned(plan, deployed, templates(repository))
 
 
 def test_refuses_another_deployed_template(repository, reviewed):
     """Every resource of every stack, gone or with another property."""
     deployed, plan = reviewed
-    wanted, given = templates(repository), inputs(repository)
+    wanted = templates(repository)
     for stack, template in deployed.items():
         for name, resource in template["Resources"].items():
             rest = {key: item for key, item in template["Resources"].items() if key != name}
@@ -141,14 +90,14 @@ def test_refuses_another_deployed_template(repository, reviewed):
                 with pytest.raises(
                     DeployFailedError, match=rf"{stack} (changed since|changes too)"
                 ):
-                    require_planned(plan, moved, wanted, given)
+                    require_planned(plan, moved, wanted)
 
 
 def test_refuses_an_edited_plan(repository, reviewed):
     deployed, plan = reviewed
     edited = plan.model_copy(update={"id": "f" * 12})
     with pytest.raises(DeployFailedError, match="its content was edited"):
-        require_planned(edited, deployed, templates(repository), inputs(repository))
+        require_planned(edited, deployed, templates(repository))
 
 
 def test_refuses_a_plan_whose_engines_are_not_built(repository):

@@ -16,8 +16,8 @@ from onboarding.resolve import deployments
 from onboarding.tree import read_tree
 from roundhouse.deploy.verification import verify
 from roundhouse.errors import DeployFailedError
-from roundhouse.session import Session
 from tests.fixtures.signer import Signer
+from tests.unit.roundhouse.build_cloud import session_of
 from tests.unit.roundhouse.gitops.rungs import BUCKETS, MODELS
 
 pytestmark = pytest.mark.unit
@@ -52,15 +52,7 @@ def faults(rungs):
 
 def deploy_session(rungs, environment):
     """A session that verifies; its S3 has what dev published."""
-    tree = read_tree(rungs.root)
-    return Session(
-        paths=rungs.paths,
-        environment=tree.environments[environment],
-        variables={},
-        clients={"s3": rungs.s3}.__getitem__,
-        run=lambda *_: None,
-        report=rungs.report,
-    )
+    return session_of(rungs.root, {"s3": rungs.s3}.__getitem__, environment)
 
 
 def test_promotion_of_engines_that_nobody_signed_copies_nothing(rungs):
@@ -100,15 +92,6 @@ def test_check_names_every_engine_and_what_is_wrong_with_its_signature(rungs):
     assert "which is none of the 1 trusted signers" in faults(rungs)[0]
     sign(rungs, MODELS[1], signature=signer().sign_manifest("0" * 64))
     assert "it signs a manifest.json of sha256 000000000000…" in faults(rungs)[0]
-
-
-def test_check_refuses_a_manifest_that_was_edited_in_the_lock(rungs):
-    trust(rungs)
-    sign(rungs, *MODELS)
-    (entry,) = read_lock(rungs.root / "models", MODELS[0]).engines.values()
-    edited = entry.manifest.model_copy(update={"load_seconds": 0.001})
-    sign(rungs, MODELS[0], manifest=edited)
-    assert "the manifest in its lock is not the one that was built" in faults(rungs)[0]
 
 
 def test_plan_shows_what_a_deployment_would_refuse(rungs):

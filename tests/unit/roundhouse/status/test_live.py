@@ -1,30 +1,24 @@
-"""What an account runs, how it differs from the files, and what of that ends a deployment."""
+"""What an account runs, and what of that ends a deployment."""
 
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
-from onboarding.environment_spec import ImagesSpec
-from onboarding.names import image_uri
 from roundhouse.deploy.endpoint_steps import (
     alarms_in_alarm,
     require_live_component,
     require_live_config,
 )
 from roundhouse.errors import DeployFailedError
-from roundhouse.status.live import live_endpoint, live_generator, stacks_without_files
-from roundhouse.status.state import State
+from roundhouse.status.live import live_endpoint, live_generator
 from roundhouse.status.table import (
-    drift_lines,
     live_generator_lines,
     live_generators_table,
     live_table,
 )
-from stacks.images import image_uris
 from tests.synth.generation_cases import SCALED, WITHOUT_COMPONENTS, generator
 from tests.unit.roundhouse.engines import copied_tree, local_deployments
 from tests.unit.roundhouse.live_account import Account
@@ -43,20 +37,16 @@ def generation():
     return generator(**SCALED)
 
 
-def uris(deployment):
-    return image_uris(deployment.environment, {"python-server": "new", "triton": "new"})
-
-
 def text_of(table):
     shown = Console(file=io.StringIO(), width=300)
     shown.print(table)
     return shown.file.getvalue()
 
 
-def test_what_runs_as_its_files_say_has_no_drift(deployment, generation):
+def test_what_runs_is_shown(deployment, generation):
     account = Account(deployment)
-    live = live_endpoint(account, deployment, uris(deployment))
-    assert (live.drift, live.alarms, live.config) == ((), (), "config-1")
+    live = live_endpoint(account, deployment)
+    assert (live.alarms, live.config) == ((), "config-1")
     assert live.variants[0].engines == (deployment.targets[0].engine_key,)
     shown = text_of(live_table([live]))
     assert "0 of 1 wanted x ml.c7i.large" in shown and "triton:new │ none" in shown
@@ -67,7 +57,7 @@ def test_what_runs_as_its_files_say_has_no_drift(deployment, generation):
     live = live_generator(account, generation)
     (component,) = live.components
     assert (component.copies, component.desired_copies, component.is_zero) == (2, 2, False)
-    assert component.serves == generation.entry.checkpoint_key and live.drift == ()
+    assert component.serves == generation.entry.checkpoint_key
     assert (live.instances, live.desired_instances, live.alarms) == (0, 1, ("cloud-chat-first",))
     assert list(live_generator_lines([live])) == [
         "cloud-chat: InService, changed 2026-11-23 21:05:00 UTC."
@@ -75,25 +65,6 @@ def test_what_runs_as_its_files_say_has_no_drift(deployment, generation):
     shown = text_of(live_generators_table([live]))
     assert "0 of 1 wanted x ml.g5.2xlarge" in shown and "cloud-chat-first" in shown
     require_live_component(account, generation)
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "line"),
-    [
-        ("live", "config-0", "serves endpoint config config-0, its stack deployed config-1"),
-        ("key", "f" * 20, f"serves engine {'f' * 20}, the files give"),
-        ("image", "registry.example/roundhouse-local/triton:old",
-         "runs image roundhouse-local/triton:old, the files give new"),
-        ("instances", 99, "wants 99 instances, the files give"),
-        ("instance_type", "ml.p5.48xlarge", "runs on ml.p5.48xlarge, the files give"),
-        ("variant", "other", "is in the files, and does not run"),
-    ],
-)  # fmt: skip
-def test_what_differs_from_the_files_is_named(deployment, field, value, line):
-    account = Account(deployment)
-    setattr(account, field, value)
-    live = live_endpoint(account, deployment, uris(deployment))
-    assert any(line in drift for drift in live.drift)
 
 
 ADAPTER = {
@@ -105,26 +76,6 @@ ADAPTER = {
     },
 }
 """Its RuntimeConfig is optional, and an adapter is made without one."""
-
-
-@pytest.mark.parametrize(
-    ("change", "line"),
-    [
-        (lambda a: setattr(a, "live", "config-0"), "serves endpoint config config-0, its stack"),
-        (lambda a: setattr(a, "key", "f" * 20), f"serves checkpoint {'f' * 20}, the files give "),
-        (lambda a: setattr(a, "component", None), "has no component cloud-chat, the files give"),
-        (lambda a: a.more.append({**a.component, **ADAPTER}),
-         "has component cloud-chat-a, and no file gives it"),
-        (lambda a: a.component.update(Specification={"ModelName": "model-0"}),
-         "cloud-chat runs model model-0, its stack deployed model-1: SageMaker went back"),
-    ],
-    ids=["config", "checkpoint", "no component", "adapter", "model"],
-)  # fmt: skip
-def test_what_differs_of_a_text_generator_is_named(generation, change, line):
-    account = Account(generation)
-    change(account)
-    (drift,) = live_generator(account, generation).drift
-    assert drift.startswith(line)
 
 
 def test_components_show_failures_zero_copies_and_adapters_below_their_base(generation):
@@ -153,41 +104,17 @@ def test_an_endpoint_without_components_shows_its_instances():
     account = Account(deployment)
     account.status = "Updating"
     live = live_generator(account, deployment)
-    assert (live.components, live.status, live.drift) == ((), "Updating", ())
+    assert (live.components, live.status) == ((), "Updating")
     assert live.serves == deployment.entry.checkpoint_key
     assert live.serves in text_of(live_generators_table([live]))
-
-
-def test_pinned_image_is_what_the_files_give(deployment):
-    digest, spec = f"sha256:{'d' * 64}", deployment.environment
-    images = {"pinned": {"triton": {"tag": "a" * 20, "digest": digest}}}
-    pinned = spec.model_copy(update={"images": ImagesSpec.model_validate(images)})
-    account, wanted = Account(deployment), replace(deployment, environment=pinned)
-    (line,) = live_endpoint(account, wanted, uris(deployment)).drift
-    assert line == f"runs image roundhouse-local/triton:new, the files give {digest}"
-    account.image = image_uri(spec, "triton", "a" * 20, digest)
-    assert live_endpoint(account, wanted, uris(deployment)).drift == ()
 
 
 def test_an_endpoint_that_is_not_deployed_is_none(deployment, generation):
     accounts = Account(deployment), Account(generation)
     for account in accounts:
         account.exists = False
-    assert live_endpoint(accounts[0], deployment, uris(deployment)) is None
+    assert live_endpoint(accounts[0], deployment) is None
     assert live_generator(accounts[1], generation) is None
-
-
-def test_stacks_whose_file_is_gone_are_named_with_the_way_out(deployment):
-    account = Account(deployment)
-    account.stacks += ["roundhouse-local-endpoint-gone", "roundhouse-dev-endpoint-x", "other"]
-    gone = stacks_without_files(account, [deployment])
-    assert gone == ("roundhouse-local-endpoint-gone",)
-    state = State(environment="local", cloud=None, unknown=(), engines=(), endpoints=())
-    account.live = "config-0"
-    live = live_endpoint(account, deployment, uris(deployment))
-    drift, line = drift_lines(replace(state, stacks_without_files=gone, live=(live,)))
-    assert drift.startswith("Drift: local-sentence-embedder serves endpoint config config-0")
-    assert "delete-stack --stack-name roundhouse-local-endpoint-gone" in line
 
 
 def test_alarms_of_an_endpoint_are_those_on_its_metrics_and_metric_math(deployment):

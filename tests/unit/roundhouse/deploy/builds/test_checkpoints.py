@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 import pytest
 
 from onboarding.lock import read_lock
 from onboarding.names import checkpoint_record_path
 from onboarding.text_generation.checkpoint_key import checkpoint_prefix
-from onboarding.text_generation.checkpoint_lock import CheckpointEntry, GenerationLock
+from onboarding.text_generation.checkpoint_lock import GenerationLock
 from roundhouse.deploy.builds import engines
-from roundhouse.deploy.builds.requests import EnginesNotBuiltError, missing_checkpoints, outcome
+from roundhouse.deploy.builds.requests import missing_checkpoints
 from roundhouse.deploy.builds.source import named_files
 from roundhouse.errors import BuildFailedError, RoundhouseError
 from roundhouse.gitops.build_estimates import build_preview
@@ -80,15 +79,6 @@ def test_refused_checkpoint_is_recorded_and_not_built_again(session):
     assert "refused: KL 0.7 is above 0.1" in shown and "Building chat in fp8" in shown
 
 
-def test_failure_of_one_leaves_the_others_recorded(session):
-    session.clients.reasons = {"fp8": "no memory left"}
-    with pytest.raises(EnginesNotBuiltError, match="chat: no memory left") as caught:
-        build(session)
-    assert set(locked(session)) == {"bf16", "awq"}
-    document = outcome(caught.value.built, caught.value.failures)
-    assert [entry["scheme"] for entry in document["built"]] == ["bf16", "awq"]
-
-
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
 @pytest.mark.parametrize("content", [None, b"short"])
 def test_files_that_are_gone_or_cut_short_are_built_again(session, name, content):
@@ -131,33 +121,3 @@ def test_preview_says_where_and_what_the_last_one_took(session):
 def test_sources_hold_the_files_that_generators_name(session):
     files = named_files(valid_tree(session.paths))
     assert {"models/data/8b.json", "models/data/calibration.txt"} <= set(files)
-
-
-def test_record_of_another_key_is_refused(session):
-    (request, *_) = missing_checkpoints(session)
-    with pytest.raises(BuildFailedError, match="is not there: it built another key"):
-        request.record(session)
-    assert isinstance(build(session)[0], CheckpointEntry)
-
-
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        (
-            {"seconds": "long"},
-            r"cannot be read by this version .*1 fault\(s\).*; delete the record",
-        ),
-        ({"checkpoint_key": "f" * 20}, "is that of f{20} of chat, not .*; delete"),
-        ({"model": "other"}, "of other, not .* of chat; delete the record and build again"),
-    ],
-    ids=["unreadable", "another key", "another model"],
-)
-def test_refuses_a_record_that_is_not_the_checkpoints(session, changes, sentence):
-    (request, *_) = missing_checkpoints(session)
-    entry = checkpoint_entry(request.key, request.scheme).model_dump(mode="json")
-    path = checkpoint_record_path(request.key)
-    session.clients.objects[path] = json.dumps({**entry, **changes}).encode()
-    with pytest.raises(BuildFailedError, match=sentence) as fault:
-        request.record(session)
-    assert path in str(fault.value) and "\n" not in str(fault.value)
-    assert locked(session) == {}

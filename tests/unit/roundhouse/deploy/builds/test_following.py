@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 from rich.console import Console
 
 from roundhouse.deploy.builds import engines
-from roundhouse.deploy.builds.codebuild import follow, log_location, start
+from roundhouse.deploy.builds.codebuild import follow, log_location
 from roundhouse.deploy.builds.execution import failure_reason, newest_job, progress
 from roundhouse.errors import BuildFailedError, NotReadyError
 from roundhouse.report import Report, Step
@@ -136,12 +136,6 @@ def test_the_job_is_of_the_newest_call():
     assert of() is None
 
 
-def test_the_name_of_a_training_job_is_the_end_of_its_arn():
-    assert of(training_job()).name == "j"
-    job = of(training_job(TrainingJobStatus="InProgress", SecondaryStatus="Downloading"))
-    assert (job.kind, job.state, job.has_ended) == ("training-job", "Downloading", False)
-
-
 @pytest.mark.parametrize(
     ("output", "logs", "expected"),
     [
@@ -183,10 +177,6 @@ class CodeBuild:
     def batch_get_builds(self, ids):
         self.calls += 1
         return {"builds": [self.builds.pop(0)]}
-
-    def start_build(self, **request):
-        self.request = request
-        return {"build": {"id": "b:1"}}
 
 
 def _follow(*builds):
@@ -263,28 +253,9 @@ def test_the_log_of_a_build_in_aws_is_a_link_or_a_stream(logs, location):
     assert log_location({"logs": logs}) == location
 
 
-def test_a_build_starts_from_its_source():
-    client = CodeBuild()
-    assert start(client, "p", "b/k") == "b:1"
-    assert client.request["projectName"] == "p"
-    assert client.request["sourceLocationOverride"] == "b/k"
-
-
 def report_on(terminal):
     console = Console(file=io.StringIO(), width=120, force_terminal=terminal, color_system=None)
     return Report(console=console)
-
-
-def test_a_log_has_the_beginning_and_the_end_of_each_step():
-    report = report_on(False)
-    with report.progress() as progress:
-        steps = [Step(title=t, console=report.console, progress=progress) for t in ("a [1]", "b")]
-        steps[1].end("too wrong [0.91]", has_failed=True)
-        steps[0].end("fp16 engine 01, 3 MB")
-    lines = report.console.file.getvalue().splitlines()
-    assert lines[:2] == ["  a [1] …", "  b …"]
-    assert lines[2].startswith("✗ b: too wrong [0.91]  0.0 s")
-    assert lines[3].startswith("✓ a [1]: fp16 engine 01, 3 MB  0.0 s")
 
 
 def test_a_log_has_a_new_text_seldom_and_the_same_one_more_seldom():

@@ -148,18 +148,6 @@ def test_changed_batching_is_packaged_on_a_cpu_of_the_locked_archive(engine_tree
     assert f"Packaging {MODEL} (not in the lock; of the plan of engine {key})" in shown
 
 
-def test_renamed_model_and_a_second_one_take_the_plan_of_the_lock_that_is_left(engine_tree):
-    (before,) = engine_tree.entries().values()
-    source = f"{before.manifest.engine_key}:{before.archive.sha256}"
-    for name in ("renamed", "second"):
-        engine_tree.batching(MODEL, into=name)
-    (engine_tree.root / f"models/{MODEL}.yaml").unlink()
-    session, entries = engine_tree.build()
-    assert len(entries) == 2
-    (wave,) = waves_given(session)
-    assert sorted(wave) == [("renamed", "cpu", source), ("second", "cpu", source)]
-
-
 def rewrite(tree, **changes):
     """Change the fields of the one locked engine; a function gives a field of the entry's own."""
     (entry,) = tree.entries().values()
