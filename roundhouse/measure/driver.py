@@ -83,10 +83,10 @@ class Timer:
 def arrival_moments(phase: Phase, seed: str) -> Iterator[float]:
     """Yield the seconds into an open loop's phase at which requests are due: a Poisson process."""
     chance = random.Random(seed)
-    count = chance.expovariate(1)
-    while (moment := phase.moment(count)) < phase.seconds:
+    moment = chance.expovariate(phase.start)
+    while moment < phase.seconds:
         yield moment
-        count += chance.expovariate(1)
+        moment += chance.expovariate(phase.start)
 
 
 def machine_clock() -> tuple[float, float]:

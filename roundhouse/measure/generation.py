@@ -196,12 +196,11 @@ class GenerationResult(Result):
     def cells(self, phase: Measurement) -> dict[str, str]:
         """Return a phase's cells by column."""
         phase = _stream(phase)
-        tpots = [1000 * tpot for answer in phase.answers if (tpot := answer.tpot) is not None]
         ends = [1000 * answer.latency for answer in phase.answers]
         times: dict[str, tuple[Sequence[float], tuple[int, ...]]] = {
             TTFT: (phase.ttfts_ms, (50, 95)),
             ITL: (phase.gaps_ms, (50, 95)),
-            "TPOT": (tpots, (50,)),
+            "TPOT": (phase.tpots_ms, (50,)),
             "E2E": (ends, (50,)),
         }
         return {

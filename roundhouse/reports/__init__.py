@@ -1,1 +1,1 @@
-"""Reports as HTML: load tests and dashboards."""
+"""Pages about a model as HTML: the card of a text generator."""

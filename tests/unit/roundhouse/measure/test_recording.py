@@ -73,7 +73,7 @@ class Bench:
         self.during()
         options.require_consistent()
         result = self.results.pop(0) if self.results else hold(float(options.rate))
-        return LoadReport(result=result, page=self.folder / "r.html")
+        return LoadReport(result=result, file=self.folder / "r.json")
 
 
 def record_with(
@@ -281,7 +281,7 @@ def test_what_was_proven_is_recorded_with_that_word_beside_it(tmp_path, search):
 )
 def test_refuses_a_search_without_a_result_and_names_its_report(tmp_path, result, message):
     served = served_endpoint(tmp_path)
-    message += r"; nothing was recorded, and the report is .*r\.html"
+    message += r"; nothing was recorded, and the report is .*r\.json"
     with pytest.raises(RoundhouseError, match=message):
         record_with(served, search=result)
     assert served.capacity is None
@@ -380,7 +380,7 @@ def session(subject, sagemaker) -> Session:
 
 def bench_of(result, later=None):
     def run(paths, report, options):
-        return LoadReport(result=result, page=paths.build / "load" / "page.html")
+        return LoadReport(result=result, file=paths.build / "load" / "r.json")
 
     return run
 

@@ -24,6 +24,7 @@ from roundhouse.measure.slo import (
     Step,
     bounds,
     engine_slo,
+    hopeless,
     is_exact,
     lower_load,
     next_load,
@@ -217,7 +218,14 @@ def test_kinds_of_errors_are_limited():
     assert phase.errors["other errors"] == 10
 
 
-def test_the_newest_percentile_is_of_the_last_seconds_that_prove_one():
-    slow = [second(5.0)] * 5 + [second(50.0)] * 3
-    assert measurement(*slow).newest(95) == 50
-    assert measurement(*slow[:6]).newest(50) == 5 and measurement(*slow[:2]).newest(50) is None
+@pytest.mark.parametrize(
+    ("phase", "reason"),
+    [
+        (measurement(second(30.0, 30)), "p50 above 20 ms"),
+        (measurement(second(30.0, 10)), None),
+        (measurement(second(5.0), second(30.0, 900)), None),
+    ],
+    ids=["late", "too few", "most in time"],
+)
+def test_a_step_is_ended_once_its_median_is_above_the_slo(phase, reason):
+    assert hopeless(phase, SLO, 1.0) == reason
