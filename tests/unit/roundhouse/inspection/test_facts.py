@@ -7,7 +7,7 @@ import json
 import pytest
 
 from roundhouse.errors import RoundhouseError, UsageError
-from roundhouse.inspection.facts import checkpoint_facts, network_facts
+from roundhouse.inspection.facts import checkpoint_facts, network_facts, pooling_mode
 from roundhouse.inspection.source_files import SourceFiles
 from tests.unit.roundhouse.engines import REPOSITORY
 from tests.unit.roundhouse.inspection.sources import BERT, CLASSIFIER, EMBEDDER, checkpoint_content
@@ -119,19 +119,16 @@ def test_refuses_a_pipeline_whose_transformer_lies_elsewhere(modules, message):
 
 
 @pytest.mark.parametrize(
-    ("pooling", "words"),
+    ("pooling", "mode"),
     [
-        ({"pooling_mode": "lasttoken"}, "pools by lasttoken"),
-        ({"pooling_mode": ["cls", "max"]}, "pools by cls + max"),
-        ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}, "pools by mean"),
-        ({}, "pools by mean"),
+        ({"pooling_mode": "lasttoken"}, "lasttoken"),
+        ({"pooling_mode": ["cls", "max"]}, "cls + max"),
+        ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}, "mean"),
+        ({}, "mean"),
     ],
 )
-def test_pooling_is_read_as_every_version_writes_it(pooling, words):
-    facts = checkpoint_facts(
-        source(checkpoint_content({**EMBEDDER, "1_Pooling/config.json": pooling})), None
-    )
-    assert words in facts.notes[0]
+def test_pooling_is_read_as_every_version_writes_it(pooling, mode):
+    assert pooling_mode(pooling) == mode
 
 
 @pytest.mark.parametrize(
@@ -160,7 +157,7 @@ def network(name, content=None, task=None):
 def test_network_has_the_task_of_the_configuration_beside_it():
     beside = {"tokenizer.json": b"", "config.json": json.dumps(CLASSIFIER["config.json"]).encode()}
     facts = network("classifier.onnx", beside)
-    assert facts.task == "text-classification" and "labels: bad" in " ".join(facts.notes)
+    assert facts.task == "text-classification"
     assert network("classifier.onnx", task="text-classification").task == "text-classification"
     assert network("model.onnx").task == "text-embedding"
 
