@@ -145,12 +145,6 @@ def test_references_are_computed_once(references, evaluation, tmp_path, log):
     assert np.array_equal(first, second)
 
 
-def test_references_of_other_texts_are_others(references, tmp_path, log):
-    fields = {"source_sha256": "0" * 64, "model": None, "here": references.here}
-    other = References(samples=references.samples[1:], scratch=tmp_path, log=log, **fields)
-    assert other.key != references.key
-
-
 def test_gate_of_the_source_holds(candidate, references, evaluation, log):
     gate = judge(candidate, references, evaluation[1], "1" * 64, {}, log)
     assert (gate.samples, gate.dataset) == (16, "roundhouse:texts/evaluation.txt")
