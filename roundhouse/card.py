@@ -1,4 +1,4 @@
-"""`roundhouse status MODEL --card`: one page about an engine or about a text generator."""
+"""`roundhouse status MODEL --card`: one page about an engine."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ if TYPE_CHECKING:
 
 
 def show_card(paths: Paths, report: Report, env: str, model: str) -> None:
-    """Write one HTML page about a model, and print the engine's precisions.
+    """Write one HTML page about an engine, and print its precisions.
 
-    Of an engine: accuracy, latency, which layers are INT8, how to reproduce it; its table of
-    precisions lies beside it as Markdown. Of a text generator: plan, gate of each checkpoint,
-    memory, arguments; from files and lock alone. Raises RoundhouseError.
+    The page has accuracy, latency, which layers are INT8, how to reproduce it; its table of
+    precisions lies beside it as Markdown. Raises RoundhouseError, of a text generator too.
     """
     from engine_build.card.page import PRECISION_COLUMNS
+    from roundhouse.errors import RoundhouseError
+    from roundhouse.measure.subject import is_generator
     from roundhouse.paths import displayed_path
     from roundhouse.session import open_session
     from roundhouse.table import table
 
-    own = generation_page(paths, model, env)
-    if own is not None:
-        report.print(f"{displayed_path(own)}: open it in a browser.")
-        return
+    if is_generator(paths, model):
+        raise RoundhouseError(
+            f"{model}: is a text generator, and engines alone have a card; `roundhouse status "
+            f"--env {env}` shows its checkpoints, and its lock has the numbers of their gates."
+        )
     page = fetch_card(open_session(paths, report, env), model, paths.build / "cards")
     data = displayed_path(page.with_suffix(".json"))
     rows = write_precisions(page)
@@ -38,26 +40,6 @@ def show_card(paths: Paths, report: Report, env: str, model: str) -> None:
         cells = ([str(cell(row)) for _, _, cell in PRECISION_COLUMNS] for row in rows)
         report.print_table(table(columns, cells, right=right))
     report.print(f"{displayed_path(page)}: open it in a browser; its numbers are in {data}.")
-
-
-def generation_page(paths: Paths, model: str, environment: str) -> Path | None:
-    """Write the card of a text generator and return it; None for another model."""
-    from onboarding.generation_findings import generation_plans
-    from onboarding.generation_resolve import generation_deployments
-    from roundhouse.processes import Processes
-    from roundhouse.promoted_tree import environment_paths
-    from roundhouse.reports.generation_card import generation_card
-    from roundhouse.session import valid_tree
-
-    tree = valid_tree(environment_paths(paths, environment, Processes()))
-    found = generation_deployments(tree, environment, (model,))
-    if not found:
-        return None
-    plan = next(item for item in generation_plans(tree, environment) if item.model == model)
-    page = paths.build / "cards" / f"{environment}-{model}.html"
-    page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(generation_card(found[0], plan), encoding="utf-8")
-    return page
 
 
 def write_precisions(page: Path) -> tuple[PrecisionRow, ...]:

@@ -60,7 +60,7 @@ def bench(
         Path | None,
         typer.Option(
             help="What is sent: .txt, .tsv or .npz; of a text generator .jsonl, or tokens as "
-            "PROMPT:OUTPUT, or chat, rag, agents, long. Default: by the model file."
+            "PROMPT:OUTPUT. Default: by the model file."
         ),
     ] = None,
     rows: RowsPerRequest = 1,

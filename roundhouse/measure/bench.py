@@ -123,6 +123,4 @@ def result_of(runner: Runner, *, broken_off: bool) -> Result:
     if isinstance(runner, GenerationRunner):
         return GenerationResult(test=runner.test, tokens=runner.tokens, **values)
     assert isinstance(runner, EngineRunner)
-    best = runner.best_level if runner.levels else None
-    probe = None if best is None else best.answered_per_second
-    return EngineResult(test=runner.test, probe_per_second=probe, **values)
+    return EngineResult(test=runner.test, **values)

@@ -174,9 +174,7 @@ class _PhaseRun:
             if self.failure is not None:
                 raise self.failure
             now = time.monotonic()
-            measurement.max_waiting = max(measurement.max_waiting, self.pending - connections)
             if halt.is_set():
-                measurement.dropped = self.pending
                 break
             if now > end + drain_seconds:
                 self.given_up = f"no answer within {drain_seconds:g} s of the phase's end"

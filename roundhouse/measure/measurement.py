@@ -115,9 +115,6 @@ class Measurement:
     lag: array[float] = field(default_factory=_milliseconds)
     answered: int = 0
     reconnected: int = 0
-    dropped: int = 0
-    max_waiting: int = 0
-    """Most requests that were due and waited for a connection."""
     ended_early: str | None = None
     """The reason why it did not last as long as it should."""
     verdict: Verdict | None = None

@@ -16,7 +16,6 @@ from onboarding.text_generation.spec import ContextSpec
 from roundhouse.errors import RoundhouseError
 from roundhouse.measure.destination import Destination, Sign
 from roundhouse.measure.inputs import Body
-from roundhouse.text import choices
 
 Schema = Literal["chat", "completion"]
 CONTENT_TYPE = "application/json"
@@ -218,11 +217,6 @@ WIDEST = P95
 SHORT_WORDS, LONG_WORDS = 32, 544
 TOKENS_A_WORD = 4
 """At most, chat template included, of the words that prompts are made of."""
-PROFILES = {"chat": (500, 500), "rag": (5000, 500), "agents": (1000, 200), "long": (10000, 500)}
-"""Tokens of prompt and answer: the profiles that AWS's own benchmarks of endpoints use.
-
-aws-samples/sagemaker-genai-hosting-examples, 07-benchmark/autobench/benchmarks.yaml.example.
-"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -303,29 +297,23 @@ def lengths_of(context: ContextSpec) -> Lengths:
 
 
 def parse_lengths(text: str, context: ContextSpec | None) -> Lengths:
-    """Return the lengths of `--input`: a profile's name, or PROMPT:OUTPUT tokens.
+    """Return the lengths of `--input`: PROMPT:OUTPUT tokens.
 
     Raises RoundhouseError for another text, and for lengths over the model's max_model_len.
     """
-    prompt, output = PROFILES.get(text, (0, 0))
-    if not prompt:
-        first, _, second = text.partition(":")
-        if not (first.isdecimal() and second.isdecimal() and int(first) and int(second)):
-            raise RoundhouseError(
-                f"--input {text}: give PROMPT:OUTPUT tokens, such as 512:128, or a profile; "
-                f"{choices(text, PROFILES)}"
-            )
-        prompt, output = int(first), int(second)
+    first, _, second = text.partition(":")
+    if not (first.isdecimal() and second.isdecimal() and int(first) and int(second)):
+        raise RoundhouseError(f"--input {text}: give PROMPT:OUTPUT tokens, such as 512:128.")
+    prompt, output = int(first), int(second)
     most = None if context is None else context.max_model_len
     if most is not None and prompt + output > most:
         raise RoundhouseError(
             f"--input {text}: {prompt} and {output} tokens are more than the model's "
             f"context.max_model_len of {most}; give shorter ones."
         )
-    origin = f"profile {text}" if text in PROFILES else "fixed lengths"
     return Lengths(
         prompt=log_normal(prompt, prompt),
         output=log_normal(output, output),
         max_model_len=most,
-        origin=origin,
+        origin="fixed lengths",
     )

@@ -30,7 +30,7 @@ VERSION = 5
 PERCENTILES = (50, 90, 95, 99, 99.9, 99.99)
 INPUTS = ("description", "sha256", "mean_bytes", "content_type", "rows_per_request", "rows")
 COUNTS = (
-    "seconds", "offered_per_second", "answered_per_second", "answered", "failed", "dropped",
+    "seconds", "offered_per_second", "answered_per_second", "answered", "failed",
     "cpu_share", "machine_share", "reconnected", "ended_early",
 )  # fmt: skip
 SECOND = ("second", "offered", "answered", "errors", "users", "in_flight")
@@ -233,8 +233,6 @@ class EngineResult(Result):
     """A load test of an engine with what was measured."""
 
     test: EngineTest
-    probe_per_second: float | None = None
-    """Answers to the probe of a search."""
     columns = ("phase", "offered/s", "answered/s", "p50", "p95", "p99", "errors", "SLO")
     verb = "Saturates at"
     version = VERSION
@@ -293,7 +291,6 @@ class EngineResult(Result):
             "exact": highest is not None and highest.is_exact,
         }
         document["settings"]["connections"] = self.test.client.connections
-        document["settings"]["probe_per_second"] = self.probe_per_second
         return {
             "slo_ms": None if self.test.slo is None else self.test.slo.first_ms,
             "saturation": saturation if self.is_search else None,
@@ -309,7 +306,6 @@ class EngineResult(Result):
             "start": load.start,
             **_fields(phase, COUNTS),
             "rows_per_second": phase.answered_per_second * rows_per_request,
-            "max_waiting_for_connection": phase.max_waiting,
             "samples": len(latency),
             "latency_ms": _percentiles(latency, PERCENTILES),
             "mean_ms": fmean(latency) if latency else None,

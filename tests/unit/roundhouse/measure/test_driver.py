@@ -51,13 +51,7 @@ def test_no_more_connections_than_allowed_and_everything_is_answered():
     with serve(lambda number: Answer(after_seconds=0.01)) as server:
         measurement = run(server.url, burst(50), connections=3)
     assert measurement.answered == measurement.offered == 50
-    assert server.connections == 3 and measurement.max_waiting > 3
-
-
-def test_connections_stay_open_from_phase_to_phase():
-    with serve() as server:
-        measurement = run(server.url, burst(5), repeat=3, connections=1)
-    assert (measurement.answered, server.connections) == (5, 1)
+    assert server.connections == 3
 
 
 BEHIND_SAGEMAKER = (
@@ -105,12 +99,6 @@ def test_a_request_over_a_connection_that_the_server_closed_is_sent_again():
         measurement = run(server.url, burst(1), repeat=3, connections=1)
     assert (measurement.answered, dict(measurement.errors)) == (1, {})
     assert server.connections == 2
-
-
-def test_a_server_that_announces_the_close_is_left():
-    with serve(lambda number: Answer(headers="Connection: close\r\n", close=True)) as server:
-        measurement = run(server.url, burst(5), connections=1)
-    assert (measurement.answered, dict(measurement.errors), server.connections) == (5, {}, 5)
 
 
 @pytest.mark.parametrize(

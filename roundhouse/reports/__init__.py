@@ -1,1 +1,0 @@
-"""Pages about a model as HTML: the card of a text generator."""
