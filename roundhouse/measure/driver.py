@@ -163,11 +163,7 @@ class _PhaseRun:
         second = measurement.start_second(0)
         source = self._start(self._offer() if is_open else self._spawn())
         now = self.begin
-        while (
-            not source.done()
-            or self.pending
-            or (now < end and not is_open and not measurement.is_full)
-        ):
+        while not source.done() or self.pending or (now < end and not is_open):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(TICK_SECONDS):
                     await halt.wait()
@@ -236,8 +232,6 @@ class _PhaseRun:
                 await asyncio.sleep(0)
             self.measurement.record_due(time.monotonic() - due)
             self.due.put_nowait(due)
-            if self.measurement.is_full:
-                return
 
     async def _send_due(self) -> None:
         """Send due requests one after the other, as one connection does."""
@@ -251,7 +245,7 @@ class _PhaseRun:
 
     async def _user(self) -> None:
         end = self.begin + self.measurement.phase.seconds
-        while (due := time.monotonic()) < end and not self.measurement.is_full:
+        while (due := time.monotonic()) < end:
             self.measurement.record_due(None)
             if not await self._exchange(due):
                 await asyncio.sleep(ERROR_PAUSE_SECONDS)

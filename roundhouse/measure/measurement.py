@@ -204,11 +204,6 @@ class Measurement:
         return sum(second.offered for second in self.seconds_seen)
 
     @property
-    def is_full(self) -> bool:
-        """Whether as many requests were due as the phase has."""
-        return self.phase.requests is not None and self.offered >= self.phase.requests
-
-    @property
     def failed(self) -> int:
         """Requests without an answer of status 200."""
         return sum(self.errors.values())

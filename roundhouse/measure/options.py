@@ -33,13 +33,11 @@ class Phase:
     loop: Loop
     start: float
     seconds: float
-    requests: int | None = None
-    """Requests after which nothing more is sent; None: only the time counts."""
 
 
-def closed_phase(name: str, users: int, seconds: float, requests: int | None = None) -> Phase:
+def closed_phase(name: str, users: int, seconds: float) -> Phase:
     """Return users who each wait for an answer before the next request."""
-    return Phase(name=name, loop=Loop.closed, start=users, seconds=seconds, requests=requests)
+    return Phase(name=name, loop=Loop.closed, start=users, seconds=seconds)
 
 
 def at_once(count: int) -> str:

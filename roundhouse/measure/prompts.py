@@ -9,7 +9,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from onboarding.fault import Fault, FaultsError
 from onboarding.text_generation.spec import ContextSpec
@@ -17,7 +17,6 @@ from roundhouse.errors import RoundhouseError
 from roundhouse.measure.destination import Destination, Sign
 from roundhouse.measure.inputs import Body
 
-Schema = Literal["chat", "completion"]
 CONTENT_TYPE = "application/json"
 DEFAULT_OUTPUT_TOKENS = 256
 """Of a prompt of a file that says nothing, where no model file does either: vLLM bench's own."""
@@ -144,14 +143,13 @@ class GenerationRequests:
         destination: Destination,
         workload: Workload,
         *,
-        schema: Schema,
         model: str | None,
         seed: int,
         sign: Sign | None = None,
         tokens: WordTokens | None = None,
     ) -> None:
         self._destination, self._workload = destination, workload
-        self._schema, self._model, self._sign = schema, model, sign
+        self._model, self._sign = model, sign
         self._tokens = WordTokens() if tokens is None else tokens
         self._chance = random.Random(seed)
         self._prompts = list(workload.prompts)
@@ -176,33 +174,22 @@ class GenerationRequests:
         return Prompt(content=" ".join(self._chance.choices(WORDS, k=words)), output_tokens=output)
 
     def _request(self, prompt: Prompt) -> tuple[bytes, dict[str, str]]:
-        data = json.dumps(request_body(prompt, self._schema, self._model, self._workload)).encode()
+        data = json.dumps(request_body(prompt, self._model, self._workload)).encode()
         headers = {"Content-Type": CONTENT_TYPE, **self._destination.headers}
         if self._sign is not None:
             headers |= self._sign(Body(data, CONTENT_TYPE))
         return data, headers
 
 
-def request_body(
-    prompt: Prompt, schema: Schema, model: str | None, workload: Workload
-) -> dict[str, Any]:
-    """Return a request of OpenAI's schema, streamed, with the numbers of tokens at its end.
+def request_body(prompt: Prompt, model: str | None, workload: Workload) -> dict[str, Any]:
+    """Return a chat of OpenAI's schema, streamed, with the numbers of tokens at its end.
 
     An answer of a given length goes on over the end-of-text token, which vLLM's `ignore_eos` does.
-    Raises RoundhouseError for messages where the schema takes a text.
     """
+    text = isinstance(prompt.content, str)
+    user = [{"role": "user", "content": prompt.content}]
     body: dict[str, Any] = {} if model is None else {"model": model}
-    if schema == "chat":
-        text = isinstance(prompt.content, str)
-        user = [{"role": "user", "content": prompt.content}]
-        body["messages"] = user if text else list(prompt.content)
-    elif isinstance(prompt.content, str):
-        body["prompt"] = prompt.content
-    else:
-        raise RoundhouseError(
-            "--input: has messages, and the URL is that of text completions; load "
-            "/v1/chat/completions, or give prompts."
-        )
+    body["messages"] = user if text else list(prompt.content)
     if prompt.output_tokens is None:
         body["max_tokens"] = workload.most_output_tokens
     else:

@@ -17,7 +17,6 @@ from roundhouse.measure.generation import FIRST_CONCURRENCY, GenerationRunner, G
 from roundhouse.measure.inputs import read_inputs
 from roundhouse.measure.options import LoadOptions, parse_slo
 from roundhouse.measure.prompts import (
-    Schema,
     Workload,
     lengths_of,
     parse_lengths,
@@ -48,7 +47,7 @@ def open_runner(paths: Paths, report: Report, options: LoadOptions) -> Runner:
     """
     options.require_consistent()
     name = options.endpoint if options.url is None else options.model
-    is_text = str(options.url).rstrip("/").endswith("/completions")
+    is_text = str(options.url).rstrip("/").endswith(CHAT_PATH)
     if is_text or (name is not None and is_generator(paths, name)):
         return GenerationRunner(test=generation_test(paths, report, options))
     return EngineRunner(test=engine_test(paths, report, options))
@@ -107,7 +106,6 @@ def generation_test(paths: Paths, report: Report, options: LoadOptions) -> Gener
         raise UsageError("--rows: belongs to engines; a text generator is sent one prompt.")
     phases = options.phases()
     spec: TextGenerationSpec | None = None
-    schema: Schema = "chat"
     name = options.model
     if options.url is None:
         session = open_session(paths, report, str(options.env))
@@ -117,7 +115,7 @@ def generation_test(paths: Paths, report: Report, options: LoadOptions) -> Gener
     else:
         if name is not None and is_generator(paths, name):
             spec = generator_spec(paths, name)
-        destination, schema = server_stream(options.url)
+        destination = server_stream(options.url)
         subject = f"{'server' if name is None else name} at {urlsplit(destination.url).netloc}"
     limits = parse_slo(options.slo, 2)
     if not limits and spec is not None:
@@ -127,7 +125,6 @@ def generation_test(paths: Paths, report: Report, options: LoadOptions) -> Gener
     return GenerationTest(
         subject=subject,
         destination=destination,
-        schema=schema,
         model=name if spec is None else spec.name,
         workload=workload(options, spec),
         slo=stream_slo(ttft_ms=limits[0], itl_ms=limits[1]) if limits else None,
@@ -229,13 +226,9 @@ def endpoint_stream(session: Session, spec: TextGenerationSpec) -> Destination:
     )
 
 
-def server_stream(url: str) -> tuple[Destination, Schema]:
-    """Return a server by its URL and what it takes; without a path it is that of chat.
-
-    Raises RoundhouseError.
-    """
+def server_stream(url: str) -> Destination:
+    """Return a server by its URL; without a path it is that of chat. Raises RoundhouseError."""
     parts = urlsplit(server_url(url))
     if urlsplit(url).path in ("", "/"):
         parts = parts._replace(path=CHAT_PATH)
-    is_text = parts.path.endswith("/completions") and not parts.path.endswith(CHAT_PATH)
-    return Destination(url=parts.geturl()), "completion" if is_text else "chat"
+    return Destination(url=parts.geturl())

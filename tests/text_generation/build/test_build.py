@@ -6,15 +6,12 @@ import json
 
 import pytest
 
-from onboarding import names, signature
-from onboarding.generation_findings import generation_plans
+from onboarding import arns, names, signature
 from onboarding.lock import read_lock
 from onboarding.text_generation.checkpoint_lock import RECORD_NAME, GenerationLock
-from onboarding.tree import read_tree
 from roundhouse.deploy.builds import engines
 from roundhouse.deploy.builds.requests import CheckpointRequest, missing_checkpoints
 from roundhouse.status.endpoints import generator_state
-from onboarding import arns
 from tests.local_cloud.account import ROOT
 from tests.text_generation.build.chat_tree import PYTHON, build
 

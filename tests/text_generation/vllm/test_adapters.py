@@ -27,13 +27,13 @@ from roundhouse.report import Report
 from roundhouse.session import LOCAL, cloud_folder, open_session, start_local_cloud
 from tests.local_cloud.account import ROOT
 from tests.local_cloud.hosted_component import bearer_token, openai_request
-from tests.text_generation.vllm.conftest import PYTHON
 
 pytestmark = [
     pytest.mark.text_generation,
     # The clients of a command end with its process, and their streams with them.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
+PYTHON = ROOT / ".venvs" / "vllm" / "bin" / "python"
 LONG = " ".join(f"Paragraph {number} tells of Paris and of its {number} streets." for number in
                 range(24))  # fmt: skip
 """More than one block of the prefix cache, which has 128 tokens on a CPU."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 
 import pytest
@@ -27,7 +28,12 @@ def phase(**changes) -> Phase:
 
 
 def burst(count) -> Phase:
-    return phase(start=count / 0.05, seconds=0.5, requests=count)
+    """Return a phase in which so many requests are due, by its name, which arrivals follow."""
+    names = (f"p{number}" for number in itertools.count())
+    phases = (phase(name=name, start=count / 0.05, seconds=0.05) for name in names)
+    return next(
+        item for item in phases if len(list(arrival_moments(item, f"1 {item.name}"))) == count
+    )
 
 
 def run(url, phase, *, repeat=1, drain_seconds=10.0, sign=None, **options):

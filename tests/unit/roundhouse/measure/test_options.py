@@ -125,15 +125,13 @@ def test_refuses_a_bare_server_without_inputs_or_slo(paths, options, message):
 @pytest.mark.parametrize(
     ("url", "expected"),
     [
-        ("http://h:8000", ("http://h:8000/v1/chat/completions", "chat")),
-        ("http://h:8000/v1/completions", ("http://h:8000/v1/completions", "completion")),
-        ("http://h:8080/invocations", ("http://h:8080/invocations", "chat")),
+        ("http://h:8000", "http://h:8000/v1/chat/completions"),
+        ("http://h:8080/invocations", "http://h:8080/invocations"),
     ],
 )
-def test_path_of_a_server_says_its_schema(url, expected):
-    destination, schema = server_stream(url)
-    assert (destination.url, schema) == expected
-    assert destination.region is None and not destination.is_framed
+def test_a_server_of_text_without_a_path_is_asked_for_chats(url, expected):
+    destination = server_stream(url)
+    assert (destination.url, destination.region, destination.is_framed) == (expected, None, False)
 
 
 @pytest.mark.parametrize("kind", ["inference-component", "model"])

@@ -36,11 +36,10 @@ def phase(loop=Loop.open, **changes):
 def test_a_request_that_had_to_wait_has_waited_since_it_was_due():
     """The first answer takes half a second, on the only connection: what is due meanwhile waits."""
     with serve(lambda number: Answer(after_seconds=0.5 if number == 2 else 0.0)) as server:
-        load = phase(requests=100, seconds=9.0)
-        (measurement,) = run(server.url, phases=(load,), connections=1).phases
+        (measurement,) = run(server.url, phases=(phase(),), connections=1).phases
     assert sum(latency > 200 for latency in measurement.latency) >= 20
     assert percentile(measurement.service, 90) < percentile(measurement.latency, 90)
-    assert measurement.answered == 100
+    assert measurement.answered == measurement.offered > 50
 
 
 def test_a_closed_loops_users_wait_for_their_answers():

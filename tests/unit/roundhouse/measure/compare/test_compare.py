@@ -15,7 +15,7 @@ from botocore.exceptions import NoCredentialsError
 from onboarding.tree import read_tree
 from roundhouse.errors import UsageError
 from roundhouse.measure.compare.cells import cells, default_values
-from roundhouse.measure.compare.cost import CellCost, break_even, running_usd, total_sentence
+from roundhouse.measure.compare.cost import break_even, running_usd
 from roundhouse.measure.compare.document import (
     Report,
     document,
@@ -178,14 +178,6 @@ def test_a_refused_cell_is_not_named_where_models_are_chosen_by_label(tmp_path):
     (kept,) = (cell_model(found, cell) for cell in grid if cell.name not in refused)
     assert set(views["local"].models) == {"sentence-embedder", kept}
     assert set(views["dev"].models) == {"sentence-embedder"}
-
-
-def test_no_cell_to_measure_costs_nothing():
-    refused = CellCost(
-        name="batch1", action="no such batch", is_measured=False,
-        build_minutes=0.0, build_usd=0.0, endpoint_usd=0.0,
-    )  # fmt: skip
-    assert total_sentence([refused]) == "1 cell, none of which is to be measured: 0 USD."
 
 
 def test_names_of_cells_are_no_other_models():
@@ -370,14 +362,11 @@ def test_the_least_instances_and_their_price_are_those_of_the_published_rows(row
     assert sizing.instances == row["instances"] + 1
 
 
-def test_one_instance_may_be_lost():
+def test_one_instance_may_be_lost_and_a_price_that_is_not_known_stays_so():
     sizing = size(100.0, 50.0, price=2.0, safety_factor=0.5)
     assert (sizing.least_instances, sizing.instances, sizing.usd_an_hour) == (2, 3, 6.0)
     assert sizing.target_per_minute == 1500
     assert sizing.usd_a_million == pytest.approx(6.0 / 360_000 * 1e6)
-
-
-def test_a_price_that_is_not_known_stays_so():
     sizing = size(100.0, 50.0, price=None, safety_factor=0.5)
     assert (sizing.usd_an_hour, sizing.usd_a_million, sizing.usd_a_month) == (None, None, None)
 
