@@ -178,6 +178,7 @@ def test_adapters_answer_are_updated_and_go(session, tree):
 
 def test_a_load_of_the_base_is_answered_whole(session):
     """`roundhouse bench`, by InvokeEndpointWithResponseStream."""
+    deploy_all(session)
     options = LoadOptions(
         endpoint=BASE, env=LOCAL, users="1,2", seconds=5, input=Path("16:12"), slo="60000:60000"
     )
