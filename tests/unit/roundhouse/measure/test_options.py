@@ -129,7 +129,7 @@ def test_refuses_a_bare_server_without_inputs_or_slo(paths, options, message):
         ("http://h:8080/invocations", "http://h:8080/invocations"),
     ],
 )
-def test_a_server_of_text_without_a_path_is_asked_for_chats(url, expected):
+def test_a_text_server_without_a_path_gets_chats(url, expected):
     destination = server_stream(url)
     assert (destination.url, destination.region, destination.is_framed) == (expected, None, False)
 
