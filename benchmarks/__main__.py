@@ -15,7 +15,6 @@ from rich.console import Console
 from benchmarks.measure import Context, Measure, circumstances, measures_table, with_command, write
 from benchmarks.servers.comparison import servers
 from benchmarks.servers.fixtures import minilm
-from benchmarks.text_generation.comparison import text_generation
 from roundhouse.paths import find_paths
 from roundhouse.processes import Command, Processes
 from roundhouse.settings import inherited
@@ -50,7 +49,6 @@ def row_measures(rows: Iterable[Mapping[str, Any]]) -> Iterable[Measure]:
 BENCHMARKS: dict[str, Callable[[Context], list[Measure]]] = {
     "runtimes": runtimes,
     "servers": servers,
-    "text_generation": text_generation,
 }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import shutil
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, replace
@@ -149,11 +148,6 @@ class Context:
         path = self.paths.build / "bench" / name
         path.mkdir(parents=True, exist_ok=True)
         return path
-
-    def empty_folder(self, name: str) -> Path:
-        """Return the folder of a benchmark without what an earlier run left there."""
-        shutil.rmtree(self.folder(name))
-        return self.folder(name)
 
     def rounds(self, default: int) -> int:
         """Return BENCH_ROUNDS, for a quick look, or the default. Raises ValueError."""

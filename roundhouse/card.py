@@ -1,8 +1,7 @@
-"""`roundhouse status MODEL --card`: an engine's precisions, or one page about a text generator."""
+"""`roundhouse status MODEL --card`: an engine's precisions."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,43 +22,24 @@ NOT_RECORDED = "the build kept no record of it"
 
 
 def show_card(paths: Paths, report: Report, env: str, model: str) -> None:
-    """Print the precisions of an engine, as its lock has them, or write a generator's page.
+    """Print the precisions of an engine, as its lock has them.
 
-    The page of a text generator has plan, gate of each checkpoint, memory, arguments. Raises
-    RoundhouseError.
+    Raises RoundhouseError, of a text generator too.
     """
-    from roundhouse.paths import displayed_path
+    from roundhouse.errors import RoundhouseError
+    from roundhouse.measure.subject import is_generator
     from roundhouse.session import open_session
     from roundhouse.table import table
 
-    own = generation_page(paths, model, env)
-    if own is not None:
-        report.print(f"{displayed_path(own)}: open it in a browser.")
-        return
+    if is_generator(paths, model):
+        raise RoundhouseError(
+            f"{model}: is a text generator, and engines alone have a card; `roundhouse status "
+            f"--env {env}` shows its checkpoints, and its lock has the numbers of their gates."
+        )
     manifest = built_manifest(open_session(paths, report, env), model)
     right = [column for column in COLUMNS if column not in WORDS]
     report.print_table(table(COLUMNS, precision_rows(manifest), right=right))
     report.print(f"{manifest.decision} models/{model}.lock.yaml has all that was measured.")
-
-
-def generation_page(paths: Paths, model: str, environment: str) -> Path | None:
-    """Write the card of a text generator and return it; None for another model."""
-    from onboarding.generation_findings import generation_plans
-    from onboarding.generation_resolve import generation_deployments
-    from roundhouse.processes import Processes
-    from roundhouse.promoted_tree import environment_paths
-    from roundhouse.reports.generation_card import generation_card
-    from roundhouse.session import valid_tree
-
-    tree = valid_tree(environment_paths(paths, environment, Processes()))
-    found = generation_deployments(tree, environment, (model,))
-    if not found:
-        return None
-    plan = next(item for item in generation_plans(tree, environment) if item.model == model)
-    page = paths.build / "cards" / f"{environment}-{model}.html"
-    page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(generation_card(found[0], plan), encoding="utf-8")
-    return page
 
 
 def built_manifest(session: Session, model: str) -> Manifest:

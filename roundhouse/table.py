@@ -1,4 +1,4 @@
-"""A table of texts, with its three renderers: a terminal, Markdown and HTML."""
+"""A table of texts, on a terminal and as Markdown."""
 
 from __future__ import annotations
 
@@ -51,23 +51,6 @@ class Table:
         rule = ["---:" if column in self.right else "---" for column in self.columns]
         lines = [self.columns, rule, *(map(cell, row) for row in self.rows)]
         return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-    @property
-    def heads(self) -> list[tuple[str, str]]:
-        """Heads with their classes in the style sheet, for the macro `table` of reports."""
-        return [(head, "number" if head in self.right else "") for head in self.columns]
-
-    def markup(
-        self, cell: Callable[[str, str], str] = lambda head, text: text
-    ) -> list[tuple[list[str], bool]]:
-        """Return rows for the macro `table`, each with whether it stands out.
-
-        `cell` takes a head and a text, and returns the text or its markup.
-        """
-        return [
-            ([cell(*pair) for pair in zip(self.columns, row, strict=True)], number in self.chief)
-            for number, row in enumerate(self.rows)
-        ]
 
 
 def table(

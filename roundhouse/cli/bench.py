@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -35,9 +34,7 @@ def bench(
     ] = None,
     rate: Annotated[
         str | None,
-        typer.Option(
-            help="Open loop: requests a second, whatever the answers do; 10:100 grows from 10."
-        ),
+        typer.Option(help="Open loop: requests a second, whatever the answers do."),
     ] = None,
     users: Annotated[
         str | None,
@@ -63,7 +60,7 @@ def bench(
         Path | None,
         typer.Option(
             help="What is sent: .txt, .tsv or .npz; of a text generator .jsonl, or tokens as "
-            "PROMPT:OUTPUT, or chat, rag, agents, long. Default: by the model file."
+            "PROMPT:OUTPUT. Default: by the model file."
         ),
     ] = None,
     rows: RowsPerRequest = 1,
@@ -76,15 +73,14 @@ def bench(
 ) -> None:
     """Load an endpoint or a server.
 
-    By default: finds the highest load that holds the SLO, in three minutes. Leaves a report as HTML
-    and JSON. Exit code 6 says that the SLO was missed.
+    By default: finds the highest load that holds the SLO, in three minutes. Leaves its numbers as
+    JSON. Exit code 6 says that the SLO was missed.
     """
     from roundhouse.measure.bench import run_bench
     from roundhouse.measure.options import LoadOptions
     from roundhouse.measure.recording import record_load
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report, print_json
-    from roundhouse.reports.load_report import load_page
     from roundhouse.session import open_session
 
     paths, report = current_paths(root), open_report(form)
@@ -103,14 +99,14 @@ def bench(
         command=shlex.join(["roundhouse", *sys.argv[1:]]),
     )
     options.require_consistent()
-    run, recorded = partial(run_bench, render=load_page), None
+    recorded = None
     if record:
-        recorded = record_load(open_session(paths, report, str(env)), options, run=run)
-    done = run(paths, report, options) if recorded is None else recorded.report
+        recorded = record_load(open_session(paths, report, str(env)), options, run=run_bench)
+    done = run_bench(paths, report, options) if recorded is None else recorded.report
     result = done.result
     if form is Format.json:
         document = result.document()
-        document["files"] = {"html": str(done.page), "json": str(done.data)}
+        document["file"] = str(done.file)
         if recorded is not None:
             document["recorded"] = recorded.entry.model_dump(mode="json")
             document["lock"] = str(recorded.lock)
@@ -118,7 +114,7 @@ def bench(
     else:
         report.print_table(result.table())
         report.print(result.headline)
-        report.print(f"The report: {done.page}; its numbers: {done.data}.")
+        report.print(f"Its numbers: {done.file}.")
         if recorded is not None:
             report.print(f"{recorded.summary} Written to {recorded.lock}: review and commit it.")
     raise typer.Exit(INTERRUPTED if result.broken_off else SLO_MISSED if result.slo_missed else 0)

@@ -33,8 +33,8 @@ def compare(
     axes: Annotated[
         list[str] | None,
         typer.Option(
-            help="What varies, with commas: runtime, precision, batching, max_batch, queue_delay, "
-            "instances, instance_type; or one with its values: precision=fp16,int8; repeatable. "
+            help="What varies, with commas: runtime, precision, batching, instances, "
+            "instance_type; or one with its values: precision=fp16,int8; repeatable. "
             "Default: precision,batching,instances."
         ),
     ] = None,
@@ -122,9 +122,12 @@ def _grid(axes: Sequence[str], found: Subject) -> tuple[Cell, ...]:
     from roundhouse.measure.compare.cells import DEFAULT_AXES, cells, parse_axes
     from roundhouse.measure.compare.tree import require_instance_types
 
-    chosen = parse_axes(axes or (DEFAULT_AXES,), found.candidate)
+    has_calibration = found.spec.engine.calibration is not None
+    chosen = parse_axes(
+        axes or (DEFAULT_AXES,), is_gpu=found.is_gpu, has_calibration=has_calibration
+    )
     require_instance_types(found, chosen.get("instance_type", ()))
-    return cells(chosen, found.candidate)
+    return cells(chosen)
 
 
 def _show(paths: Paths, report: Report, result: CompareReport, form: Format) -> None:
@@ -135,7 +138,6 @@ def _show(paths: Paths, report: Report, result: CompareReport, form: Format) -> 
     from roundhouse.measure.compare.cells import overrides
     from roundhouse.measure.compare.document import (
         break_even_table,
-        control_sentence,
         document,
         markdown,
         reasons,
@@ -144,12 +146,10 @@ def _show(paths: Paths, report: Report, result: CompareReport, form: Format) -> 
     )
     from roundhouse.paths import displayed_path, output_folder
     from roundhouse.report import print_json
-    from roundhouse.reports.compare_report import compare_page
 
     folder = paths.build / "compare" / result.environment / result.model
     written = document(result)
     with output_folder(folder):
-        (folder / "report.html").write_bytes(compare_page(result))
         (folder / "report.md").write_text(markdown(result), encoding="utf-8")
         (folder / "report.json").write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")
     if form is Format.json:
@@ -160,17 +160,16 @@ def _show(paths: Paths, report: Report, result: CompareReport, form: Format) -> 
     report.print_table(table_of(result))
     for name, reason in reasons(result):
         report.print(f"  {name}: {reason}")
-    report.print(control_sentence(result))
     if result.best is not None:
         report.print(result.headline)
         report.print(sizing_sentence(result))
         costs = break_even_table(result)
         if costs is not None:
             report.print_table(costs)
-        chosen = overrides(dict(result.best.cell.values), result.candidate)
+        chosen = overrides(dict(result.best.cell.values))
         block = yaml.safe_dump(chosen, sort_keys=False).rstrip()
         report.print(f"Into models/{result.model}.yaml (null: leave the key out):\n{block}")
-    report.print(f"The report: {displayed_path(folder / 'report.html')}, report.md, report.json.")
+    report.print(f"The report: {displayed_path(folder / 'report.md')}, report.json.")
 
 
 def _show_cost(run: Run, grid: tuple[Cell, ...], form: Format) -> None:

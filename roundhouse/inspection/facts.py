@@ -31,7 +31,6 @@ LONGEST = ("max_position_embeddings", "n_positions", "max_seq_len")
 UNLIMITED = 1_000_000
 """tokenizer_config.json names a number beyond it where there is no limit."""
 ADAPTER, TOKENIZER = "adapter_config.json", "tokenizer.json"
-SHOWN_LABELS = 6
 PROCESSORS = ("preprocessor_config.json", "processor_config.json")
 RANKING: Task | str = "text-ranking"
 TEXT_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids"})
@@ -41,11 +40,10 @@ MODES = get_args(PoolingMode)
 
 @dataclass(frozen=True, kw_only=True)
 class SourceFacts:
-    """What was found; `because` says where, and `notes` are for the reader of the model file."""
+    """What was found; `because` says where."""
 
     task: str
     because: str
-    notes: tuple[str, ...] = ()
     longest: int | None = None
     """Most tokens that the source takes; None: no sequence, or no limit that it tells."""
     longest_because: str = "the source names no limit"
@@ -86,8 +84,7 @@ def checkpoint_facts(files: SourceFiles, task: str | None) -> SourceFacts:
                 f"{files.title}: has no {PROCESSORS[0]}, which says how images become the "
                 "network's input; save it with the checkpoint's image processor."
             )
-        notes = tuple(task_notes(files, config, found))
-        return SourceFacts(task=found, because=because, notes=notes, has_sequence=False)
+        return SourceFacts(task=found, because=because, has_sequence=False)
     if TOKENIZER not in files.names:
         raise RoundhouseError(
             f"{files.title}: has no {TOKENIZER}; load its tokenizer with transformers' "
@@ -97,7 +94,6 @@ def checkpoint_facts(files: SourceFiles, task: str | None) -> SourceFacts:
     return SourceFacts(
         task=found,
         because=because,
-        notes=tuple(task_notes(files, config, found)),
         longest=longest,
         longest_because=longest_because,
         metric=metric_of(config, found),
@@ -108,7 +104,7 @@ def metric_of(config: Mapping[str, Any], task: str) -> Metric | None:
     """Return the metric of a classifier of one label, which chooses none; else None."""
     if task not in ("text-classification", "token-classification"):
         return None
-    return "relative_error" if len(_labels(config)) == 1 else None
+    return "relative_error" if _label_count(config) == 1 else None
 
 
 def require_task(files: SourceFiles, task: str, because: str) -> None:
@@ -183,7 +179,7 @@ def named_task(files: SourceFiles, config: Mapping[str, Any]) -> tuple[str | Non
         or "sbert_ce_default_activation_function" in config
     )
     if is_cross_encoder and any(name.endswith("ForSequenceClassification") for name in names):
-        if len(_labels(config)) <= 1:
+        if _label_count(config) <= 1:
             return RANKING, f"{CONFIGURATION}: a CrossEncoder of {names[0]} with one score"
         return "text-classification", f"{CONFIGURATION}: a CrossEncoder of {names[0]}"
     if MODULES in files.names:
@@ -195,37 +191,10 @@ def named_task(files: SourceFiles, config: Mapping[str, Any]) -> tuple[str | Non
     return None, f"{CONFIGURATION} names {', '.join(names) or 'no architecture'}"
 
 
-def task_notes(files: SourceFiles, config: Mapping[str, Any], task: str) -> list[str]:
-    """Return what the reader of the file should know: pooling, or labels."""
-    if task == "text-embedding":
-        return [_pipeline(files)]
-    labels = _labels(config)
-    if task.endswith("classification") and labels:
-        more = f", … of {len(labels)}" if len(labels) > SHOWN_LABELS else ""
-        problem = config.get("problem_type") or "single_label_classification"
-        kind = f" ({problem})" if problem != "single_label_classification" else ""
-        return [f"labels{kind}: {', '.join(labels[:SHOWN_LABELS])}{more}"]
-    return []
-
-
 def _modules(files: SourceFiles) -> list[Mapping[str, Any]]:
     content = files.read(MODULES) if MODULES in files.names else None
     items = [] if content is None else _items(_parse(files, MODULES, content))
     return [module for module in items if isinstance(module, Mapping)]
-
-
-def _pipeline(files: SourceFiles) -> str:
-    modules = _modules(files)
-    if not modules:
-        return f"pools by mean: the checkpoint has no {MODULES}"
-    parts = []
-    for module in modules:
-        kind = str(module.get("type", "")).rsplit(".", 1)[-1]
-        pooling = f"{module.get('path')}/{CONFIGURATION}"
-        parts.append(
-            f"pools by {pooling_mode(read_json(files, pooling))}" if kind == "Pooling" else kind
-        )
-    return f"{MODULES}: {', then '.join(parts)}"
 
 
 def pooling_mode(config: Mapping[str, Any]) -> str:
@@ -242,7 +211,7 @@ def pooling_mode(config: Mapping[str, Any]) -> str:
     return " + ".join(modes).replace("_tokens", "").replace("_token", "") or "mean"
 
 
-def _labels(config: Mapping[str, Any]) -> list[str]:
+def _label_count(config: Mapping[str, Any]) -> int:
     names = config.get("id2label")
     if isinstance(names, list):
         raise RoundhouseError(
@@ -250,9 +219,9 @@ def _labels(config: Mapping[str, Any]) -> list[str]:
             f"object of numbers and names: {json.dumps(dict(enumerate(names[:3])))[:200]}."
         )
     if isinstance(names, Mapping):
-        return [str(name) for name in names.values()]
+        return len(names)
     count = config.get("num_labels")
-    return [f"LABEL_{number}" for number in range(count if isinstance(count, int) else 2)]
+    return count if isinstance(count, int) else 2
 
 
 def token_limit(files: SourceFiles, config: Mapping[str, Any]) -> tuple[int | None, str]:
@@ -358,11 +327,9 @@ def _text_facts(
         )
     config = read_json(files, CONFIGURATION)
     longest, longest_because = token_limit(files, config)
-    notes = task_notes(files, config, found) if found != "text-embedding" and config else ()
     return SourceFacts(
         task=found,
         because=because,
-        notes=(*_network_notes(header), *notes),
         is_quantized=header.is_quantized,
         longest=longest,
         longest_because=longest_because,
@@ -401,23 +368,14 @@ def _text_task(files: SourceFiles, header: OnnxHeader) -> tuple[str | None, str]
 def _tensor_facts(files: SourceFiles, header: OnnxHeader) -> SourceFacts:
     _refuse_unfit_inputs(files, header)
     shapes = [tensor.shape or () for tensor in header.inputs]
-    gives = ", ".join(map(str, header.outputs))
     return SourceFacts(
         task="tensors",
         because=f"takes {', '.join(map(str, header.inputs))}",
-        notes=(*_network_notes(header), f"gives {gives} (-1: any size)"),
         is_quantized=header.is_quantized,
         has_sequence=any(shape[1:2] == (-1,) for shape in shapes),
         longest_because="the file names no limit of axis 1",
         inputs=header.inputs,
     )
-
-
-def _network_notes(header: OnnxHeader) -> list[str]:
-    notes = [f"exported by {header.exporter}"] if header.exporter else []
-    if header.is_quantized:
-        notes.append("holds Q/DQ nodes: it is quantized already, and kept as it is")
-    return notes
 
 
 def _refuse_unfit_inputs(files: SourceFiles, header: OnnxHeader) -> None:

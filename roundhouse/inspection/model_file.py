@@ -106,8 +106,8 @@ def _source_lines(pins: Mapping[str, str], facts: SourceFacts) -> Iterator[str]:
             f"  pooling: {{mode: {pooling.mode}, normalize: {str(pooling.normalize).lower()}}}",
             "how the vectors of tokens become one",
         )
-    for note in facts.notes:
-        yield f"  # {one_line(note)}"
+    if facts.is_quantized:
+        yield "  # holds Q/DQ nodes: it is quantized already, and kept as it is"
 
 
 def _profile_lines(facts: SourceFacts) -> Iterator[str]:
@@ -127,13 +127,9 @@ def _profile_lines(facts: SourceFacts) -> Iterator[str]:
 
 def commented(text: str, comment: str) -> str:
     """Return a line of YAML with a comment behind it."""
-    return f"{text:<{COMMENT_COLUMN - 2}}  # {one_line(comment)}" if comment else text
-
-
-def one_line(text: str) -> str:
-    """Return a text that ends no comment: without line breaks and what no terminal shows."""
-    words = "".join(character if character.isprintable() else " " for character in text)
-    return " ".join(words.split())
+    # A text of the source's own files must not end the comment.
+    shown = "".join(character if character.isprintable() else " " for character in comment)
+    return f"{text:<{COMMENT_COLUMN - 2}}  # {' '.join(shown.split())}" if comment else text
 
 
 def as_yaml(text: str) -> str:

@@ -1,4 +1,4 @@
-"""A new model of a tree: its source inspected, its file, its datasets and its overrides written."""
+"""A new model of a tree: its source inspected, its file and its datasets written."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
-
-import yaml
 
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.fault import Fault
@@ -20,7 +17,7 @@ from onboarding.names import may_read
 from onboarding.platform import InstanceType, instance_types, serving_platforms
 from onboarding.source_access import S3_SCHEME, split_s3
 from onboarding.tree import Tree, read_tree
-from onboarding.yaml_text import compose_yaml, load_yaml
+from onboarding.yaml_text import load_yaml
 from roundhouse.aws.clients import Clients, aws_clients
 from roundhouse.errors import RoundhouseError, UsageError
 from roundhouse.inspection import source_files
@@ -71,7 +68,7 @@ class NewModel:
     to_add: Mapping[str, str] = field(default_factory=dict)
     """Lines that a person must add, by file."""
     faults: tuple[Fault, ...] = ()
-    """What `check` finds in the model file."""
+    """What `check` finds in the model file, where nothing is to be added before."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,23 +172,21 @@ def _write(
     text = model_file_text(
         request.name, files.pins, facts, datasets, endpoint=endpoint, schema=schema
     )
-    edits = list(environment_edits(paths.tree, request.name, overrides))
     file = paths.tree / "models" / f"{request.name}.yaml"
     written = [file]
     _write_file(file, text.encode())
     for name, content in missing.items():
         _write_file(paths.tree / name, content)
         written.append(paths.tree / name)
-    for name, _, edited in edits:
-        if edited is not None:
-            _write_file(paths.tree / name, edited.encode(), "wb")
-            written.append(paths.tree / name)
     after = read_tree(paths.tree)
-    faults = (*after.faults, *memory_findings(after).faults)
+    faults = () if overrides else (*after.faults, *memory_findings(after).faults)
     return NewModel(
         facts=facts,
         files=tuple(written),
-        to_add={name: line for name, line, edited in edits if edited is None},
+        to_add={
+            f"environments/{name}.yaml": f"models: {{{request.name}: {override}}}"
+            for name, override in overrides.items()
+        },
         faults=tuple(fault for fault in faults if fault.file == f"models/{request.name}.yaml"),
     )
 
@@ -219,11 +214,11 @@ def _endpoint(root: Path, tree: Tree, facts: SourceFacts) -> tuple[str, Mapping[
     return "\n".join(lines), overrides
 
 
-def _write_file(file: Path, content: bytes, mode: Literal["xb", "wb"] = "xb") -> None:
-    """Write a file, by default one that is not there. Raises RoundhouseError."""
+def _write_file(file: Path, content: bytes) -> None:
+    """Write a file that is not there. Raises RoundhouseError."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open(mode) as handle:
+        with file.open("xb") as handle:
             handle.write(content)
     except FileExistsError as error:
         raise _is_there(file) from error
@@ -259,59 +254,3 @@ def choose_types(tree: Tree) -> tuple[InstanceType, Mapping[str, str]]:
         if row is not None and row != chosen
     }
     return chosen, overrides
-
-
-def with_override(text: str, model: str, override: str) -> str | None:
-    """Return an environment file with an override of a model, else as it was.
-
-    None where that cannot be written without changing anything else.
-    """
-    try:
-        edited = _insert(text, model, override)
-        if edited is None:
-            return None
-        expected: Any = load_yaml(text)
-        models = dict(expected.get("models") or {})
-        if model in models:
-            return None
-        expected = {**expected, "models": {**models, model: load_yaml(override)}}
-        return edited if load_yaml(edited) == expected else None
-    except (yaml.YAMLError, ValueError, AttributeError, TypeError):
-        return None
-
-
-def _insert(text: str, model: str, override: str) -> str | None:
-    root = compose_yaml(text)
-    if not isinstance(root, yaml.MappingNode):
-        return None
-    nodes = {key.value: (key, value) for key, value in root.value}
-    entry, lines = f"{model}: {override}\n", text.splitlines(keepends=True)
-    if lines and not lines[-1].endswith("\n"):
-        lines[-1] += "\n"
-    if "models" not in nodes:
-        return "".join((*lines, "\nmodels:\n", f"  {entry}"))
-    key, value = nodes["models"]
-    if isinstance(value, yaml.MappingNode) and value.flow_style and value.value:
-        at = value.start_mark.index + 1
-        return f"{text[:at]}{model}: {override}, {text[at:]}"
-    if isinstance(value, yaml.MappingNode) and not value.flow_style:
-        mark = value.value[0][0].start_mark
-        lines.insert(mark.line, f"{' ' * mark.column}{entry}")
-        return "".join(lines)
-    if isinstance(value, yaml.ScalarNode) and value.value == "":
-        lines.insert(key.start_mark.line + 1, f"  {entry}")
-        return "".join(lines)
-    return None
-
-
-def environment_edits(
-    tree: Path, model: str, overrides: Mapping[str, str]
-) -> Iterator[tuple[str, str, str | None]]:
-    """Yield every environment to override: its file, the line to add, the file's new text.
-
-    None: a person must add the line.
-    """
-    for name, override in overrides.items():
-        file = f"environments/{name}.yaml"
-        text = (tree / file).read_text(encoding="utf-8")
-        yield file, f"models: {{{model}: {override}}}", with_override(text, model, override)

@@ -1,4 +1,4 @@
-"""Runs the load test of `roundhouse bench`, shows its progress and writes its report."""
+"""Runs the load test of `roundhouse bench`, shows its progress and writes its numbers."""
 
 from __future__ import annotations
 
@@ -26,20 +26,13 @@ from roundhouse.report import Report
 
 @dataclass(frozen=True, kw_only=True)
 class LoadReport:
-    """A load test's result and the page that it was written to."""
+    """A load test's result and the JSON file that it was written to."""
 
     result: Result
-    page: Path
-
-    @property
-    def data(self) -> Path:
-        """The JSON file beside the page."""
-        return self.page.with_suffix(".json")
+    file: Path
 
 
-def run_bench(
-    paths: Paths, report: Report, options: LoadOptions, *, render: Callable[[Result], bytes]
-) -> LoadReport:
+def run_bench(paths: Paths, report: Report, options: LoadOptions) -> LoadReport:
     """Run a load test and write its report; Ctrl-C ends the load and keeps what was measured.
 
     Raises WrongAnswerError, after the report is written, when no request was answered;
@@ -52,21 +45,20 @@ def run_bench(
     subject = runner.test.subject
     is_broken_off = _run(runner, report)
     result = result_of(runner, broken_off=is_broken_off)
-    written = LoadReport(result=result, page=_page_path(folder, subject, result.date))
+    written = LoadReport(result=result, file=_new_path(folder, subject, result.date))
     document = json.dumps(result.document(), indent=2, allow_nan=False)
     with output_folder(folder):
-        written.page.write_bytes(render(result))
-        written.data.write_text(document + "\n", encoding="utf-8")
+        written.file.write_text(document + "\n", encoding="utf-8")
     if not result.broken_off and result.fault is not None:
-        raise WrongAnswerError(f"{subject}: {result.fault} The report is {written.page}.")
+        raise WrongAnswerError(f"{subject}: {result.fault} The report is {written.file}.")
     return written
 
 
-def _page_path(folder: Path, subject: str, date: str) -> Path:
-    """Return a path of a page that is not there yet."""
+def _new_path(folder: Path, subject: str, date: str) -> Path:
+    """Return a path of a report that is not there yet."""
     stem = re.sub(r"[^A-Za-z0-9]+", "-", f"{subject} {date}").strip("-")
-    pages = (folder / f"{stem}{f'-{number}' if number else ''}.html" for number in range(10_000))
-    return next(path for path in pages if not path.exists())
+    files = (folder / f"{stem}{f'-{number}' if number else ''}.json" for number in range(10_000))
+    return next(path for path in files if not path.exists())
 
 
 def _run(runner: Runner, report: Report) -> bool:
@@ -131,6 +123,4 @@ def result_of(runner: Runner, *, broken_off: bool) -> Result:
     if isinstance(runner, GenerationRunner):
         return GenerationResult(test=runner.test, tokens=runner.tokens, **values)
     assert isinstance(runner, EngineRunner)
-    best = runner.best_level if runner.levels else None
-    probe = None if best is None else best.answered_per_second
-    return EngineResult(test=runner.test, probe_per_second=probe, **values)
+    return EngineResult(test=runner.test, **values)

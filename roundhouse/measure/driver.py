@@ -83,10 +83,10 @@ class Timer:
 def arrival_moments(phase: Phase, seed: str) -> Iterator[float]:
     """Yield the seconds into an open loop's phase at which requests are due: a Poisson process."""
     chance = random.Random(seed)
-    count = chance.expovariate(1)
-    while (moment := phase.moment(count)) < phase.seconds:
+    moment = chance.expovariate(phase.start)
+    while moment < phase.seconds:
         yield moment
-        count += chance.expovariate(1)
+        moment += chance.expovariate(phase.start)
 
 
 def machine_clock() -> tuple[float, float]:
@@ -163,20 +163,14 @@ class _PhaseRun:
         second = measurement.start_second(0)
         source = self._start(self._offer() if is_open else self._spawn())
         now = self.begin
-        while (
-            not source.done()
-            or self.pending
-            or (now < end and not is_open and not measurement.is_full)
-        ):
+        while not source.done() or self.pending or (now < end and not is_open):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(TICK_SECONDS):
                     await halt.wait()
             if self.failure is not None:
                 raise self.failure
             now = time.monotonic()
-            measurement.max_waiting = max(measurement.max_waiting, self.pending - connections)
             if halt.is_set():
-                measurement.dropped = self.pending
                 break
             if now > end + drain_seconds:
                 self.given_up = f"no answer within {drain_seconds:g} s of the phase's end"
@@ -238,8 +232,6 @@ class _PhaseRun:
                 await asyncio.sleep(0)
             self.measurement.record_due(time.monotonic() - due)
             self.due.put_nowait(due)
-            if self.measurement.is_full:
-                return
 
     async def _send_due(self) -> None:
         """Send due requests one after the other, as one connection does."""
@@ -253,7 +245,7 @@ class _PhaseRun:
 
     async def _user(self) -> None:
         end = self.begin + self.measurement.phase.seconds
-        while (due := time.monotonic()) < end and not self.measurement.is_full:
+        while (due := time.monotonic()) < end:
             self.measurement.record_due(None)
             if not await self._exchange(due):
                 await asyncio.sleep(ERROR_PAUSE_SECONDS)

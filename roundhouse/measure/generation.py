@@ -24,7 +24,7 @@ from roundhouse.measure.measurement import (
     samples_needed,
 )
 from roundhouse.measure.options import STREAMS, ClientOptions, Loop, Phase, at_once, closed_phase
-from roundhouse.measure.prompts import GenerationRequests, Schema, WordTokens, Workload, word_tokens
+from roundhouse.measure.prompts import GenerationRequests, WordTokens, Workload, word_tokens
 from roundhouse.measure.result import Result, outcome_of, verdict_fields
 from roundhouse.measure.runner import SURPLUS, LoadTest, Runner, first_request_error
 from roundhouse.measure.slo import ITL, TTFT
@@ -50,7 +50,6 @@ FIRST_CONCURRENCY = 8
 class GenerationTest(LoadTest):
     """A load test of a text generator; a search finds the knee."""
 
-    schema: Schema
     model: str | None
     """The name that requests give; None: the server's only one."""
     workload: Workload
@@ -107,7 +106,6 @@ class GenerationRunner(Runner):
         return GenerationRequests(
             test.destination,
             test.workload,
-            schema=test.schema,
             model=test.model,
             seed=test.client.seed,
             sign=signer(test.destination),
@@ -196,12 +194,11 @@ class GenerationResult(Result):
     def cells(self, phase: Measurement) -> dict[str, str]:
         """Return a phase's cells by column."""
         phase = _stream(phase)
-        tpots = [1000 * tpot for answer in phase.answers if (tpot := answer.tpot) is not None]
         ends = [1000 * answer.latency for answer in phase.answers]
         times: dict[str, tuple[Sequence[float], tuple[int, ...]]] = {
             TTFT: (phase.ttfts_ms, (50, 95)),
             ITL: (phase.gaps_ms, (50, 95)),
-            "TPOT": (tpots, (50,)),
+            "TPOT": (phase.tpots_ms, (50,)),
             "E2E": (ends, (50,)),
         }
         return {
@@ -222,7 +219,6 @@ class GenerationResult(Result):
         """Return the result for JSON; metrics have AIPerf's names and fields."""
         test, highest, document = self.test, self.highest, super().document()
         workload, knee = test.workload, None if highest is None else _stream(highest.phase)
-        document["settings"]["schema"] = test.schema
         return {
             "metrics_schema": f"profile_export_aiperf.json {AIPERF_SCHEMA}",
             "slo": None

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
 
+import numpy as np
+
 from engine_build.card.render import milliseconds, per_second
 from roundhouse.measure.options import Loop, Phase
 
 SAMPLES_BEYOND = 10
 """A percentile is shown when at least so many values lie beyond it: p99 of 1,000 values."""
-WINDOW_SECONDS = 3
-"""A latency stop looks at least at so many of the newest seconds."""
 MAX_ERROR_KINDS = 20
 OTHER_ERRORS = "other errors"
 ANSWERED_SHARE = 0.98
@@ -32,13 +32,9 @@ def samples_needed(percentile: float) -> int:
 def percentile(values: Sequence[float], percent: float) -> float | None:
     """Return a percentile of values in any order; None of none.
 
-    Linear between two values, as numpy, `vllm bench serve` and AIPerf have it.
+    Linear between two values, as `vllm bench serve` and AIPerf have it too.
     """
-    if not values:
-        return None
-    ordered, place = sorted(values), percent / 100 * (len(values) - 1)
-    low = ordered[math.floor(place)]
-    return low + (ordered[math.ceil(place)] - low) * (place % 1)
+    return float(np.percentile(values, percent)) if len(values) else None
 
 
 def proven_percentile(values: Sequence[float], percent: float) -> float | None:
@@ -91,7 +87,7 @@ def _milliseconds() -> array[float]:
 
 @dataclass(kw_only=True)
 class Second:
-    """Counts of one second of a phase, and the latencies of the answers that came in it."""
+    """Counts of one second of a phase."""
 
     second: int
     offered: int = 0
@@ -101,7 +97,6 @@ class Second:
     in_flight: int = 0
     cpu_share: float = 0.0
     machine_share: float = 0.0
-    milliseconds: array[float] = field(default_factory=_milliseconds)
 
 
 @dataclass(kw_only=True)
@@ -120,9 +115,6 @@ class Measurement:
     lag: array[float] = field(default_factory=_milliseconds)
     answered: int = 0
     reconnected: int = 0
-    dropped: int = 0
-    max_waiting: int = 0
-    """Most requests that were due and waited for a connection."""
     ended_early: str | None = None
     """The reason why it did not last as long as it should."""
     verdict: Verdict | None = None
@@ -162,10 +154,8 @@ class Measurement:
         self._record_durations(due, sent, now)
 
     def _record_durations(self, due: float, sent: float, now: float) -> None:
-        latency = (now - due) * 1000
-        self.latency.append(latency)
+        self.latency.append((now - due) * 1000)
         self.service.append((now - sent) * 1000)
-        self.seconds_seen[-1].milliseconds.append(latency)
 
     @property
     def times(self) -> Mapping[str, Sequence[float]]:
@@ -173,9 +163,9 @@ class Measurement:
         return {"": self.latency}
 
     @property
-    def newest_medians(self) -> Mapping[str, float | None]:
-        """The medians of the newest times, by name; None of too few."""
-        return {"": self.newest(50)}
+    def medians(self) -> Mapping[str, float | None]:
+        """The medians of the times until now, by name; None of too few."""
+        return {"": proven_percentile(self.latency, 50)}
 
     def has_slow_server(self, limit_ms: float) -> bool:
         """Return whether answers are late from the moment on at which requests were sent."""
@@ -214,11 +204,6 @@ class Measurement:
         return sum(second.offered for second in self.seconds_seen)
 
     @property
-    def is_full(self) -> bool:
-        """Whether as many requests were due as the phase has."""
-        return self.phase.requests is not None and self.offered >= self.phase.requests
-
-    @property
     def failed(self) -> int:
         """Requests without an answer of status 200."""
         return sum(self.errors.values())
@@ -255,12 +240,3 @@ class Measurement:
     def machine_share(self) -> float:
         """Share of all the machine's cores that was busy, in the mean; 0 where it is not known."""
         return _mean([second.machine_share for second in self.sending_seconds])
-
-    def newest(self, percent: float) -> float | None:
-        """Return a percentile, in milliseconds, of the fewest newest seconds that prove one."""
-        values: list[float] = []
-        for count, second in enumerate(reversed(self.seconds_seen), 1):
-            values += second.milliseconds
-            if count >= WINDOW_SECONDS and len(values) >= samples_needed(percent):
-                return proven_percentile(values, percent)
-        return None

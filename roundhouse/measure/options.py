@@ -11,7 +11,6 @@ from pathlib import Path
 
 from roundhouse.errors import RoundhouseError, UsageError
 
-MINUTE = 60.0
 MAX_RATE = 100_000.0
 """Users, or requests a second: requests that are due and unanswered are kept in memory."""
 DEFAULT_SECONDS = 30.0
@@ -28,27 +27,17 @@ class Loop(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Phase:
-    """One phase of load: `start` users, or requests a second and `spawn` more each minute."""
+    """One phase of load: `start` users, or requests a second."""
 
     name: str
     loop: Loop
     start: float
     seconds: float
-    spawn: float = 0.0
-    requests: int | None = None
-    """Requests after which nothing more is sent; None: only the time counts."""
-
-    def moment(self, count: float) -> float:
-        """Return seconds into an open loop's phase by which `count` requests are due, or inf."""
-        # Not the textbook's root, which divides by the growth: without any it is 0 / 0.
-        growth = self.spawn / MINUTE
-        twice_the_mean_rate = self.start + math.sqrt(self.start**2 + 2 * growth * count)
-        return 2 * count / twice_the_mean_rate if twice_the_mean_rate > 0 else math.inf
 
 
-def closed_phase(name: str, users: int, seconds: float, requests: int | None = None) -> Phase:
+def closed_phase(name: str, users: int, seconds: float) -> Phase:
     """Return users who each wait for an answer before the next request."""
-    return Phase(name=name, loop=Loop.closed, start=users, seconds=seconds, requests=requests)
+    return Phase(name=name, loop=Loop.closed, start=users, seconds=seconds)
 
 
 def at_once(count: int) -> str:
@@ -77,7 +66,7 @@ class LoadOptions:
     model: str | None = None
     url: str | None = None
     rate: str | None = None
-    """Requests a second: `10`, or `10:100` for a rate that grows to 100."""
+    """Requests a second: `10`."""
     users: str | None = None
     """Users at once, a phase for each number: `8` or `1,4,16`."""
     seconds: float | None = None
@@ -132,27 +121,23 @@ class LoadOptions:
         """Return the phases; none for a search. Raises UsageError."""
         seconds = DEFAULT_SECONDS if self.seconds is None else self.seconds
         if self.rate is not None:
-            first, last = parse_rate(self.rate)
-            growth = (last - first) * MINUTE / seconds
-            name = f"{first:g}{'' if last == first else f' to {last:g}'} requests/s"
-            phase = Phase(name=name, loop=Loop.open, start=first, seconds=seconds, spawn=growth)
-            return (phase,)
+            rate = parse_rate(self.rate)
+            name = f"{rate:g} requests/s"
+            return (Phase(name=name, loop=Loop.open, start=rate, seconds=seconds),)
         if self.users is None:
             return ()
         return tuple(closed_phase(at_once(n), n, seconds) for n in parse_users(self.users))
 
 
-def parse_rate(text: str) -> tuple[float, float]:
-    """Return requests a second at the begin and at the end of `10` or `10:100`. UsageError."""
-    first, _, last = text.partition(":")
-    numbers = [_number(first), _number(last) if last or ":" in text else _number(first)]
-    low, high = (-1.0 if number is None else number for number in numbers)
-    if not 0 <= low <= high <= MAX_RATE or high == 0:
+def parse_rate(text: str) -> float:
+    """Return requests a second. Raises UsageError."""
+    rate = _number(text)
+    if rate is None or not 0 < rate <= MAX_RATE:
         raise UsageError(
             f"--rate {text}: give requests a second, above 0 and at most {MAX_RATE:,.0f}, such as "
-            "100, or 10:100 for a rate that grows."
+            "100."
         )
-    return low, high
+    return rate
 
 
 def parse_users(text: str) -> tuple[int, ...]:

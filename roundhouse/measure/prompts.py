@@ -9,16 +9,14 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from onboarding.fault import Fault, FaultsError
 from onboarding.text_generation.spec import ContextSpec
 from roundhouse.errors import RoundhouseError
 from roundhouse.measure.destination import Destination, Sign
 from roundhouse.measure.inputs import Body
-from roundhouse.text import choices
 
-Schema = Literal["chat", "completion"]
 CONTENT_TYPE = "application/json"
 DEFAULT_OUTPUT_TOKENS = 256
 """Of a prompt of a file that says nothing, where no model file does either: vLLM bench's own."""
@@ -145,14 +143,13 @@ class GenerationRequests:
         destination: Destination,
         workload: Workload,
         *,
-        schema: Schema,
         model: str | None,
         seed: int,
         sign: Sign | None = None,
         tokens: WordTokens | None = None,
     ) -> None:
         self._destination, self._workload = destination, workload
-        self._schema, self._model, self._sign = schema, model, sign
+        self._model, self._sign = model, sign
         self._tokens = WordTokens() if tokens is None else tokens
         self._chance = random.Random(seed)
         self._prompts = list(workload.prompts)
@@ -177,33 +174,22 @@ class GenerationRequests:
         return Prompt(content=" ".join(self._chance.choices(WORDS, k=words)), output_tokens=output)
 
     def _request(self, prompt: Prompt) -> tuple[bytes, dict[str, str]]:
-        data = json.dumps(request_body(prompt, self._schema, self._model, self._workload)).encode()
+        data = json.dumps(request_body(prompt, self._model, self._workload)).encode()
         headers = {"Content-Type": CONTENT_TYPE, **self._destination.headers}
         if self._sign is not None:
             headers |= self._sign(Body(data, CONTENT_TYPE))
         return data, headers
 
 
-def request_body(
-    prompt: Prompt, schema: Schema, model: str | None, workload: Workload
-) -> dict[str, Any]:
-    """Return a request of OpenAI's schema, streamed, with the numbers of tokens at its end.
+def request_body(prompt: Prompt, model: str | None, workload: Workload) -> dict[str, Any]:
+    """Return a chat of OpenAI's schema, streamed, with the numbers of tokens at its end.
 
     An answer of a given length goes on over the end-of-text token, which vLLM's `ignore_eos` does.
-    Raises RoundhouseError for messages where the schema takes a text.
     """
+    text = isinstance(prompt.content, str)
+    user = [{"role": "user", "content": prompt.content}]
     body: dict[str, Any] = {} if model is None else {"model": model}
-    if schema == "chat":
-        text = isinstance(prompt.content, str)
-        user = [{"role": "user", "content": prompt.content}]
-        body["messages"] = user if text else list(prompt.content)
-    elif isinstance(prompt.content, str):
-        body["prompt"] = prompt.content
-    else:
-        raise RoundhouseError(
-            "--input: has messages, and the URL is that of text completions; load "
-            "/v1/chat/completions, or give prompts."
-        )
+    body["messages"] = user if text else list(prompt.content)
     if prompt.output_tokens is None:
         body["max_tokens"] = workload.most_output_tokens
     else:
@@ -218,11 +204,6 @@ WIDEST = P95
 SHORT_WORDS, LONG_WORDS = 32, 544
 TOKENS_A_WORD = 4
 """At most, chat template included, of the words that prompts are made of."""
-PROFILES = {"chat": (500, 500), "rag": (5000, 500), "agents": (1000, 200), "long": (10000, 500)}
-"""Tokens of prompt and answer: the profiles that AWS's own benchmarks of endpoints use.
-
-aws-samples/sagemaker-genai-hosting-examples, 07-benchmark/autobench/benchmarks.yaml.example.
-"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -303,29 +284,23 @@ def lengths_of(context: ContextSpec) -> Lengths:
 
 
 def parse_lengths(text: str, context: ContextSpec | None) -> Lengths:
-    """Return the lengths of `--input`: a profile's name, or PROMPT:OUTPUT tokens.
+    """Return the lengths of `--input`: PROMPT:OUTPUT tokens.
 
     Raises RoundhouseError for another text, and for lengths over the model's max_model_len.
     """
-    prompt, output = PROFILES.get(text, (0, 0))
-    if not prompt:
-        first, _, second = text.partition(":")
-        if not (first.isdecimal() and second.isdecimal() and int(first) and int(second)):
-            raise RoundhouseError(
-                f"--input {text}: give PROMPT:OUTPUT tokens, such as 512:128, or a profile; "
-                f"{choices(text, PROFILES)}"
-            )
-        prompt, output = int(first), int(second)
+    first, _, second = text.partition(":")
+    if not (first.isdecimal() and second.isdecimal() and int(first) and int(second)):
+        raise RoundhouseError(f"--input {text}: give PROMPT:OUTPUT tokens, such as 512:128.")
+    prompt, output = int(first), int(second)
     most = None if context is None else context.max_model_len
     if most is not None and prompt + output > most:
         raise RoundhouseError(
             f"--input {text}: {prompt} and {output} tokens are more than the model's "
             f"context.max_model_len of {most}; give shorter ones."
         )
-    origin = f"profile {text}" if text in PROFILES else "fixed lengths"
     return Lengths(
         prompt=log_normal(prompt, prompt),
         output=log_normal(output, output),
         max_model_len=most,
-        origin=origin,
+        origin="fixed lengths",
     )

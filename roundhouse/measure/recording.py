@@ -225,5 +225,5 @@ def _record_generator(session: Session, options: LoadOptions, run: Bench) -> Rec
 def _require(done: LoadReport, fault: str | None) -> None:
     """Raise RoundhouseError with the report of a load test that is no measurement."""
     if fault is not None:
-        reports = f"the report is {done.page}"
+        reports = f"the report is {done.file}"
         raise RoundhouseError(f"--record: {fault}; nothing was recorded, and {reports}.")

@@ -6,7 +6,7 @@ import datetime
 import platform
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any, ClassVar
@@ -25,12 +25,12 @@ from roundhouse.measure.runner import EngineTest, LoadTest
 from roundhouse.measure.slo import Step, bounds, is_exact, machine_limit, tool_limit
 from roundhouse.table import NOTHING, Table, table
 
-VERSION = 4
+VERSION = 5
 """Of the layout of an engine's document."""
 PERCENTILES = (50, 90, 95, 99, 99.9, 99.99)
 INPUTS = ("description", "sha256", "mean_bytes", "content_type", "rows_per_request", "rows")
 COUNTS = (
-    "seconds", "offered_per_second", "answered_per_second", "answered", "failed", "dropped",
+    "seconds", "offered_per_second", "answered_per_second", "answered", "failed",
     "cpu_share", "machine_share", "reconnected", "ended_early",
 )  # fmt: skip
 SECOND = ("second", "offered", "answered", "errors", "users", "in_flight")
@@ -81,7 +81,7 @@ class Result(ABC):
     is_whole: ClassVar[bool] = False
     """Loads are whole numbers."""
     columns: ClassVar[tuple[str, ...]]
-    """Of `cells` that a terminal shows."""
+    """Of `cells`."""
     verb: ClassVar[str]
     """Of a highest load that is exact."""
     version: ClassVar[int]
@@ -199,15 +199,7 @@ class Result(ABC):
 
     def table(self) -> Table:
         """Return a table with a row for each phase; the chief one stands out."""
-        return self._table(self.columns)
-
-    def full_table(self) -> Table:
-        """Return the table with all columns that hold something."""
-        heads = self.cells(self.phases[0]) if self.phases else ()
-        return self._table(heads).without_empty_columns()
-
-    def _table(self, heads: Iterable[str]) -> Table:
-        heads, chief = tuple(heads), self.chief
+        heads, chief = self.columns, self.chief
         rows = [[cells[head] for head in heads] for cells in map(self.cells, self.phases)]
         right = [head for head in heads if head not in TEXT_COLUMNS]
         bold = [number for number, phase in enumerate(self.phases) if phase is chief]
@@ -241,17 +233,9 @@ class EngineResult(Result):
     """A load test of an engine with what was measured."""
 
     test: EngineTest
-    probe_per_second: float | None = None
-    """Answers to the probe of a search."""
     columns = ("phase", "offered/s", "answered/s", "p50", "p95", "p99", "errors", "SLO")
     verb = "Saturates at"
     version = VERSION
-
-    @property
-    def kind(self) -> str:
-        """A search, or the loop of its phases."""
-        phases = self.test.phases
-        return f"{phases[0].loop} loop" if phases else "search for the saturation point"
 
     @property
     def chief(self) -> Measurement | None:
@@ -286,18 +270,13 @@ class EngineResult(Result):
     def cells(self, phase: Measurement) -> dict[str, str]:
         """Return a phase's cells by column."""
         latency, is_open = phase.latency, phase.phase.loop is Loop.open
-        users = max((second.users for second in phase.sending_seconds), default=0)
         return {
             "phase": f"{phase.phase.name} · {phase.seconds:.0f} s",
             "offered/s": per_second(phase.offered_per_second) if is_open else NOTHING,
             "answered/s": per_second(phase.answered_per_second),
-            "users": NOTHING if is_open else f"{users:,}",
-            **{f"p{p:g}": milliseconds(proven_percentile(latency, p)) for p in (50, 95, 99, 99.9)},
+            **{f"p{p:g}": milliseconds(proven_percentile(latency, p)) for p in (50, 95, 99)},
             "errors": f"{phase.failed:,}",
             "SLO": outcome_of(phase) or phase.ended_early or NOTHING,
-            "longest": milliseconds(max(latency, default=None)),
-            "tool's lag": milliseconds(proven_percentile(phase.lag, 99)),
-            "its CPU": f"{phase.cpu_share:.0%}",
         }
 
     def document(self) -> dict[str, Any]:
@@ -312,9 +291,7 @@ class EngineResult(Result):
             "exact": highest is not None and highest.is_exact,
         }
         document["settings"]["connections"] = self.test.client.connections
-        document["settings"]["probe_per_second"] = self.probe_per_second
         return {
-            "kind": self.kind,
             "slo_ms": None if self.test.slo is None else self.test.slo.first_ms,
             "saturation": saturation if self.is_search else None,
             "inputs": {"bodies": len(inputs.bodies), **_fields(inputs, INPUTS)},
@@ -327,26 +304,15 @@ class EngineResult(Result):
         return {
             **verdict_fields(phase),
             "start": load.start,
-            "spawn_per_minute": load.spawn,
             **_fields(phase, COUNTS),
             "rows_per_second": phase.answered_per_second * rows_per_request,
-            "max_waiting_for_connection": phase.max_waiting,
             "samples": len(latency),
             "latency_ms": _percentiles(latency, PERCENTILES),
             "mean_ms": fmean(latency) if latency else None,
             "longest_ms": max(latency, default=None),
             "service_ms": _percentiles(phase.service, PERCENTILES),
             "lag_ms": _percentiles(phase.lag, PERCENTILES),
-            "by_second": [
-                {
-                    **_fields(second, SECOND),
-                    **{
-                        f"{name}_ms": value
-                        for name, value in _percentiles(second.milliseconds, (50, 95, 99)).items()
-                    },
-                }
-                for second in phase.sending_seconds
-            ],
+            "by_second": [_fields(second, SECOND) for second in phase.sending_seconds],
         }
 
 

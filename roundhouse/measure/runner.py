@@ -19,7 +19,7 @@ from roundhouse.measure.destination import Destination, Requests, refusal, signe
 from roundhouse.measure.driver import ERROR_BYTES, Driver, not_answering, open_driver
 from roundhouse.measure.inputs import Inputs
 from roundhouse.measure.measurement import Measurement, Outcome, Verdict, percentile, samples_needed
-from roundhouse.measure.options import MINUTE, ClientOptions, LoadOptions, Loop, Phase, closed_phase
+from roundhouse.measure.options import ClientOptions, LoadOptions, Loop, Phase, closed_phase
 from roundhouse.measure.slo import Slo, Step, hopeless, machine_limit, next_load, verdict
 
 LEVEL_USERS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -73,7 +73,7 @@ class Runner(ABC):
     is_whole: ClassVar[bool] = False
     """Loads are whole numbers, such as requests at once."""
     hopeless_slos: ClassVar[float]
-    """A step of a search whose newest median is this many SLOs is not run to its end."""
+    """A step of a search whose median is this many SLOs is not run to its end."""
 
     @abstractmethod
     async def open(self) -> AbstractAsyncContextManager[Driver]:
@@ -225,7 +225,7 @@ def phase_progress(measurement: Measurement) -> str:
     errors = f" · {measurement.failed:,} errors" if measurement.failed else ""
     median = "".join(
         f" · {f'{name} p50'.lstrip()} {milliseconds(value)}"
-        for name, value in measurement.newest_medians.items()
+        for name, value in measurement.medians.items()
     )
     return (
         f"{measurement.phase.name} · {second.second + 1} s · {measurement.answered:,} answers, "
@@ -274,8 +274,7 @@ class EngineRunner(Runner):
 
     def _warm_up_phase(self, seconds: float) -> Phase:
         if self.test.phases and self.test.phases[0].loop is Loop.open:
-            first = self.test.phases[0]
-            rate = max(first.start, first.spawn / MINUTE)
+            rate = self.test.phases[0].start
             return Phase(name="warm-up", loop=Loop.open, start=rate, seconds=seconds)
         return closed_phase("warm-up", 4, seconds)
 

@@ -137,8 +137,8 @@ def _late_times(measurement: Measurement, slo: Slo) -> Iterator[str]:
 
 
 def hopeless(measurement: Measurement, slo: Slo, slos: float) -> str | None:
-    """Return why a step need not run to its end: a newest median is above so many SLOs."""
-    for name, median in measurement.newest_medians.items():
+    """Return why a step need not run to its end: a median is above so many SLOs."""
+    for name, median in measurement.medians.items():
         limit_ms = slos * slo.limits[name]
         if median is not None and median > limit_ms:
             return f"{name} p50 above {limit_ms:g} ms".lstrip()

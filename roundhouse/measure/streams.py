@@ -20,13 +20,17 @@ from typing import Any, ClassVar
 
 from container.generation_client import Event, EventReader, StreamBroken, Usage, payload_parts
 from engine_build.card.render import milliseconds, per_second
-from roundhouse.measure.measurement import EMPTY_ANSWER, Answer, Measurement, percentile
+from roundhouse.measure.measurement import (
+    EMPTY_ANSWER,
+    Answer,
+    Measurement,
+    percentile,
+    proven_percentile,
+)
 from roundhouse.measure.slo import ITL, TTFT, Slo
 
 STATISTICS = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 """AIPerf's percentiles."""
-FEW_ANSWERS, NEWEST_ANSWERS = 10, 50
-"""A step is stopped early from so many answers on, by the newest of them."""
 Unframe = Callable[[bytes], bytes]
 """Returns the bytes of the container's answer in bytes that arrived."""
 
@@ -178,14 +182,10 @@ class StreamMeasurement(Measurement):
         return {TTFT: self.ttfts_ms, ITL: self.gaps_ms}
 
     @property
-    def newest_medians(self) -> Mapping[str, float | None]:
-        """The medians of the newest answers' times to the first and of a later token."""
-        newest = self.answers[-NEWEST_ANSWERS:]
-        if len(newest) < FEW_ANSWERS:
-            return {}
-        tpots = [1000 * tpot for answer in newest if (tpot := answer.tpot) is not None]
-        ttfts = [1000 * answer.ttft for answer in newest]
-        return {TTFT: percentile(ttfts, 50), ITL: percentile(tpots, 50)}
+    def medians(self) -> Mapping[str, float | None]:
+        """The medians of the answers' times to the first and of a later token."""
+        times = {TTFT: self.ttfts_ms, ITL: self.tpots_ms}
+        return {name: proven_percentile(values, 50) for name, values in times.items()}
 
     def has_slow_server(self, limit_ms: float) -> bool:
         """Return False: the time to a first token counts from the moment it was due alone."""
@@ -223,6 +223,11 @@ class StreamMeasurement(Measurement):
         return [1000 * answer.ttft for answer in self.answers]
 
     @property
+    def tpots_ms(self) -> list[float]:
+        """Mean times of a token after the first of each answer, in milliseconds."""
+        return [1000 * tpot for answer in self.answers if (tpot := answer.tpot) is not None]
+
+    @property
     def gaps_ms(self) -> list[float]:
         """Times between two chunks of all answers, in milliseconds."""
         return [1000 * gap for answer in self.answers for gap in answer.tokens.gaps]
@@ -258,16 +263,18 @@ class StreamMeasurement(Measurement):
 def metrics(measurement: StreamMeasurement) -> dict[str, dict[str, float | int | str]]:
     """Return AIPerf's metrics by their names, each with the fields that its kind has there."""
     answers = measurement.answers
-    tpots = [answer.tpot for answer in answers]
-    known = [tpot for tpot in tpots if tpot is not None and tpot > 0]
+    tpots = measurement.tpots_ms
     outputs = [float(answer.tokens.output_tokens) for answer in answers]
     prompts = [float(answer.tokens.prompt_tokens) for answer in answers]
     records = {
         "time_to_first_token": ("ms", measurement.ttfts_ms),
-        "inter_token_latency": ("ms", [1000 * tpot for tpot in tpots if tpot is not None]),
+        "inter_token_latency": ("ms", tpots),
         "inter_chunk_latency": ("ms", measurement.gaps_ms),
         "request_latency": ("ms", [1000 * answer.latency for answer in answers]),
-        "output_token_throughput_per_user": ("tokens/sec/user", [1 / tpot for tpot in known]),
+        "output_token_throughput_per_user": (
+            "tokens/sec/user",
+            [1000 / tpot for tpot in tpots if tpot],
+        ),
         "output_sequence_length": ("tokens", outputs),
         "input_sequence_length": ("tokens", prompts),
     }

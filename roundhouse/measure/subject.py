@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import urllib.request
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -19,8 +17,6 @@ from roundhouse.measure.generation import FIRST_CONCURRENCY, GenerationRunner, G
 from roundhouse.measure.inputs import read_inputs
 from roundhouse.measure.options import LoadOptions, parse_slo
 from roundhouse.measure.prompts import (
-    PROFILES,
-    Schema,
     Workload,
     lengths_of,
     parse_lengths,
@@ -40,7 +36,6 @@ if TYPE_CHECKING:
 COMPONENT_HEADER = "X-Amzn-SageMaker-Inference-Component"
 TARGET_MODEL = "X-Amzn-SageMaker-Target-Model"
 CHAT_PATH = "/v1/chat/completions"
-MODELS_SECONDS = 10.0
 NO_SLO = "The search needs an SLO; give --slo {}, or a load with --rate or --users."
 
 
@@ -52,7 +47,7 @@ def open_runner(paths: Paths, report: Report, options: LoadOptions) -> Runner:
     """
     options.require_consistent()
     name = options.endpoint if options.url is None else options.model
-    is_text = str(options.url).rstrip("/").endswith("/completions")
+    is_text = str(options.url).rstrip("/").endswith(CHAT_PATH)
     if is_text or (name is not None and is_generator(paths, name)):
         return GenerationRunner(test=generation_test(paths, report, options))
     return EngineRunner(test=engine_test(paths, report, options))
@@ -111,7 +106,6 @@ def generation_test(paths: Paths, report: Report, options: LoadOptions) -> Gener
         raise UsageError("--rows: belongs to engines; a text generator is sent one prompt.")
     phases = options.phases()
     spec: TextGenerationSpec | None = None
-    schema: Schema = "chat"
     name = options.model
     if options.url is None:
         session = open_session(paths, report, str(options.env))
@@ -119,11 +113,9 @@ def generation_test(paths: Paths, report: Report, options: LoadOptions) -> Gener
         destination = endpoint_stream(session, spec)
         subject = endpoint_name(session.environment, spec.name)
     else:
-        if name is None:
-            name = _served_model(options.url)
-        elif is_generator(paths, name):
+        if name is not None and is_generator(paths, name):
             spec = generator_spec(paths, name)
-        destination, schema = server_stream(options.url)
+        destination = server_stream(options.url)
         subject = f"{'server' if name is None else name} at {urlsplit(destination.url).netloc}"
     limits = parse_slo(options.slo, 2)
     if not limits and spec is not None:
@@ -133,7 +125,6 @@ def generation_test(paths: Paths, report: Report, options: LoadOptions) -> Gener
     return GenerationTest(
         subject=subject,
         destination=destination,
-        schema=schema,
         model=name if spec is None else spec.name,
         workload=workload(options, spec),
         slo=stream_slo(ttft_ms=limits[0], itl_ms=limits[1]) if limits else None,
@@ -146,14 +137,14 @@ def generation_test(paths: Paths, report: Report, options: LoadOptions) -> Gener
 def workload(options: LoadOptions, spec: TextGenerationSpec | None) -> Workload:
     """Return what is asked. Raises RoundhouseError, FaultsError."""
     context, text = None if spec is None else spec.context, str(options.input)
-    if options.input is not None and (text in PROFILES or re.fullmatch(r"\d+:\d+", text)):
+    if options.input is not None and re.fullmatch(r"\d+:\d+", text):
         return Workload(lengths=parse_lengths(text, context))
     if options.input is not None:
         return read_prompts(options.input, context)
     if context is not None:
         return Workload(lengths=lengths_of(context))
     raise UsageError(
-        "--url: has no lengths; give --input chat, --input 512:128, --input FILE.jsonl, or "
+        "--url: has no lengths; give --input 512:128, --input FILE.jsonl, or "
         "--model NAME for those of models/NAME.yaml."
     )
 
@@ -235,24 +226,9 @@ def endpoint_stream(session: Session, spec: TextGenerationSpec) -> Destination:
     )
 
 
-def server_stream(url: str) -> tuple[Destination, Schema]:
-    """Return a server by its URL and what it takes; without a path it is that of chat.
-
-    Raises RoundhouseError.
-    """
+def server_stream(url: str) -> Destination:
+    """Return a server by its URL; without a path it is that of chat. Raises RoundhouseError."""
     parts = urlsplit(server_url(url))
     if urlsplit(url).path in ("", "/"):
         parts = parts._replace(path=CHAT_PATH)
-    is_text = parts.path.endswith("/completions") and not parts.path.endswith(CHAT_PATH)
-    return Destination(url=parts.geturl()), "completion" if is_text else "chat"
-
-
-def _served_model(url: str) -> str | None:
-    """Return the first model that a server lists; None where it lists none."""
-    parts = urlsplit(url)
-    address = f"{parts.scheme}://{parts.netloc}/v1/models"
-    try:
-        with urllib.request.urlopen(address, timeout=MODELS_SECONDS) as answer:
-            return str(json.load(answer)["data"][0]["id"])
-    except (OSError, ValueError, KeyError, IndexError, TypeError):
-        return None
+    return Destination(url=parts.geturl())

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from tests.rehearsal.forge.records import Job
 from tests.rehearsal.forge.server import Forge
-from tests.rehearsal.openapi import Operations
 
 WORKFLOW = """\
 on:
@@ -44,7 +43,7 @@ class Client:
 @contextlib.contextmanager
 def running_forge(folder):
     """alice owns acme/models (she is `acme`), mallory a fork of it."""
-    forge = Forge(folder, validate=Operations().faults)
+    forge = Forge(folder)
     forge.start()
     try:
         owner, stranger = (Client(forge, forge.add_user(name)) for name in ("acme", "mallory"))

@@ -22,7 +22,6 @@ from tests.local_cloud.tiny_session import QUESTION, TinySession, sound_network
 from tests.rehearsal.accounts import ROOT, Accounts
 from tests.rehearsal.forge.server import Forge
 from tests.rehearsal.forge_client import Client
-from tests.rehearsal.openapi import Operations
 from tests.rehearsal.runner import Runner, lines
 from tests.rehearsal.seed import DEV, PROD, Clone, write_seed
 
@@ -38,7 +37,7 @@ class Rehearsal:
     def __init__(self, folder, *, say=print, actions=None, permissions=True):
         self.folder, self.say, self.steps = folder, say, []
         self.begin = time.monotonic()
-        self.forge = Forge(folder / "forge", validate=Operations().faults)
+        self.forge = Forge(folder / "forge")
         self.forge.start()
         self.accounts = Accounts(folder / "cloud", permissions)
         people = ("acme", "mallory", "reviewer")
@@ -219,10 +218,6 @@ class Rehearsal:
         assert files == ["promotions/prod.lock.yaml"], files
 
     def merge_promotion(self):
-        number = self.promotion["number"]
-        review = {"event": "APPROVE"}
-        path = f"{API}/pulls/{number}/reviews"
-        assert self.people["reviewer"].send("POST", path, review)[0] == 200
         self.commit = self.merge(self.promotion)
         self.play_runs({"roundhouse-main": "success"}, approvals=1)
         assert self.endpoint(PROD, "tiny") != self.before
@@ -343,12 +338,10 @@ class Rehearsal:
 
     def report(self):
         """The rehearsal as JSON."""
-        requests = {f"{method} {path}" for method, path, _ in self.forge.requests if "{" in path}
         return {
             "seconds": round(time.monotonic() - self.begin, 1),
             "rollback_seconds": self.rollback_seconds,
             "requests_of_prod": self.load,
-            "operations": sorted(requests),
             "steps": self.steps,
         }
 

@@ -11,7 +11,7 @@ from tests.rehearsal.forge.records import Job
 from tests.rehearsal.forge.workflow_runs import WORKFLOWS, workflow_triggers
 
 TYPES = {"pull_request": ("opened", "synchronize", "reopened"), "pull_request_target": ("opened",)}
-BASE_EVENTS = frozenset({"pull_request_target", "workflow_run", "issue_comment", "issues"})
+BASE_EVENTS = frozenset({"pull_request_target", "workflow_run"})
 """Events whose workflows are always the default branch's."""
 EXPRESSION = re.compile(r"\$\{\{.*?\}\}")
 

@@ -20,9 +20,7 @@ from roundhouse.errors import UsageError
 from roundhouse.text import choices
 
 Overrides = dict[str, Any]
-AXES = (
-    "runtime", "precision", "batching", "max_batch", "queue_delay", "instances", "instance_type",
-)  # fmt: skip
+AXES = ("runtime", "precision", "batching", "instances", "instance_type")
 DEFAULT_AXES = "precision,batching,instances"
 MOST_CELLS = 64
 """Endpoints, each of which is built, deployed and loaded."""
@@ -36,28 +34,8 @@ PYTHON_SERVER: Overrides = {
 }
 """What baselines are served with, whatever the file says of Triton."""
 DEFAULT_INSTANCES = ("1", "2")
-DEFAULT_QUEUE_DELAYS = ("0", "100", "500", "2000")
-"""Microseconds."""
-COUNTS = {
-    "instances": ("engines at once on one GPU, or one CPU instance", 1, 128),
-    "max_batch": ("rows of the server's largest batch", 1, 65_536),
-    "queue_delay": ("microseconds that a request waits for a fuller batch", 0, 60_000_000),
-}
-"""Axes of whole numbers: what they count, the lowest and the highest."""
-WORDS = {"instances": "x{}", "max_batch": "batch{}", "queue_delay": "wait{}us"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Candidate:
-    """What a comparison knows of the model as the environment has it."""
-
-    is_gpu: bool
-    has_calibration: bool
-    instance_type: str
-    server: str = "triton"
-    largest_batch: int = 1
-    """Of the file's optimization profiles."""
-    preferred_batch_sizes: tuple[int, ...] = ()
+MOST_INSTANCES = 128
+"""Engines at once on one GPU, or one CPU instance."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,11 +52,8 @@ class Cell:
         return "-".join(words) or "as-it-is"
 
 
-def cells(axes: Mapping[str, Sequence[str]], candidate: Candidate) -> tuple[Cell, ...]:
-    """Return the cells of a grid, first axis outermost. Raises UsageError for none or too many.
-
-    A server that batches nothing has no largest batch and no delay: such cells are one.
-    """
+def cells(axes: Mapping[str, Sequence[str]]) -> tuple[Cell, ...]:
+    """Return the cells of a grid, first axis outermost. Raises UsageError for none or too many."""
     for axis, values in axes.items():
         _require_axis(axis)
         _require_values(axis, values)
@@ -89,30 +64,19 @@ def cells(axes: Mapping[str, Sequence[str]], candidate: Candidate) -> tuple[Cell
             f"the grid has {count:,} cells, and each is built, deployed and loaded; at most "
             f"{MOST_CELLS} are compared: leave out values or an axis."
         )
-    grid = [
-        _cell(dict(zip(kept, values, strict=True)), candidate)
-        for values in itertools.product(*kept.values())
-    ]
-    return tuple({cell.name: cell for cell in grid}.values())
+    grid = [dict(zip(kept, values, strict=True)) for values in itertools.product(*kept.values())]
+    return tuple(Cell(values=tuple(values.items()), overrides=overrides(values)) for values in grid)
 
 
-def default_values(axis: str, candidate: Candidate) -> tuple[str, ...]:
+def default_values(axis: str, *, is_gpu: bool, has_calibration: bool) -> tuple[str, ...]:
     """Return what an axis varies over where no values are given. Raises UsageError."""
-    if axis == "queue_delay" and candidate.server != "triton":
-        raise UsageError(
-            "--axes queue_delay: the Python server waits for no fuller batch; leave the axis "
-            "out, or write `serving: {server: triton}` into the model file."
-        )
     if axis == "instance_type":
         raise UsageError("--axes instance_type: give the types, instance_type=TYPE,TYPE.")
-    largest, high = candidate.largest_batch, "fp16" if candidate.is_gpu else "fp32"
-    powers = (str(2**power) for power in range(largest.bit_length()))
+    high = "fp16" if is_gpu else "fp32"
     values: Mapping[str, tuple[str, ...]] = {
-        "runtime": GPU_RUNTIMES if candidate.is_gpu else CPU_RUNTIMES,
-        "precision": (high, "int8") if candidate.has_calibration else (high,),
+        "runtime": GPU_RUNTIMES if is_gpu else CPU_RUNTIMES,
+        "precision": (high, "int8") if has_calibration else (high,),
         "batching": BATCHING,
-        "max_batch": tuple(dict.fromkeys([*powers, str(largest)])),
-        "queue_delay": DEFAULT_QUEUE_DELAYS,
         "instances": DEFAULT_INSTANCES,
     }
     _require_axis(axis)
@@ -124,7 +88,9 @@ def _require_axis(axis: str) -> None:
         raise UsageError(f"--axes {axis}: no such axis; {choices(axis, AXES)}")
 
 
-def parse_axes(texts: Sequence[str], candidate: Candidate) -> dict[str, list[str]]:
+def parse_axes(
+    texts: Sequence[str], *, is_gpu: bool, has_calibration: bool
+) -> dict[str, list[str]]:
     """Return the values of each axis of `precision,instances` or `precision=fp16,int8`.
 
     Raises UsageError for none, and for an axis that needs values and has none.
@@ -134,16 +100,18 @@ def parse_axes(texts: Sequence[str], candidate: Candidate) -> dict[str, list[str
         named, sign, values = text.partition("=")
         for axis in (word.strip().replace("-", "_") for word in named.split(",") if word.strip()):
             listed = [value.strip() for value in values.split(",") if value.strip()]
-            chosen[axis] = listed if sign else list(default_values(axis, candidate))
+            if not sign:
+                listed = [*default_values(axis, is_gpu=is_gpu, has_calibration=has_calibration)]
+            chosen[axis] = listed
     if not chosen:
         raise UsageError("--axes: names nothing that varies; give one, such as precision.")
     return chosen
 
 
-def overrides(values: Mapping[str, str], candidate: Candidate) -> Overrides:
+def overrides(values: Mapping[str, str]) -> Overrides:
     """Return what values of axes override in the model file."""
     result: Overrides = {}
-    for part in _overrides(values, candidate):
+    for part in _overrides(values):
         result = merge(result, part)
     return result
 
@@ -158,36 +126,22 @@ def _require_values(axis: str, values: Sequence[str]) -> None:
     for value in values:
         if axis in known and value not in known[axis]:
             raise UsageError(f"{flag}={value}: not known; {choices(value, known[axis])}")
-        if axis in COUNTS:
-            counted, least, most = COUNTS[axis]
-            if not (value.isdecimal() and least <= int(value) <= most):
-                raise UsageError(f"{flag}={value}: {counted}, from {least} to {most:,}.")
+        is_count = value.isdecimal() and 1 <= int(value) <= MOST_INSTANCES
+        if axis == "instances" and not is_count:
+            raise UsageError(
+                f"{flag}={value}: engines at once on one GPU, or one CPU instance, from 1 to "
+                f"{MOST_INSTANCES}."
+            )
     if not values:
         raise UsageError(f"{flag}: has no value; give one, or leave it out.")
 
 
-def _cell(values: Mapping[str, str], candidate: Candidate) -> Cell:
-    if values.get("batching") == "off":
-        batchless = ("max_batch", "queue_delay")
-        values = {axis: value for axis, value in values.items() if axis not in batchless}
-    return Cell(values=tuple(values.items()), overrides=overrides(values, candidate))
-
-
-def _overrides(values: Mapping[str, str], candidate: Candidate) -> Iterator[Overrides]:
+def _overrides(values: Mapping[str, str]) -> Iterator[Overrides]:
     yield from _engine_overrides(values.get("runtime"), values.get("precision"))
     if values.get("batching") == "off":
         # The same plan, served one row at a time.
         batching = {"max_batch_size": 1, "preferred_batch_sizes": None, "max_queue_delay_us": None}
         yield {"serving": {"dynamic_batching": batching}}
-    if "max_batch" in values:
-        most = int(values["max_batch"])
-        yield {"serving": {"dynamic_batching": {"max_batch_size": most}}}
-        preferred = [size for size in candidate.preferred_batch_sizes if size <= most]
-        if len(preferred) < len(candidate.preferred_batch_sizes):
-            yield {"serving": {"dynamic_batching": {"preferred_batch_sizes": preferred}}}
-    if "queue_delay" in values:
-        delay = int(values["queue_delay"])
-        yield {"serving": {"dynamic_batching": {"max_queue_delay_us": delay}}}
     if "instances" in values:
         yield {"serving": {"instances_per_gpu": int(values["instances"])}}
     if "instance_type" in values:
@@ -226,6 +180,6 @@ def merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> Overrides:
 def _word(axis: str, value: str) -> str:
     if axis == "batching":
         return "batching" if value == "on" else "single"
-    if axis in WORDS:
-        return WORDS[axis].format(value)
+    if axis == "instances":
+        return f"x{value}"
     return re.sub(r"[^a-z0-9]+", "-", value.lower().removeprefix("ml."))

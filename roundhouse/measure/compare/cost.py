@@ -175,11 +175,9 @@ def report_of(
         model=subject.name,
         environment=subject.environment,
         region=region,
-        candidate=subject.candidate,
         slo_ms=run.options.slo_ms,
         demand=demand,
         rows=rows,
-        controls=tuple(run.controls),
         machine=where.machine,
         date=where.date,
         prices_date=prices_date(region),
@@ -190,7 +188,7 @@ def report_of(
     session = open_session(run.paths, run.report, subject.environment)
     item = break_even(
         rows,
-        runtime="tensorrt" if subject.candidate.is_gpu else "onnxruntime",
+        runtime="tensorrt" if subject.is_gpu else "onnxruntime",
         running=running_usd(session, subject.name),
         build=built_usd(run, report.best.cell.model),
     )

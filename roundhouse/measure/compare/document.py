@@ -7,9 +7,7 @@ from typing import Any
 
 from engine_build.card.render import milliseconds, per_second
 from roundhouse import money
-from roundhouse.measure.compare.cells import Candidate
 from roundhouse.measure.compare.result import Row, State
-from roundhouse.measure.compare.run import Control
 from roundhouse.money import BreakEven
 from roundhouse.money import usd as format_usd
 from roundhouse.table import NOTHING, Table, table
@@ -27,13 +25,11 @@ class Report:
 
     model: str
     environment: str
-    candidate: Candidate
     region: str
     slo_ms: float
     demand: float | None
     """Requests a second; None: each row is sized for its own rate."""
     rows: tuple[Row, ...]
-    controls: tuple[Control, ...]
     machine: str
     date: str
     prices_date: str | None
@@ -130,22 +126,10 @@ def markdown(report: Report) -> str:
         "" if costs is None else costs.markdown(),
         table_of(report).markdown(),
         "\n".join(f"- {name}: {reason}" for name, reason in reasons(report)),
-        f"SLO: p99 within {report.slo_ms:g} ms. {control_sentence(report)} Load from: "
-        f"{report.machine}, {report.date}. `{report.command}`",
+        f"SLO: p99 within {report.slo_ms:g} ms. Load from: {report.machine}, {report.date}. "
+        f"`{report.command}`",
     ]
     return "\n\n".join(filter(None, blocks)) + "\n"
-
-
-def control_sentence(report: Report) -> str:
-    """Return how far two measurements of one cell lay apart."""
-    results: list[str] = []
-    for control in report.controls:
-        if control.first and control.second:
-            ratio = f"{control.second / control.first:.2f} of its rate"
-            results.append(f"{control.name} measured again: {ratio}.")
-        elif control.first:
-            results.append(f"{control.name} measured again: held no rate.")
-    return " ".join(results) or "No cell was measured twice in this run."
 
 
 def table_of(report: Report) -> Table:
@@ -163,11 +147,10 @@ def document(report: Report) -> dict[str, Any]:
         "command",
     )  # fmt: skip
     return {
-        "version": 2,
+        "version": 3,
         **{name: getattr(report, name) for name in fields},
         "demand_per_second": report.demand,
         "rows": [_row(row) for row in report.rows],
-        "controls": [asdict(control) for control in report.controls],
         "break_even": None if report.break_even is None else report.break_even.as_dict(),
     }
 

@@ -26,15 +26,10 @@ class Knee:
     rate: float | None
     reason: str
     """Why no higher rate counts."""
-    users: int | None
-    """Of the closed loop with most answers within the SLO."""
-    users_per_second: float | None
     p50_ms: float | None
     p95_ms: float | None
     p99_ms: float | None
     """At the rate; where none held, of one user alone. None: too few answers for it."""
-    errors: int
-    seconds: float
 
 
 class State(StrEnum):
@@ -60,11 +55,8 @@ class CellResult:
     engine_key: str | None = None
     runtime: str | None = None
     precision: str | None = None
-    accuracy_metric: str | None = None
     accuracy_mean: float | None = None
-    accuracy_worst: float | None = None
     within_budget: bool | None = None
-    archive_bytes: int | None = None
     device_memory_mib: float | None = None
     host_memory_mib: float | None = None
     gpu_percent: float | None = None
@@ -124,30 +116,6 @@ def ranked(rows: Iterable[Row]) -> tuple[Row, ...]:
     return tuple(sorted(rows, key=order))
 
 
-def price_and_latency(rows: Iterable[Row]) -> dict[str, tuple[float, float]]:
-    """Return USD an hour and the median latency in milliseconds of the rows that have both."""
-    points = {
-        row.cell.name: (row.usd_an_hour, row.cell.knee.p50_ms)
-        for row in rows
-        if row.cell.knee is not None
-    }
-    return {
-        name: (usd, p50)
-        for name, (usd, p50) in points.items()
-        if usd is not None and p50 is not None
-    }
-
-
-def pareto(points: Mapping[str, tuple[float, float]]) -> tuple[str, ...]:
-    """Return the names of points to which none is both cheaper and faster, by price."""
-    result, fastest = [], math.inf
-    for name, (_, p50) in sorted(points.items(), key=lambda item: item[1]):
-        if p50 < fastest:
-            result.append(name)
-            fastest = p50
-    return tuple(result)
-
-
 def with_engine(result: CellResult, entry: LockEntry) -> CellResult:
     """Return a result with what the lock knows of its engine."""
     manifest = entry.manifest
@@ -158,11 +126,8 @@ def with_engine(result: CellResult, entry: LockEntry) -> CellResult:
         engine_key=manifest.engine_key,
         runtime=manifest.runtime.name,
         precision=manifest.precision,
-        accuracy_metric=None if accuracy is None else accuracy.metric,
         accuracy_mean=None if accuracy is None else accuracy.mean,
-        accuracy_worst=None if accuracy is None else accuracy.worst,
         within_budget=None if accuracy is None else accuracy.verdict == "pass",
-        archive_bytes=entry.archive.size_bytes,
         device_memory_mib=manifest.device_memory_mib,
         host_memory_mib=manifest.host_memory_mib,
     )

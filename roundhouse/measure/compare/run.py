@@ -53,7 +53,7 @@ from roundhouse.text import quantity
 
 IN_SERVICE = "InService"
 DEPLOYMENT = DeployOptions(yes=True, concurrency=4, rebuild_gone=True, allow_dirty=True)
-LOAD_RECIPE = 3
+LOAD_RECIPE = 4
 """Raised by hand when the same cell would be measured in another way."""
 HOLD_SECONDS, LONGEST_SECONDS = 6.0, 900.0
 """Of a rate, and of a search with all that belongs to it."""
@@ -77,15 +77,6 @@ class CompareOptions:
     seed: int = 1
 
 
-@dataclass(frozen=True, kw_only=True)
-class Control:
-    """One cell measured twice in a run: how far two measurements of the same lie apart."""
-
-    name: str
-    first: float | None
-    second: float | None
-
-
 @dataclass(kw_only=True)
 class Run:
     """One comparison under way."""
@@ -99,7 +90,6 @@ class Run:
     folder: Path
     measure: Measure
     results: dict[str, CellResult] = field(default_factory=dict)
-    controls: list[Control] = field(default_factory=list)
 
     def prepare(self, cells: Sequence[Cell]) -> list[Cell]:
         """Write the tree of cells; return those that are neither refused nor measured already.
@@ -125,12 +115,10 @@ class Run:
             )
         return left
 
-    def measure_all(self, cells: Sequence[Cell], *, has_control: bool) -> None:
+    def measure_all(self, cells: Sequence[Cell]) -> None:
         """Measure cells, as many together as the options allow, and delete their endpoints."""
-        starts = range(0, len(cells), self.options.at_once)
-        for start in starts:
-            group = cells[start : start + self.options.at_once]
-            self.measure_group(group, has_control=has_control and start == starts[-1])
+        for start in range(0, len(cells), self.options.at_once):
+            self._measure_group(cells[start : start + self.options.at_once])
             delete_endpoints(self.session, self.subject)
 
     def clean_up(self) -> None:
@@ -143,24 +131,13 @@ class Run:
         unchecked = replace(self.report, check=lambda: None)
         delete_endpoints(replace(self.session, report=unchecked), self.subject)
 
-    def measure_group(self, group: Sequence[Cell], *, has_control: bool) -> None:
-        """Deploy, load and record cells that stand at the same time.
-
-        `has_control`: one of them is measured twice.
-        """
+    def _measure_group(self, group: Sequence[Cell]) -> None:
+        """Deploy, load and record cells that stand at the same time, in a random order."""
         session = self._of(group)
-        answering = self._deploy(session, group)
-        order = sorted(answering, key=lambda cell: cell.name)
+        order = sorted(self._deploy(session, group), key=lambda cell: cell.name)
         random.Random(self.options.seed).shuffle(order)
         for cell in order:
             self._measure(session, cell)
-        measured = [cell for cell in order if self.results[cell.name].holds]
-        if has_control and measured:
-            cell = measured[0]
-            with self.session.report.step(f"{cell.name} again, as a control"):
-                knee = self.measure(session, cell_model(self.subject, cell), self.options)
-            first = self.results[cell.name].rate
-            self.controls.append(Control(name=cell.name, first=first, second=knee.rate))
 
     def _of(self, group: Sequence[Cell]) -> Session:
         return replace(
@@ -336,8 +313,8 @@ class KneeRunner(EngineRunner):
             return replace(found, outcome=Outcome.held)
         return found
 
-    def knee(self, seconds: float) -> Knee:
-        """Return what the load came to, in so many seconds."""
+    def knee(self) -> Knee:
+        """Return what the load came to."""
         best, last = self.best_level, self.phases[-1]
         held = last if last.verdict and last.verdict.outcome is Outcome.held else None
         reason = self.level_end
@@ -348,16 +325,9 @@ class KneeRunner(EngineRunner):
         return Knee(
             rate=None if held is None else held.phase.start,
             reason=reason,
-            users=None if best is None else int(best.phase.start),
-            users_per_second=None if best is None else best.answered_per_second,
             p50_ms=p50,
             p95_ms=p95,
             p99_ms=p99,
-            errors=sum(
-                phase.failed
-                for phase in (*self.levels, *self.phases[len(self.phases) - len(self.steps) :])
-            ),
-            seconds=seconds,
         )
 
 
@@ -378,9 +348,8 @@ def measure_knee(session: Session, model: str, options: CompareOptions) -> Knee:
     deployment = next(item for item in session.deployments() if item.name == model)
     if deployment.instance_type.is_gpu and not session.is_local:
         runner.step_seconds = runner.longest_step_seconds = GPU_HOLD_SECONDS
-    begin = time.monotonic()
     uvloop.run(runner.run())
-    return runner.knee(time.monotonic() - begin)
+    return runner.knee()
 
 
 def run_comparison(run: Run, cells: Sequence[Cell]) -> tuple[CellResult, ...]:
@@ -391,7 +360,7 @@ def run_comparison(run: Run, cells: Sequence[Cell]) -> tuple[CellResult, ...]:
     left = run.prepare(cells)
     require_possible(run, cells)
     try:
-        run.measure_all(left, has_control=True)
+        run.measure_all(left)
     finally:
         run.clean_up()
     return tuple(run.results[cell.name] for cell in cells)

@@ -19,7 +19,7 @@ from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec
 from onboarding.platform import instance_types
 from onboarding.tree import LOCK_SUFFIX, Tree, read_tree
 from roundhouse.errors import NotReadyError, RoundhouseError, UsageError
-from roundhouse.measure.compare.cells import Candidate, Cell, merge
+from roundhouse.measure.compare.cells import Cell, merge
 from roundhouse.paths import TREE_FOLDERS, Paths
 from roundhouse.text import choices
 
@@ -43,7 +43,7 @@ class Subject:
     spec: ModelSpec
     endpoint: EndpointSpec
     """Its own, the shared one, or that of the model it joins."""
-    candidate: Candidate
+    is_gpu: bool
 
 
 def subject(tree: Tree, environment: str, name: str) -> Subject:
@@ -59,7 +59,6 @@ def subject(tree: Tree, environment: str, name: str) -> Subject:
         )
     checked = view.models[name]
     spec, endpoint = checked.spec, _endpoint(view, checked.spec)
-    instance = instance_types()[endpoint.instance_type]
     return Subject(
         name=name,
         environment=environment,
@@ -67,14 +66,7 @@ def subject(tree: Tree, environment: str, name: str) -> Subject:
         document=checked.document.data,
         spec=spec,
         endpoint=endpoint,
-        candidate=Candidate(
-            is_gpu=instance.is_gpu,
-            has_calibration=spec.engine.calibration is not None,
-            instance_type=instance.name,
-            server=spec.serving.server,
-            largest_batch=max((p.batch[2] for p in spec.engine.optimization_profiles), default=1),
-            preferred_batch_sizes=spec.serving.dynamic_batching.preferred_batch_sizes,
-        ),
+        is_gpu=instance_types()[endpoint.instance_type].is_gpu,
     )
 
 

@@ -72,10 +72,9 @@ class BareRepository:
         """Return the paths of a folder's files in a commit."""
         return tuple(self.run("ls-tree", "--name-only", commit, f"{folder}/").splitlines())
 
-    def changed_files(self, base: str, head: str) -> tuple[tuple[str, str], ...]:
-        """Return (letter of the change, path) of what differs since both had a commit in common."""
-        lines = self.run("diff", "--name-status", "--no-renames", f"{base}...{head}").splitlines()
-        return tuple((line.split("\t")[0], line.split("\t")[1]) for line in lines)
+    def changed_files(self, base: str, head: str) -> tuple[str, ...]:
+        """Return the paths of what differs since both had a commit in common."""
+        return tuple(self.run("diff", "--name-only", f"{base}...{head}").splitlines())
 
     def fetch(self, other: BareRepository, ref: str, into: str) -> None:
         """Copy a reference of another repository, with its commits."""

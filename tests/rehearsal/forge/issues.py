@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.rehearsal.forge.records import Document, Event, Repository
-from tests.rehearsal.forge.routes import Request, Response, Route, invalid, not_found, page
+from tests.rehearsal.forge.routes import Request, Response, Route, invalid, not_found
 
 MOST_CHARACTERS = 65536
 ISSUE = "/repos/{owner}/{repo}/issues/{issue_number}"
@@ -30,23 +30,23 @@ def new_issue(request: Request, repository: Repository, **fields: Any) -> Docume
     return issue
 
 
-def start_on(request: Request, name: str, action: str, issue: Document, **more: Any) -> None:
-    """Start the workflows of what happened to an issue or a pull request."""
+def start_on_pull(request: Request, action: str, pull: Document, **more: Any) -> None:
+    """Start the workflows of what happened to a pull request."""
     repository, sender = request.repository, request.token.user
-    is_pull = name == "pull_request"
     branch = f"refs/heads/{repository.default_branch}"
     payload = {
         "action": action,
-        name if is_pull else "issue": issue,
-        "number": issue["number"],
+        "pull_request": pull,
+        "number": pull["number"],
         "repository": repository.document(),
         "sender": sender.document(),
         **more,
     }
-    merge = f"refs/pull/{issue['number']}/merge"
-    refs = {name: merge if is_pull and issue["state"] == "open" else branch}
-    if is_pull:
-        refs["pull_request_target"] = branch
+    merge = f"refs/pull/{pull['number']}/merge"
+    refs = {
+        "pull_request": merge if pull["state"] == "open" else branch,
+        "pull_request_target": branch,
+    }
     for kind, ref in refs.items():
         commit = repository.git.commit(ref)
         if commit is not None:
@@ -64,15 +64,13 @@ def start_on(request: Request, name: str, action: str, issue: Document, **more: 
 def list_issues(request: Request) -> Response:
     state = request.query.get("state", "open")
     items = [i for i in request.repository.issues.values() if state in ("all", i["state"])]
-    return page(request, items[::-1])
+    return Response(document=items[::-1])
 
 
 def create_issue(request: Request) -> Response:
     body = str(request.body.get("body") or "")
     _require_length(body)
     issue = new_issue(request, request.repository, title=request.body["title"], body=body)
-    issue["labels"] = _labels(request.body.get("labels", ()))
-    start_on(request, "issues", "opened", issue)
     return Response(status=201, document=issue)
 
 
@@ -87,7 +85,7 @@ def update_issue(request: Request) -> Response:
 def list_comments(request: Request) -> Response:
     number = request.issue()["number"]
     comments = request.repository.comments.values()
-    return page(request, [item for item in comments if item["issue_number"] == number])
+    return Response(document=[item for item in comments if item["issue_number"] == number])
 
 
 def create_comment(request: Request) -> Response:
@@ -104,7 +102,6 @@ def create_comment(request: Request) -> Response:
         "issue_number": issue["number"],
     }
     request.repository.comments[identifier] = comment
-    start_on(request, "issue_comment", "created", issue, comment=comment)
     return Response(status=201, document=comment)
 
 
@@ -120,16 +117,11 @@ def update_comment(request: Request) -> Response:
 def add_labels(request: Request) -> Response:
     issue, names = request.issue(), list(request.body.get("labels", ()))
     present = {label["name"] for label in issue["labels"]}
-    new = [label for label in _labels(names) if label["name"] not in present]
+    new = [{"name": str(name)} for name in names if name not in present]
     issue["labels"] += new
-    event = "pull_request" if "pull_request" in issue else "issues"
-    for label in new:
-        start_on(request, event, "labeled", issue, label=label)
+    for label in new if "pull_request" in issue else ():
+        start_on_pull(request, "labeled", issue, label=label)
     return Response(document=issue["labels"])
-
-
-def _labels(names: Any) -> list[Document]:
-    return [{"name": str(name)} for name in names]
 
 
 def _require_length(body: str) -> None:

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from tests.rehearsal.forge.issues import new_issue, start_on
+from tests.rehearsal.forge.issues import new_issue, start_on_pull
 from tests.rehearsal.forge.records import Document, Event, Repository, Token
-from tests.rehearsal.forge.routes import (
-    RefusedError,
-    Request,
-    Response,
-    Route,
-    invalid,
-    page,
-)
+from tests.rehearsal.forge.routes import RefusedError, Request, Response, Route, invalid
 
 PULLS = "/repos/{owner}/{repo}/pulls"
 PULL = f"{PULLS}/{{pull_number}}"
-STATUSES = {"A": "added", "M": "modified", "D": "removed", "T": "changed"}
 
 
 def list_pulls(request: Request) -> Response:
@@ -28,7 +20,7 @@ def list_pulls(request: Request) -> Response:
         and query.get("base", item["base"]["ref"]) == item["base"]["ref"]
         and query.get("head", item["head"]["label"]) == item["head"]["label"]
     ]
-    return page(request, items[::-1])
+    return Response(document=items[::-1])
 
 
 def create_pull(request: Request) -> Response:
@@ -51,7 +43,7 @@ def create_pull(request: Request) -> Response:
     if pull["head"]["sha"] == base_sha:
         del base.issues[pull["number"]]
         raise invalid(f"No commits between {body['base']} and {branch}")
-    start_on(request, "pull_request", "opened", pull)
+    start_on_pull(request, "opened", pull)
     return Response(status=201, document=pull)
 
 
@@ -76,10 +68,8 @@ def update_pull(request: Request) -> Response:
 
 def list_files(request: Request) -> Response:
     pull = request.pull_request()
-    changes = request.repository.git.changed_files(pull["base"]["sha"], pull["head"]["sha"])
-    return page(
-        request, [{"filename": path, "status": STATUSES[letter]} for letter, path in changes]
-    )
+    changed = request.repository.git.changed_files(pull["base"]["sha"], pull["head"]["sha"])
+    return Response(document=[{"filename": path} for path in changed])
 
 
 def merge_pull(request: Request) -> Response:
@@ -93,7 +83,7 @@ def merge_pull(request: Request) -> Response:
     commit = repository.git.merge(before, pull["head"]["sha"], title)
     repository.git.run("update-ref", branch, str(commit), before)
     pull |= {"merged": True, "state": "closed", "merge_commit_sha": commit}
-    start_on(request, "pull_request", "closed", pull)
+    start_on_pull(request, "closed", pull)
     push(request, repository, pull["base"]["ref"], before, str(commit))
     return Response(document={"merged": True, "sha": commit, "message": "Pull Request merged"})
 
@@ -133,21 +123,7 @@ def _update(
     if is_head:
         path = {"owner": base.owner.login, "repo": base.name}
         own = Request(store=request.store, token=token, url=request.url, path=path)
-        start_on(own, "pull_request", "synchronize", pull)
-
-
-def create_review(request: Request) -> Response:
-    pull = request.pull_request()
-    state = {"APPROVE": "APPROVED", "REQUEST_CHANGES": "CHANGES_REQUESTED"}
-    if request.token.user.login == pull["user"]["login"] and request.body.get("event") in state:
-        raise invalid("Can not approve your own pull request")
-    review = {
-        "id": next(request.store.ids),
-        "user": request.token.user.document(),
-        "state": state.get(str(request.body.get("event")), "COMMENTED"),
-        "commit_id": pull["head"]["sha"],
-    }
-    return Response(document=review)
+        start_on_pull(own, "synchronize", pull)
 
 
 def _head_repository(request: Request, owner: str) -> Repository | None:
@@ -165,5 +141,4 @@ ROUTES = (
     Route("PATCH", PULL, update_pull, WRITES),
     Route("GET", f"{PULL}/files", list_files, WRITES),
     Route("PUT", f"{PULL}/merge", merge_pull, ("contents",)),
-    Route("POST", f"{PULL}/reviews", create_review, WRITES),
 )

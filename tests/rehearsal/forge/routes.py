@@ -1,15 +1,14 @@
-"""The forge's REST API: which function answers a request, its pages, and its refusals."""
+"""The forge's REST API: which function answers a request, and its refusals."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from tests.rehearsal.forge.records import Document, Repository, Run, Store, Token
 
-PAGE, LARGEST_PAGE = 30, 100
 NOT_ACCESSIBLE = "Resource not accessible by integration"
 
 
@@ -120,20 +119,3 @@ class Route:
             if not any(allowed) and token.run is not None:
                 raise RefusedError(403, NOT_ACCESSIBLE)
         return self.answer(request)
-
-
-def page(request: Request, items: Sequence[Any], wrap: str | None = None) -> Response:
-    """Return one page of a list; `wrap` names the field that holds it beside `total_count`."""
-    size = min(_count(request, "per_page", PAGE), LARGEST_PAGE)
-    number = _count(request, "page", 1)
-    chosen = list(items[size * (number - 1) : size * number])
-    more = size * number < len(items)
-    query = "&".join(f"{k}={v}" for k, v in {**request.query, "page": str(number + 1)}.items())
-    headers = {"Link": f'<{request.url}?{query}>; rel="next"'} if more else {}
-    document = chosen if wrap is None else {"total_count": len(items), wrap: chosen}
-    return Response(document=document, headers=headers)
-
-
-def _count(request: Request, name: str, default: int) -> int:
-    value = request.query.get(name, "")
-    return max(int(value), 1) if value.isdecimal() else default

@@ -7,7 +7,6 @@ import binascii
 import json
 import secrets
 import threading
-from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -24,22 +23,14 @@ ROUTES = (*issues.ROUTES, *pull_requests.ROUTES, *workflow_runs.ROUTES)
 APPROVAL_SECONDS = 600.0
 POLL_SECONDS = 0.02
 """How long the server may need to end."""
-
 FIRST_USER, FIRST_REPOSITORY = 123456, 456789
-Validate = Callable[[str, str, dict[str, str], Any], Sequence[str]]
-"""Faults of a request, by method, path template, query and body."""
 
 
 class Forge:
-    """A forge that keeps its repositories in `folder`, and everything else in memory.
+    """A forge that keeps its repositories in `folder`, and everything else in memory."""
 
-    `validate` finds faults in a request, which is then refused.
-    """
-
-    def __init__(self, folder: Path, *, validate: Validate = lambda *_: ()) -> None:
-        self.folder, self.validate, self.store = folder, validate, Store()
-        self.requests: list[tuple[str, str, int]] = []
-        """Method, path template or path, and status of every request."""
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.store = folder, Store()
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (Handler,), {"of": self}))
         self.server.daemon_threads = True
         self.thread = threading.Thread(
@@ -104,18 +95,16 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Print nothing: `requests` has them."""
+        """Print nothing."""
 
     def _answer(self) -> None:
         parts = urlsplit(self.path)
-        self.template = parts.path
         body = self._read_body()
         try:
             response = self._response(parts.path, parts.query, body)
         except RefusedError as error:
             document = {"message": error.message, "documentation_url": "https://docs.github.com"}
             response = Response(status=error.status, document=document)
-        self.of.requests.append((self.command, self.template, response.status))
         self._send(response)
 
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _answer
@@ -136,11 +125,7 @@ class Handler(BaseHTTPRequestHandler):
             parts = route.match(self.command, path)
             if parts is None:
                 continue
-            self.template = route.template
             document = _document(body)
-            faults = self.of.validate(self.command, route.template, query, document)
-            if faults:
-                raise RefusedError(422, f"Invalid request: {'; '.join(faults)}")
             url = f"{self.of.api_url}{path}"
             with self.of.store.lock:
                 return route.respond(

@@ -14,7 +14,6 @@ from tests.rehearsal.forge.routes import (
     Route,
     invalid,
     not_found,
-    page,
 )
 
 REPOSITORY = "/repos/{owner}/{repo}"
@@ -96,7 +95,7 @@ def list_artifacts(request: Request) -> Response:
         for identifier, (owner, name) in store.artifacts.items()
         if owner is run and request.query.get("name", name) == name
     ]
-    return page(request, items, "artifacts")
+    return Response(document={"artifacts": items})
 
 
 def read_artifact(request: Request) -> Response:
@@ -146,7 +145,7 @@ def put_environment(request: Request) -> Response:
 def list_checks(request: Request) -> Response:
     commit = request.repository.git.commit(unquote(request.path["ref"]))
     found = [check for check in request.repository.checks if check["head_sha"] == commit]
-    return page(request, found, "check_runs")
+    return Response(document={"check_runs": found})
 
 
 def _environment_ids(repository: Repository, name: str) -> list[int]:

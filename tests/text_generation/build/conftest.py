@@ -24,6 +24,7 @@ from stacks.environment_stage import EnvironmentStage, read_sources
 from tests.local_cloud.account import BUCKET, ROOT, Account
 from tests.text_generation.build.chat_tree import write_tree
 
+
 @pytest.fixture(scope="session")
 def session(tmp_path_factory):
     """An account with foundation and builds, where the tree's checkpoints are to be built."""

@@ -1,8 +1,7 @@
-"""Checkpoints of a bucket of others and of a hub: headers, builds, kept copies, and refusals."""
+"""Checkpoints of a bucket of others: headers, builds, kept copies, and refusals."""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -12,19 +11,15 @@ import yaml
 
 from local_cloud import lifecycle
 from onboarding import names
-from onboarding.checkpoint import CONFIGURATION, checkpoint_files, checkpoint_sha256
-from onboarding.generation_resolve import generation_deployments
+from onboarding.checkpoint import checkpoint_files, checkpoint_sha256
 from onboarding.text_generation.checkpoint import read_folder
-from onboarding.tree import read_tree
 from roundhouse.deploy.builds import engines
 from roundhouse.deploy.builds.requests import missing_checkpoints
 from tests.local_cloud.account import ROOT
-from tests.text_generation.build.chat_tree import PYTHON, build, spec_of, write_tree
-from tests.unit.engine_build.places import COMMIT, hub
+from tests.text_generation.build.chat_tree import build, spec_of
 
 FOREIGN, PREFIX = "acme-checkpoints", "chat/tiny/"
 HEADERS = "models/data/far.headers.json"
-TOKEN = "hf_token"
 
 
 def write_headers(root, model, **variables):
@@ -96,44 +91,3 @@ def test_checkpoint_that_changed_in_its_bucket_is_refused_and_nothing_is_publish
     assert object_names(session, "checkpoints/") == published
     assert (lock.read_bytes() if lock.exists() else None) == before
 
-
-def run_job(root, key, out, **variables):
-    """Run one build that publishes in a folder; return its exit code and the JSON it printed."""
-    options = {
-        "--root": root, "--environment": "local", "--model": "chat", "--key": key,
-        "--out": out, "--store": out.with_name("store"), "--format": "json",
-    }  # fmt: skip
-    words = [str(word) for pair in options.items() for word in pair]
-    command = (str(PYTHON), "-m", "engine_build.text_generation", "--upload", *words)
-    without = {name: text for name, text in os.environ.items() if name != "HF_TOKEN"}
-    ended = subprocess.run(
-        command, cwd=ROOT, env={**without, **variables}, capture_output=True, text=True
-    )
-    assert "Traceback" not in ended.stderr, ended.stderr
-    return ended.returncode, json.loads(ended.stdout)
-
-
-def test_gated_commit_of_a_hub_is_built_with_its_token_alone(tmp_path):
-    root = write_tree(tmp_path / "tree")
-    checkpoint = (root / "models/tiny").rename(tmp_path / "tiny")
-    spec, pin = spec_of(checkpoint), f"owner/name@{COMMIT}"
-    spec["source"] = {"huggingface": pin, "headers": "models/data/chat.headers.json"}
-    (root / "models/chat.yaml").write_text(yaml.safe_dump(spec))
-    files = {name: (checkpoint / name).read_bytes() for name in checkpoint_files(checkpoint)}
-    with hub({**files, "pytorch_model.bin": b"pickle"}, TOKEN, gated=True) as (address, requests):
-        place = {"HF_ENDPOINT": address, "HF_HOME": str(tmp_path / "home")}
-        refused = write_headers(root, "chat", **place)
-        assert refused.returncode != 0 and "is gated, private or not there" in refused.stderr
-        assert write_headers(root, "chat", **place, HF_TOKEN=TOKEN).returncode == 0
-        (deployment,) = generation_deployments(read_tree(root), "local")
-        key = next(key for key, scheme in deployment.wanted if scheme == "bf16")
-        code, result = run_job(root, key, tmp_path / "refused", **place)
-        assert code == 5 and result["reason"].startswith(f"{pin} is gated; name a secret with")
-        code, result = run_job(root, key, tmp_path / "out", **place, HF_TOKEN=TOKEN)
-    assert (code, result["status"], result["accepted"]) == (0, "built", True)
-    record = json.loads((tmp_path / f"store/checkpoints/{key}.json").read_text())
-    assert (record["source"], record["source_sha256"]) == (pin, checkpoint_sha256(checkpoint))
-    published = tmp_path / f"store/checkpoints/{key}"
-    assert checkpoint_files(published) == tuple(file["path"] for file in record["files"])
-    assert (published / CONFIGURATION).is_file()
-    assert not any("pytorch_model.bin" in request for request in requests)

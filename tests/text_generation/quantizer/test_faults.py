@@ -12,7 +12,6 @@ from engine_build.text_generation.__main__ import VARIABLES
 from onboarding.checkpoint import checkpoint_sha256
 from onboarding.tree import read_tree
 from tests.text_generation.quantizer.trees import Ended, llama_tree, read_model, run, write_model
-from tests.text_generation.tiny_llama import write_tokenizer
 
 TINY = "models/data/tiny"
 
@@ -20,23 +19,6 @@ TINY = "models/data/tiny"
 def change_config(folder: Path, **fields) -> None:
     path = folder / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
-
-
-def to_pickle(folder: Path) -> None:
-    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-
-
-def without_template(folder: Path) -> None:
-    write_tokenizer(folder, chat_template=None)
-
-
-def without_tokenizer(folder: Path) -> None:
-    (folder / "tokenizer.json").unlink()
-
-
-def with_code(folder: Path) -> None:
-    change_config(folder, auto_map={"AutoModelForCausalLM": "modeling.Mine"})
-    (folder / "modeling.py").write_text("raise SystemExit('code ran')\n")
 
 
 def cut_off(folder: Path) -> None:
@@ -60,10 +42,6 @@ def with_more_tokens(folder: Path) -> None:
 
 
 FAULTS = {
-    to_pickle: "keeps weights in pytorch_model.bin, a pickle",
-    without_template: "has no chat template",
-    without_tokenizer: "has no tokenizer (tokenizer.json, ",
-    with_code: "needs code of its repository (config.json names auto_map)",
     cut_off: "transformers cannot load the checkpoint",
     of_more_layers: "config.json and the tensors disagree: ",
     of_wider_layers: "config.json and the tensors disagree: ",
@@ -90,29 +68,6 @@ def run_with_digest(root: Path, out: Path) -> Ended:
     return run(root, out, key=key)
 
 
-def test_refuses_a_missing_shard(tmp_path):
-    root = llama_tree(tmp_path / "tree", schemes=("int8",), shards=2)
-    (root / TINY / "model-00002-of-00002.safetensors").unlink()
-    refused = run_with_digest(root, tmp_path / "out")
-    assert "model-00002-of-00002.safetensors is missing" in refused.result["reason"]
-
-
-def test_refuses_another_digest(tmp_path):
-    root = llama_tree(tmp_path / "tree", schemes=("int8",))
-    spec = read_model(root)
-    spec["source"]["sha256"] = "0" * 64
-    write_model(root, spec)
-    ended = run(root, tmp_path / "out", key="0" * 20)
-    assert ended.code == 1 and "is not the checkpoint's digest" in ended.result["reason"]
-
-
-def test_refuses_a_key_of_other_files(tmp_path):
-    root = llama_tree(tmp_path / "tree", schemes=("int8",))
-    ended = run(root, tmp_path / "out", key="0" * 20)
-    assert ended.code == 1 and "is no checkpoint key of chat" in ended.result["reason"]
-    assert "(int8)" in ended.result["reason"]
-
-
 def test_libraries_find_their_variables_whoever_runs_the_program(tmp_path, monkeypatch):
     """A training job calls `main`, as `run` does."""
     for name in VARIABLES:
@@ -125,15 +80,3 @@ def test_refuses_an_upload_to_nowhere(tmp_path):
     root = llama_tree(tmp_path / "tree", schemes=("int8",))
     ended = run(root, tmp_path / "out", "--upload")
     assert ended.code == 1 and "--upload needs --store" in ended.result["reason"]
-
-
-def test_refuses_calibration_texts_that_evaluate_too(tmp_path):
-    root = llama_tree(tmp_path / "tree", schemes=("int8",))
-    texts = (root / "models/data/calibration.txt").read_text().splitlines()
-    (root / "models/data/held.txt").write_text("\n".join([*map(str, range(20)), texts[3]]))
-    spec = read_model(root)
-    spec["quantization"]["evaluation"]["dataset"] = "models/data/held.txt"
-    write_model(root, spec)
-    ended = run(root, tmp_path / "out", key="0" * 20)
-    assert ended.code == 1 and "holds texts that" in ended.result["reason"]
-    assert "line 21, and models/data/calibration.txt, line 4" in ended.result["reason"]

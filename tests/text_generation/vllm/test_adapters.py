@@ -7,6 +7,7 @@ import io
 import json
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 import yaml
@@ -17,18 +18,20 @@ from onboarding.checkpoint import checkpoint_sha256
 from roundhouse.deploy.deployment import DeployOptions, deploy
 from roundhouse.errors import NotReadyError
 from roundhouse.generation_invocation import Generator, Prompt, find_generator
+from roundhouse.measure.bench import run_bench
+from roundhouse.measure.options import LoadOptions
 from roundhouse.paths import Paths
 from roundhouse.processes import Processes
 from roundhouse.report import Report
 from roundhouse.session import LOCAL, cloud_folder, open_session, start_local_cloud
 from tests.local_cloud.account import ROOT
-from tests.text_generation.vllm.conftest import PYTHON
 
 pytestmark = [
     pytest.mark.text_generation,
     # The clients of a command end with its process, and their streams with them.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
+PYTHON = ROOT / ".venvs" / "vllm" / "bin" / "python"
 LONG = " ".join(f"Paragraph {number} tells of Paris and of its {number} streets." for number in
                 range(24))  # fmt: skip
 """More than one block of the prefix cache, which has 128 tokens on a CPU."""
@@ -158,6 +161,18 @@ def test_adapters_answer_are_updated_and_go(session, tree):
     components = session.clients("sagemaker").list_inference_components()
     names = [item["InferenceComponentName"] for item in components["InferenceComponents"]]
     assert names == ["local-chat"]
+
+
+def test_a_load_of_the_base_is_answered_whole(session):
+    """`roundhouse bench`, by InvokeEndpointWithResponseStream."""
+    deploy_all(session)
+    options = LoadOptions(
+        endpoint=BASE, env=LOCAL, users="1,2", seconds=5, input=Path("16:12"), slo="60000:60000"
+    )
+    done = run_bench(session.paths, session.report, options)
+    for phase in done.result.phases:
+        assert phase.answered and not phase.failed
+        assert {answer.tokens.output_tokens for answer in phase.answers} == {12}
 
 
 def test_refuses_an_adapter_that_went(session, tree):

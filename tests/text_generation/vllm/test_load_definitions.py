@@ -1,11 +1,10 @@
-"""Our load test reads streams and computes metrics as `vllm bench serve` does. Nothing is timed."""
+"""Our load test computes metrics as `vllm bench serve` does. Nothing is timed."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 from array import array
-from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,15 +13,7 @@ import pytest
 from roundhouse.measure.measurement import Answer
 from roundhouse.measure.options import closed_phase
 from roundhouse.measure.slo import ITL, TTFT, stream_slo
-from roundhouse.measure.streams import StreamMeasurement, StreamReader, TokenTimes, metrics
-from tests.unit.roundhouse.measure.answering import serve
-from tests.unit.roundhouse.measure.streams import (
-    answer,
-    stream,
-    text_chunk,
-    usage,
-    whole,
-)
+from roundhouse.measure.streams import StreamMeasurement, TokenTimes, metrics
 
 ROOT = Path(__file__).resolve().parents[3]
 PYTHON = ROOT / ".venvs" / "vllm" / "bin" / "python"
@@ -34,44 +25,35 @@ ANSWERS = [
     (0.5, (0.7,), 9, 1),
 ]
 """Due, moments of chunks, prompt tokens, output tokens."""
-TEXT = stream(text_chunk(""), text_chunk("b"), text_chunk(last=True), usage(6, 3), "[DONE]")
-CHAT = whole(prompt=6, output=3)
 
 
 @pytest.fixture(scope="module")
 def theirs():
     if not PYTHON.exists():
         pytest.skip("needs .venvs/vllm: make test-chat makes it")
-    with ExitStack() as stack:
-        text = stack.enter_context(serve(lambda number: answer(TEXT)))
-        chat = stack.enter_context(serve(lambda number: answer(CHAT)))
-        question = {
-            "answers": [
-                (
-                    chunks[0] - due,
-                    [b - a for a, b in pairwise(chunks)],
-                    chunks[-1] - due,
-                    output,
-                    prompt,
-                )
-                for due, chunks, prompt, output in ANSWERS
-            ],
-            "seconds": 0.7,
-            "goodput": {"ttft": SLO.limits[TTFT], "tpot": SLO.limits[ITL]},
-            "streams": [
-                (f"http://127.0.0.1:{text.port}/v1/completions", "completion"),
-                (f"http://127.0.0.1:{chat.port}/v1/chat/completions", "chat"),
-            ],
-        }
-        program = Path(__file__).with_name("vllm_definitions.py")
-        result = subprocess.run(
-            (str(PYTHON), str(program)),
-            input=json.dumps(question),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=300,
-        )
+    question = {
+        "answers": [
+            (
+                chunks[0] - due,
+                [b - a for a, b in pairwise(chunks)],
+                chunks[-1] - due,
+                output,
+                prompt,
+            )
+            for due, chunks, prompt, output in ANSWERS
+        ],
+        "seconds": 0.7,
+        "goodput": {"ttft": SLO.limits[TTFT], "tpot": SLO.limits[ITL]},
+    }
+    program = Path(__file__).with_name("vllm_definitions.py")
+    result = subprocess.run(
+        (str(PYTHON), str(program)),
+        input=json.dumps(question),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
     assert result.returncode == 0, result.stderr[-2000:]
     return json.loads(result.stdout)
 
@@ -96,7 +78,7 @@ def ours():
     ],
 )
 def test_times_have_vllms_means_and_percentiles(name, aiperf, theirs, ours):
-    found, own = theirs["metrics"], ours[aiperf]
+    found, own = theirs, ours[aiperf]
     percentiles = dict(found[f"percentiles_{name}_ms"])
     assert own["avg"] == pytest.approx(found[f"mean_{name}_ms"])
     assert own["p50"] == pytest.approx(found[f"median_{name}_ms"])
@@ -104,7 +86,7 @@ def test_times_have_vllms_means_and_percentiles(name, aiperf, theirs, ours):
 
 
 def test_rates_and_goodput_are_vllms(theirs, ours):
-    found = theirs["metrics"]
+    found = theirs
     for name, aiperf in (
         ("request_throughput", "request_throughput"),
         ("request_goodput", "goodput"),
@@ -116,15 +98,3 @@ def test_rates_and_goodput_are_vllms(theirs, ours):
     ):
         assert ours[aiperf]["avg"] == pytest.approx(found[name]), name
     assert ours["good_request_count"]["avg"] == 2
-
-
-def test_chunks_of_a_text_are_counted_alike_and_a_chats_role_only_there(theirs):
-    text, chat = theirs["streams"]
-    for data, other, role in ((TEXT, text, 0), (CHAT, chat, 1)):
-        reader = StreamReader()
-        reader.read(data, 1.0)
-        times = reader.end()
-        assert other["success"]
-        assert len(list(times.gaps)) == other["gaps"] - role
-        assert times.output_tokens == other["output_tokens"]
-        assert times.prompt_tokens == other["prompt_tokens"]

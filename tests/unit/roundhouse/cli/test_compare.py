@@ -34,8 +34,8 @@ def tree(tmp_path_factory):
         (("--axes", "precision=fp17"), "--axes precision=fp17: not known; "),
         (("--axes", "colour"), "--axes colour: no such axis; "),
         (
-            ("--axes", f"max_batch={NUMBERS}", "--axes", f"queue-delay={NUMBERS}"),
-            "the grid has 10,000 cells, and each is built, deployed and loaded; at most 64",
+            ("--axes", f"instances={NUMBERS}", "--axes", "precision=fp32,int8"),
+            "the grid has 200 cells, and each is built, deployed and loaded; at most 64",
         ),
         (
             ("--axes", "instance_type=ml.p5.4xlarge"),

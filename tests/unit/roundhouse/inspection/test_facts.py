@@ -7,7 +7,7 @@ import json
 import pytest
 
 from roundhouse.errors import RoundhouseError, UsageError
-from roundhouse.inspection.facts import checkpoint_facts, network_facts
+from roundhouse.inspection.facts import checkpoint_facts, network_facts, pooling_mode
 from roundhouse.inspection.source_files import SourceFiles
 from tests.unit.roundhouse.engines import REPOSITORY
 from tests.unit.roundhouse.inspection.sources import BERT, CLASSIFIER, EMBEDDER, checkpoint_content
@@ -53,17 +53,10 @@ def test_refuses_to_guess_a_task(architectures):
         facts_of(*architectures)
 
 
-@pytest.mark.parametrize(
-    ("architecture", "way_out"),
-    [
-        ("LlamaForCausalLM", "docs/text-generation.md"),
-        ("GPT2LMHeadModel", "docs/text-generation.md"),
-        ("T5ForConditionalGeneration", "docs/text-generation.md"),
-    ],
-)
-def test_refuses_a_task_that_no_engine_is_built_for(architecture, way_out):
-    with pytest.raises(RoundhouseError, match=f"no engine is built for it; .*{way_out}"):
-        facts_of(architecture)
+def test_refuses_a_task_that_no_engine_is_built_for():
+    for name in ("LlamaForCausalLM", "GPT2LMHeadModel", "T5ForConditionalGeneration"):
+        with pytest.raises(RoundhouseError, match=r"no engine is built for it; .*docs/text-gen"):
+            facts_of(name)
 
 
 def test_refuses_a_checkpoint_as_tensors():
@@ -97,41 +90,38 @@ def pipeline(*modules):
     return [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in parts]
 
 
-@pytest.mark.parametrize("modules", [(":Transformer", "1:LSTM", "2:Pooling"), ("0:Router",)])
-def test_refuses_a_pipeline_that_no_build_takes(modules):
-    content = checkpoint_content({**EMBEDDER, "modules.json": pipeline(*modules)})
-    with pytest.raises(RoundhouseError, match=f"names .*{modules[-1][2:]}; builds take .* --onnx"):
-        checkpoint_facts(source(content), None)
-
-
 @pytest.mark.parametrize(
-    ("modules", "message"),
+    ("modules", "has_config", "message"),
     [
-        (("0_CLIPModel:CLIPModel",), "names CLIPModel; builds take Transformer, Pooling"),
-        (("0_Transformer:Transformer", "1:Pooling"), "Transformer in 0_Transformer; .* save it"),
+        ((":Transformer", "1:LSTM", "2:Pooling"), True, "names .*Pooling; builds take .* --onnx"),
+        (("0:Router",), True, "names Router; builds take .* --onnx"),
+        (("0_CLIPModel:CLIPModel",), False, "names CLIPModel; builds take Transformer, Pooling"),
+        (
+            ("0_Transformer:Transformer", "1:Pooling"),
+            False,
+            "Transformer in 0_Transformer; .* save it",
+        ),
     ],
 )
-def test_refuses_a_pipeline_whose_transformer_lies_elsewhere(modules, message):
+def test_refuses_a_pipeline_that_no_build_takes(modules, has_config, message):
     content = checkpoint_content({**EMBEDDER, "modules.json": pipeline(*modules)})
-    del content["config.json"]
+    if not has_config:
+        del content["config.json"]
     with pytest.raises(RoundhouseError, match=message):
         checkpoint_facts(source(content), None)
 
 
 @pytest.mark.parametrize(
-    ("pooling", "words"),
+    ("pooling", "mode"),
     [
-        ({"pooling_mode": "lasttoken"}, "pools by lasttoken"),
-        ({"pooling_mode": ["cls", "max"]}, "pools by cls + max"),
-        ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}, "pools by mean"),
-        ({}, "pools by mean"),
+        ({"pooling_mode": "lasttoken"}, "lasttoken"),
+        ({"pooling_mode": ["cls", "max"]}, "cls + max"),
+        ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}, "mean"),
+        ({}, "mean"),
     ],
 )
-def test_pooling_is_read_as_every_version_writes_it(pooling, words):
-    facts = checkpoint_facts(
-        source(checkpoint_content({**EMBEDDER, "1_Pooling/config.json": pooling})), None
-    )
-    assert words in facts.notes[0]
+def test_pooling_is_read_as_every_version_writes_it(pooling, mode):
+    assert pooling_mode(pooling) == mode
 
 
 @pytest.mark.parametrize(
@@ -160,7 +150,7 @@ def network(name, content=None, task=None):
 def test_network_has_the_task_of_the_configuration_beside_it():
     beside = {"tokenizer.json": b"", "config.json": json.dumps(CLASSIFIER["config.json"]).encode()}
     facts = network("classifier.onnx", beside)
-    assert facts.task == "text-classification" and "labels: bad" in " ".join(facts.notes)
+    assert facts.task == "text-classification"
     assert network("classifier.onnx", task="text-classification").task == "text-classification"
     assert network("model.onnx").task == "text-embedding"
 

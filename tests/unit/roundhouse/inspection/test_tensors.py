@@ -13,13 +13,11 @@ from onboarding.onnx_header import NetworkTensor
 from onboarding.tree import read_tree
 from roundhouse.errors import RoundhouseError
 from roundhouse.inspection.model_file import LARGEST_BYTES, starter_arrays
-from roundhouse.inspection.new_model import with_override
 from tests.unit.onboarding.onnx_bytes import onnx_bytes
 from tests.unit.roundhouse.engines import copied_tree
 from tests.unit.roundhouse.inspection.sources import new_model
 
 VISION = {"inputs": {"pixels": (1, (None, 3, 32, 32)), "mask": (9, (None, 4))}}
-OVERRIDE = "{endpoint: {instance_type: ml.c7i.xlarge}}"
 
 
 @pytest.fixture
@@ -30,30 +28,22 @@ def tree(tmp_path):
 def model_of(tree, **network):
     (tree / "models/data/net.onnx").write_bytes(onnx_bytes(**network))
     result = new_model(tree, onnx="models/data/net.onnx")
-    assert read_tree(tree).faults == () and result.faults == ()
+    ((file, line),) = result.to_add.items()
+    assert file == "environments/local.yaml" and result.faults == ()
+    local = yaml.safe_load((tree / file).read_text())
+    local["models"] |= yaml.safe_load(line)["models"]
+    (tree / file).write_text(yaml.safe_dump(local))
+    assert read_tree(tree).faults == ()
     return yaml.safe_load((tree / "models/mine.yaml").read_text()), result
 
 
-def test_file_passes_check_in_every_environment(tree):
+def test_file_and_the_line_to_add_pass_check_in_every_environment(tree):
     model, result = model_of(tree, **VISION)
     assert model["task"] == "tensors" and "calibration" not in model["engine"]
     assert model["endpoint"]["instance_type"] == "ml.g5.xlarge"
-    names = {path.name for path in result.files}
-    assert names == {"mine.yaml", "mine-validation.npz", "local.yaml"}
+    assert {path.name for path in result.files} == {"mine.yaml", "mine-validation.npz"}
     view = read_tree(tree).views["local"].models["mine"]
     assert view.spec.endpoint.instance_type == "ml.c7i.xlarge"
-
-
-def test_environment_keeps_its_other_lines(tree):
-    file = tree / "environments/local.yaml"
-    before = file.read_text().splitlines()
-    model_of(tree, **VISION)
-    after = file.read_text().splitlines()
-    assert [line for line in after if line not in before] == [
-        "  mine: {endpoint: {instance_type: ml.c7i.xlarge, latency_slo_ms: 2000, "
-        "scaling: {max: 1}}}"
-    ]
-    assert [line for line in after if line in before] == before
 
 
 def test_starter_arrays_have_the_networks_names_shapes_and_types(tree):
@@ -106,29 +96,3 @@ def test_refuses_a_network_that_no_build_takes(tree, network, message):
     with pytest.raises(RoundhouseError, match=message):
         new_model(tree, onnx="models/data/net.onnx")
     assert not (tree / "models/mine.yaml").exists()
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "name: e\n",
-        "name: e",
-        "name: e\nmodels:\n  other: {a: 1}  # kept\nendpoints: {}\n",
-        "models:\n    # a comment\n    other: {a: 1}\nname: e\n",
-        "models: {other: {a: 1}}  # kept\nname: e\n",
-        "models:\nname: e\n",
-    ],
-)
-def test_override_changes_nothing_else(text):
-    edited = with_override(text, "mine", OVERRIDE)
-    before = yaml.safe_load(text)
-    models = {**(before.get("models") or {}), "mine": yaml.safe_load(OVERRIDE)}
-    assert yaml.safe_load(edited) == {**before, "models": models}
-    assert ("# kept" in text) == ("# kept" in edited)
-
-
-@pytest.mark.parametrize(
-    "text", ["- a\n", "models: [a]\n", "models: {mine: {a: 1}}\n", "models: {}\n", "{\n"]
-)
-def test_refuses_to_edit_what_it_cannot_read_back(text):
-    assert with_override(text, "mine", OVERRIDE) is None

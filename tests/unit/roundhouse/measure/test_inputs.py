@@ -43,10 +43,6 @@ def test_pairs_have_a_query_and_a_text(tmp_path):
     (body,) = read_inputs(path, rows_per_request=2, paired=True).bodies
     columns = {tensor["name"]: tensor["data"] for tensor in tensors(body)}
     assert columns == {"query": ["who", "who"], "text": ["me", "you"]}
-
-
-def test_refuses_texts_without_a_query_for_a_ranker(tmp_path):
-    path = tmp_path / "a.txt"
     path.write_text("a text")
     with pytest.raises(RoundhouseError, match="with query, tab, text on every line"):
         read_inputs(path, rows_per_request=1, paired=True)

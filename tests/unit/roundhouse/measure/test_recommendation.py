@@ -184,12 +184,8 @@ def test_the_job_has_the_engine_the_types_and_requests_of_the_dataset(session):
     with tarfile.open(fileobj=io.BytesIO(order.payload)) as archive:
         bodies = [archive.extractfile(member).read() for member in archive]
     assert 1 < len(bodies) <= 100 and all("inputs" in json.loads(body) for body in bodies)
-
-
-def test_a_model_of_a_shared_endpoint_is_measured_alone(session):
-    order = request(session[0], model="sentence-embedder-int8")
-    assert "ModelDataUrl" in order.model["PrimaryContainer"]
-    assert order.model["PrimaryContainer"].get("Mode", "SingleModel") == "SingleModel"
+    shared = request(session, model="sentence-embedder-int8").model["PrimaryContainer"]
+    assert "ModelDataUrl" in shared and shared["Mode"] == "SingleModel"
 
 
 @pytest.mark.parametrize(
@@ -215,17 +211,14 @@ def test_refuses_what_no_job_can_measure(session):
         lock.unlink()
     with pytest.raises(RoundhouseError, match="is not in the lock; `roundhouse build --env dev"):
         request(shipped)
+    with pytest.raises(RoundhouseError, match="ask for fewer rows a request"):
+        sample_payload([Body(b"x" * (MOST_BODY_BYTES + 1), "application/json")])
 
 
 def test_says_what_to_do_where_there_is_no_recommender(tmp_path):
     words = ["recommend", MODEL, "--env", "local", "--root", str(copied_tree(tmp_path))]
     with pytest.raises(UsageError, match="no Inference Recommender; name an environment"):
         app(words, standalone_mode=False)
-
-
-def test_refuses_requests_that_are_too_long_for_invoke_endpoint():
-    with pytest.raises(RoundhouseError, match="ask for fewer rows a request"):
-        sample_payload([Body(b"x" * (MOST_BODY_BYTES + 1), "application/json")])
 
 
 def test_refuses_an_archive_that_is_not_there(session):

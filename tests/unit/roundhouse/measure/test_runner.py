@@ -36,11 +36,10 @@ def phase(loop=Loop.open, **changes):
 def test_a_request_that_had_to_wait_has_waited_since_it_was_due():
     """The first answer takes half a second, on the only connection: what is due meanwhile waits."""
     with serve(lambda number: Answer(after_seconds=0.5 if number == 2 else 0.0)) as server:
-        load = phase(requests=100, seconds=9.0)
-        (measurement,) = run(server.url, phases=(load,), connections=1).phases
+        (measurement,) = run(server.url, phases=(phase(),), connections=1).phases
     assert sum(latency > 200 for latency in measurement.latency) >= 20
     assert percentile(measurement.service, 90) < percentile(measurement.latency, 90)
-    assert measurement.answered == 100
+    assert measurement.answered == measurement.offered > 50
 
 
 def test_a_closed_loops_users_wait_for_their_answers():
@@ -119,7 +118,7 @@ def search(url, slo_ms):
     test = load_test(url=url, warm_up=0.0, slo_ms=slo_ms, connections=64)
     runner = KneeRunner(test=test, step_seconds=1.0, longest_step_seconds=2.0)
     asyncio.run(runner.run())
-    return runner.knee(5.0)
+    return runner.knee()
 
 
 @pytest.fixture
@@ -131,20 +130,19 @@ def short(monkeypatch):
 def test_a_rate_that_was_held_is_the_knee(short):
     with serve(lambda number: Answer(after_seconds=0.02)) as server:
         found = search(server.url, 500.0)
-    assert found.rate is not None and found.errors == 0
-    assert found.users is not None and found.p50_ms is not None and found.p50_ms >= 20
+    assert found.rate is not None and found.p50_ms is not None and found.p50_ms >= 20
 
 
 def test_a_server_slower_than_the_slo_holds_nothing_and_says_why(short):
     with serve(lambda number: Answer(after_seconds=0.1)) as server:
         found = search(server.url, 50.0)
-    assert found.rate is None and found.users is None and "p95" in found.reason
+    assert found.rate is None and "p95" in found.reason
 
 
 def test_errors_end_the_search(short):
     with serve(lambda number: Answer(status=503 if number > 20 else 200)) as server:
         found = search(server.url, 500.0)
-    assert found.rate is None and found.errors > 0 and "errors" in found.reason
+    assert found.rate is None and "errors" in found.reason
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from roundhouse.measure.slo import (
     Step,
     bounds,
     engine_slo,
+    hopeless,
     is_exact,
     lower_load,
     next_load,
@@ -91,31 +92,17 @@ def test_a_hold_and_a_miss_are_both_tried_again(outcome):
     assert next_load([*both, *steps_of((754, outcome))], 754) == 754 * factor
 
 
-def test_both_ends_of_an_exact_result_have_two_steps_of_their_outcome():
-    steps = search(lambda rate, number: HELD if rate <= 1000 else MISSED, 100)
-    held, missed = bounds(steps)
-    outcomes = [(step.rate, step.outcome) for step in steps]
-    assert outcomes.count((held, HELD)) == outcomes.count((missed, MISSED)) == 2
-
-
 def test_a_rate_that_missed_twice_outweighs_a_higher_one_that_held():
     steps = steps_of((100, HELD), (200, MISSED), (200, MISSED), (210, HELD))
     assert bounds(steps) == (100, 200)
-
-
-def test_the_search_goes_down_where_the_first_rate_misses():
-    steps = search(lambda rate, number: HELD if rate <= 5 else MISSED, 100)
-    assert bounds(steps)[0] <= 5
 
 
 def test_refuses_to_search_below_a_share_of_the_first_rate():
     steps = search(lambda rate, number: MISSED, 1.0)
     assert bounds(steps)[0] is None
     assert min(step.rate for step in steps) == 1 / 32
-
-
-def test_refuses_to_go_on_without_samples():
     assert next_load(steps_of((5, Outcome.unproven)), 5) is None
+    assert next_load(steps_of((1, MISSED), (1, MISSED)), 4, is_whole=True) is None
 
 
 def test_a_phase_within_the_slo_held():
@@ -174,13 +161,6 @@ def test_whole_rates_end_one_apart_or_four_percent(first, most):
     assert is_exact(steps, is_whole=True)
 
 
-def test_refuses_less_than_one_whole():
-    steps = []
-    while (rate := next_load(steps, 4, is_whole=True)) is not None:
-        steps.append(Step(rate=rate, outcome=MISSED))
-    assert min(step.rate for step in steps) == 1 and bounds(steps)[0] is None
-
-
 def test_a_comparison_goes_down_by_a_fifth_until_a_rate_holds_once():
     def rates(limit):
         steps = []
@@ -217,7 +197,14 @@ def test_kinds_of_errors_are_limited():
     assert phase.errors["other errors"] == 10
 
 
-def test_the_newest_percentile_is_of_the_last_seconds_that_prove_one():
-    slow = [second(5.0)] * 5 + [second(50.0)] * 3
-    assert measurement(*slow).newest(95) == 50
-    assert measurement(*slow[:6]).newest(50) == 5 and measurement(*slow[:2]).newest(50) is None
+@pytest.mark.parametrize(
+    ("phase", "reason"),
+    [
+        (measurement(second(30.0, 30)), "p50 above 20 ms"),
+        (measurement(second(30.0, 10)), None),
+        (measurement(second(5.0), second(30.0, 900)), None),
+    ],
+    ids=["late", "too few", "most in time"],
+)
+def test_a_step_is_ended_once_its_median_is_above_the_slo(phase, reason):
+    assert hopeless(phase, SLO, 1.0) == reason

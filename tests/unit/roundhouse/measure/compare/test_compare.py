@@ -14,8 +14,8 @@ from botocore.exceptions import NoCredentialsError
 
 from onboarding.tree import read_tree
 from roundhouse.errors import UsageError
-from roundhouse.measure.compare.cells import Candidate, cells, default_values, merge
-from roundhouse.measure.compare.cost import CellCost, break_even, running_usd, total_sentence
+from roundhouse.measure.compare.cells import cells, default_values
+from roundhouse.measure.compare.cost import break_even, running_usd
 from roundhouse.measure.compare.document import (
     Report,
     document,
@@ -28,15 +28,12 @@ from roundhouse.measure.compare.result import (
     Knee,
     Row,
     State,
-    pareto,
     parse_demand,
-    price_and_latency,
     ranked,
     read_result,
     size,
     write_result,
 )
-from roundhouse.measure.compare.run import Control
 from roundhouse.measure.compare.tree import (
     cell_model,
     cell_prefix,
@@ -45,22 +42,8 @@ from roundhouse.measure.compare.tree import (
     write_tree,
 )
 from roundhouse.paths import TREE_FOLDERS, current_paths
-from roundhouse.reports.compare_report import compare_page
 from tests.unit.roundhouse.engines import copied_tree, local_deployments
 from tests.unit.roundhouse.live_account import Account
-
-CANDIDATE = Candidate(
-    is_gpu=False,
-    has_calibration=True,
-    instance_type="ml.c7i.large",
-    largest_batch=24,
-    preferred_batch_sizes=(4, 8, 24),
-)
-
-
-def batching(**changes):
-    return {"serving": {"dynamic_batching": changes}}
-
 
 NO_BATCHES = {"max_batch_size": 1, "preferred_batch_sizes": None, "max_queue_delay_us": None}
 PLAIN = {"calibration": None, "sensitivity_search": None}
@@ -79,11 +62,8 @@ ON_PYTHON = {
             {"engine": {"precision": "int8"}, "serving": {"instances_per_gpu": 2}},
         ),
         ({"precision": ["fp32"]}, {"engine": {"precision": "fp32", **PLAIN}}),
-        ({"batching": ["off"]}, batching(**NO_BATCHES)),
+        ({"batching": ["off"]}, {"serving": {"dynamic_batching": NO_BATCHES}}),
         ({"batching": ["on"]}, {}),
-        ({"max_batch": ["8"]}, batching(max_batch_size=8, preferred_batch_sizes=[4, 8])),
-        ({"max_batch": ["24"]}, batching(max_batch_size=24)),
-        ({"queue_delay": ["5"]}, batching(max_queue_delay_us=5)),
         ({"instance_type": ["ml.g6.xlarge"]}, {"endpoint": {"instance_type": "ml.g6.xlarge"}}),
         ({"runtime": ["onnxruntime"]}, {"serving": {"runtime": "onnxruntime"}}),
         *(
@@ -99,7 +79,7 @@ ON_PYTHON = {
     ],
 )
 def test_a_cell_overrides_only_what_its_axes_say(axes, overrides):
-    (cell,) = cells(axes, CANDIDATE)
+    (cell,) = cells(axes)
     assert cell.overrides == overrides
 
 
@@ -111,41 +91,29 @@ def test_a_cell_overrides_only_what_its_axes_say(axes, overrides):
             ["fp32-x1", "fp32-x2", "int8-x1", "int8-x2"],
         ),
         (
-            # A server that batches nothing is one cell.
-            {"batching": ["off", "on"], "max_batch": ["2"], "queue_delay": ["0", "100"]},
-            ["single", "batching-batch2-wait0us", "batching-batch2-wait100us"],
-        ),
-        (
             {"runtime": ["onnxruntime-tensorrt"], "precision": ["int8"], "batching": ["off"]},
             ["onnxruntime-tensorrt-int8-single"],
         ),
     ],
 )
 def test_cells_are_the_product_of_the_axes_in_their_own_order(axes, names):
-    assert [cell.name for cell in cells(axes, CANDIDATE)] == names
+    assert [cell.name for cell in cells(axes)] == names
 
 
-def test_largest_batches_are_powers_of_two_up_to_the_profiles():
-    assert default_values("max_batch", CANDIDATE) == ("1", "2", "4", "8", "16", "24")
-    assert default_values("queue_delay", CANDIDATE)[0] == "0"
-
-
-def test_refuses_a_delay_of_the_python_server():
-    on_python = dataclasses.replace(CANDIDATE, server="python")
-    with pytest.raises(UsageError, match="the Python server waits for no fuller batch"):
-        default_values("queue_delay", on_python)
-
-
-def test_runtimes_by_default_are_those_of_the_hardware():
-    on_gpu = Candidate(is_gpu=True, has_calibration=False, instance_type="ml.g5.xlarge")
-    assert default_values("runtime", CANDIDATE) == ("onnxruntime", "pytorch")
-    assert default_values("runtime", on_gpu) == ("tensorrt", "onnxruntime-cuda", "pytorch")
-
-
-def test_precisions_without_a_calibration_are_floats():
-    without = Candidate(is_gpu=True, has_calibration=False, instance_type="ml.g5.xlarge")
-    assert default_values("precision", without) == ("fp16",)
-    assert default_values("precision", CANDIDATE) == ("fp32", "int8")
+@pytest.mark.parametrize(
+    ("axis", "is_gpu", "has_calibration", "values"),
+    [
+        ("runtime", False, True, ("onnxruntime", "pytorch")),
+        ("runtime", True, True, ("tensorrt", "onnxruntime-cuda", "pytorch")),
+        ("precision", True, False, ("fp16",)),
+        ("precision", False, True, ("fp32", "int8")),
+        ("instances", True, True, ("1", "2")),
+    ],
+)
+def test_values_by_default_are_those_of_the_hardware_and_the_file(
+    axis, is_gpu, has_calibration, values
+):
+    assert default_values(axis, is_gpu=is_gpu, has_calibration=has_calibration) == values
 
 
 @pytest.mark.parametrize(
@@ -154,17 +122,11 @@ def test_precisions_without_a_calibration_are_floats():
         ({"runtime": ["torch"]}, "--axes runtime=torch"),
         ({"batching": ["maybe"]}, "--axes batching=maybe"),
         ({"instances": ["0"]}, "--axes instances=0"),
-        ({"max_batch": ["0"]}, "--axes max_batch=0: rows of the server's largest batch, from 1"),
-        ({"queue_delay": ["1s"]}, "--axes queue_delay=1s: microseconds"),
     ],
 )
 def test_refuses_values_that_no_candidate_has(axes, words):
     with pytest.raises(UsageError, match=words):
-        cells(axes, CANDIDATE)
-
-
-def test_an_override_is_merged_key_by_key_and_lists_are_replaced():
-    assert merge({"a": {"b": 1, "c": [1, 2]}}, {"a": {"c": [3]}}) == {"a": {"b": 1, "c": [3]}}
+        cells(axes)
 
 
 def test_runtimes_of_a_cpu_are_models_that_check_takes(tmp_path):
@@ -176,7 +138,7 @@ def test_runtimes_of_a_cpu_are_models_that_check_takes(tmp_path):
         "precision": ["fp32", "int8"],
         "instances": ["1", "2"],
     }
-    grid = cells(axes, found.candidate)
+    grid = cells(axes)
     _, refused = write_tree(paths, tmp_path, found, grid, 100.0)
     expected = {f"{name}-int8-x{n}" for name in ("pytorch", "pytorch-compile") for n in (1, 2)}
     assert {cell.name for cell in grid} > expected == set(refused)
@@ -187,9 +149,7 @@ def test_other_environments_deploy_no_cell(tmp_path):
     """A GPU's cell is no fault of an environment of CPUs in the same tree."""
     paths = current_paths(None)
     found = subject(read_tree(paths.tree), "dev", "sentence-embedder-int8")
-    grid = cells(
-        {"precision": ["fp16", "int8"], "instance_type": ["ml.g6.xlarge"]}, found.candidate
-    )
+    grid = cells({"precision": ["fp16", "int8"], "instance_type": ["ml.g6.xlarge"]})
     own, refused = write_tree(paths, tmp_path, found, grid, 100.0)
     assert refused == {}
     views = read_tree(own.tree).views
@@ -211,7 +171,7 @@ def test_a_refused_cell_is_not_named_where_models_are_chosen_by_label(tmp_path):
         environment.write_text(yaml.safe_dump(document))
     own = dataclasses.replace(paths, tree=tmp_path / "tree")
     found = subject(read_tree(own.tree), "local", "sentence-embedder")
-    grid = cells({"runtime": ["pytorch"], "precision": ["fp32", "int8"]}, found.candidate)
+    grid = cells({"runtime": ["pytorch"], "precision": ["fp32", "int8"]})
     own, refused = write_tree(own, tmp_path / "cells", found, grid, 100.0)
     assert set(refused) == {"pytorch-int8"}
     views = read_tree(own.tree).views
@@ -220,18 +180,10 @@ def test_a_refused_cell_is_not_named_where_models_are_chosen_by_label(tmp_path):
     assert set(views["dev"].models) == {"sentence-embedder"}
 
 
-def test_no_cell_to_measure_costs_nothing():
-    refused = CellCost(
-        name="batch1", action="no such batch", is_measured=False,
-        build_minutes=0.0, build_usd=0.0, endpoint_usd=0.0,
-    )  # fmt: skip
-    assert total_sentence([refused]) == "1 cell, none of which is to be measured: 0 USD."
-
-
 def test_names_of_cells_are_no_other_models():
     """What is deleted after a comparison is a cell's, whatever models are called."""
     found = subject(read_tree(current_paths(None).tree), "dev", "sentence-embedder")
-    grid = cells({"instances": ["1", "2"]}, found.candidate)
+    grid = cells({"instances": ["1", "2"]})
     prefix = cell_prefix(found)
     assert all(is_cell_model(found, cell_model(found, cell)) for cell in grid)
     for name in (found.name, prefix, f"{prefix}-shared", f"{prefix}0123456-v2", f"{prefix}012345"):
@@ -239,9 +191,8 @@ def test_names_of_cells_are_no_other_models():
 
 
 KNEE = Knee(
-    rate=100.0, reason="more users bring no more answers", users=8, users_per_second=110.0,
-    p50_ms=10.0, p95_ms=15.0, p99_ms=20.0, errors=0, seconds=30.0,
-)  # fmt: skip
+    rate=100.0, reason="more users bring no more answers", p50_ms=10.0, p95_ms=15.0, p99_ms=20.0
+)
 
 
 def cell(name, rate=100.0, p50=10.0, **changes) -> CellResult:
@@ -261,10 +212,8 @@ def failure(name) -> Row:
 def report(*rows) -> Report:
     return Report(
         model="m", environment="dev", region="us-east-1", slo_ms=50.0, demand=300.0,
-        rows=ranked(rows),
-        candidate=Candidate(is_gpu=False, has_calibration=False, instance_type="ml.c7i.large"),
-        controls=(Control(name="a", first=100.0, second=98.0),), machine="here",
-        date="2026-11-23", prices_date=None, command="roundhouse compare m",
+        rows=ranked(rows), machine="here", date="2026-11-23", prices_date=None,
+        command="roundhouse compare m",
     )  # fmt: skip
 
 
@@ -303,20 +252,7 @@ def test_every_form_has_every_row_and_the_reasons():
     json.dumps(document(result), allow_nan=False)
     assert [item["name"] for item in rows] == ["a", "b|c", "d"]
     assert "no operator Foo" in text and "b\\|c" in text
-    assert rows[1]["sizing"]["usd_an_hour"] is None and "0.98 of its rate" in text
-
-
-def test_the_chart_joins_what_no_other_is_cheaper_and_faster_than():
-    cheap, dear, quick = (
-        row(cell(name, rate=rate, p50=p50), price=price)
-        for name, rate, p50, price in (
-            ("a", 300.0, 9.0, 0.5), ("b", 300.0, 9.5, 0.9), ("c", 300.0, 4.0, 1.1)
-        )
-    )  # fmt: skip
-    assert pareto(price_and_latency((dear, quick, cheap))) == ("a", "c")
-    page = compare_page(report(cheap, dear, quick)).decode()
-    assert page.count("<circle") == 5 and page.count("<polyline") == 1
-    assert "<svg" not in compare_page(report(cheap)).decode()
+    assert rows[1]["sizing"]["usd_an_hour"] is None
 
 
 def test_a_measured_cell_is_read_back_and_a_broken_file_is_none(tmp_path):
@@ -371,10 +307,8 @@ def test_every_report_has_the_table():
     shown = dataclasses.replace(report(*rows), break_even=compared(*rows))
     line = "| fp16 instead of pytorch | 5,913.29 | 1,075.14 | 2.00 | 0.3 |"
     assert line in markdown(shown)
-    page = compare_page(shown).decode()
-    assert all(part.strip() in page for part in line.strip("| ").split("|"))
     assert document(shown)["break_even"]["now"] == pytest.approx(11 * MONTH)
-    assert "break-even" not in markdown(report(*rows)) + compare_page(report(*rows)).decode()
+    assert "break-even" not in markdown(report(*rows))
 
 
 @pytest.fixture
@@ -428,14 +362,11 @@ def test_the_least_instances_and_their_price_are_those_of_the_published_rows(row
     assert sizing.instances == row["instances"] + 1
 
 
-def test_one_instance_may_be_lost():
+def test_one_instance_may_be_lost_and_a_price_that_is_not_known_stays_so():
     sizing = size(100.0, 50.0, price=2.0, safety_factor=0.5)
     assert (sizing.least_instances, sizing.instances, sizing.usd_an_hour) == (2, 3, 6.0)
     assert sizing.target_per_minute == 1500
     assert sizing.usd_a_million == pytest.approx(6.0 / 360_000 * 1e6)
-
-
-def test_a_price_that_is_not_known_stays_so():
     sizing = size(100.0, 50.0, price=None, safety_factor=0.5)
     assert (sizing.usd_an_hour, sizing.usd_a_million, sizing.usd_a_month) == (None, None, None)
 

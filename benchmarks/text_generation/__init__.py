@@ -1,1 +1,0 @@
-"""Our load test of a text generator beside vLLM's own."""

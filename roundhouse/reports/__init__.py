@@ -1,1 +1,0 @@
-"""Reports as HTML: load tests and dashboards."""
