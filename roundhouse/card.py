@@ -63,8 +63,8 @@ def precision_rows(manifest: Manifest) -> list[list[str]]:
 
 
 def _cells(manifest: Manifest, name: str) -> list[str]:
-    from engine_build.card.render import DASH, milliseconds, per_second, size
     from onboarding.values import runtime_library
+    from roundhouse.figures import DASH, milliseconds, per_second, size
 
     runtime = runtime_library(manifest.runtime.name)
     profile = next(iter(manifest.optimization_profiles), None)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import aiohttp
 
 from container.generation_client import StreamBroken
-from engine_build.card.render import milliseconds, per_second
+from roundhouse.figures import milliseconds, per_second
 from roundhouse.measure.destination import RequestSource, signer
 from roundhouse.measure.driver import Driver, not_answering, open_driver
 from roundhouse.measure.measurement import (

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from engine_build.card.render import milliseconds, per_second
+from roundhouse.figures import milliseconds, per_second
 from roundhouse.measure.options import Loop, Phase
 
 SAMPLES_BEYOND = 10

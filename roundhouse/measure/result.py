@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import Any, ClassVar
 
 from engine_build import machine
-from engine_build.card.render import milliseconds, per_second
+from roundhouse.figures import milliseconds, per_second
 from roundhouse.measure.measurement import (
     ANSWERED_SHARE,
     Measurement,

@@ -13,8 +13,8 @@ from typing import ClassVar
 import aiohttp
 from rich.markup import escape
 
-from engine_build.card.render import milliseconds, per_second
 from roundhouse.errors import NotReadyError, RoundhouseError, WrongAnswerError
+from roundhouse.figures import milliseconds, per_second
 from roundhouse.measure.destination import Destination, Requests, refusal, signer
 from roundhouse.measure.driver import ERROR_BYTES, Driver, not_answering, open_driver
 from roundhouse.measure.inputs import Inputs

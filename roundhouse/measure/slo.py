@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from engine_build.card.render import milliseconds
+from roundhouse.figures import milliseconds
 from roundhouse.measure.measurement import (
     Measurement,
     Outcome,

@@ -19,7 +19,7 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 from container.generation_client import Event, EventReader, StreamBroken, Usage, payload_parts
-from engine_build.card.render import milliseconds, per_second
+from roundhouse.figures import milliseconds, per_second
 from roundhouse.measure.measurement import (
     EMPTY_ANSWER,
     Answer,

@@ -31,7 +31,7 @@ from roundhouse.paths import Paths
 from roundhouse.processes import Command, Run
 
 MODULES = (
-    *("numpy", "onnx", "onnxruntime", "tokenizers", "pydantic", "yaml", "jinja2"),
+    *("numpy", "onnx", "onnxruntime", "tokenizers", "pydantic", "yaml"),
     *("orjson", "uvloop", "httptools", "prometheus_client"),
 )
 """What builds from known networks and the Python server import."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from engine_build.card.render import milliseconds, per_second
 from roundhouse import money
+from roundhouse.figures import milliseconds, per_second
 from roundhouse.measure.compare.result import Row, State
 from roundhouse.money import BreakEven
 from roundhouse.money import usd as format_usd
