@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 
 QUIET = {
+    "CDK_VALIDATION": "false",
     "CDK_DISABLE_VERSION_CHECK": "1",
     # Each call would start a process that reports it to AWS; that is for a user to turn on.
     "CDK_DISABLE_CLI_TELEMETRY": "true",
@@ -21,7 +22,7 @@ def inherited() -> dict[str, str]:
 
 
 def child_environment(base: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a cdk process: `base`, and what keeps cdk quiet.
+    """The environment of a cdk process: `base`, and what keeps cdk quick and quiet.
 
     What the user set wins.
     """
@@ -33,7 +34,7 @@ def quieten_cdk() -> None:
 
     Ctrl-C ends Node as well: nobody reads what jsii tells it when this process ends.
     """
-    for name, value in {**QUIET, "CDK_VALIDATION": "false"}.items():
+    for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     sys.unraisablehook = _report_but_broken_pipes
 

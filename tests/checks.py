@@ -20,7 +20,7 @@ CHECKS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("import contracts", (str(BIN / "lint-imports"), "--no-cache")),
     ("JSON Schema drift", (str(BIN / "python"), "-m", "onboarding.schema", "--check")),
     ("onboarding files", (str(BIN / "roundhouse"), "check")),
-    ("templates", ("npx", "cdk", "synth", "--quiet", "--output", "build/check-templates")),
+    ("templates", (str(BIN / "python"), "-m", "tests.shipped_templates")),
     ("locked requirements", (str(BIN / "python"), "-m", "tests.locked_requirements")),
 )
 

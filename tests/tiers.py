@@ -64,6 +64,7 @@ TIERS = (
             (".venv", "tests/unit/stacks"),
             (".venv", "tests/unit/local_cloud"),
             (".venv", "tests/unit/rehearsal"),
+            (".venv", "tests/unit/template_rules"),
             (".venv", "tests/unit/vllm_server"),
             (".venv", "tests/unit/benchmarks"),
             (".venv", "tests/unit/aws"),

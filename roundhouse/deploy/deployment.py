@@ -30,9 +30,11 @@ from roundhouse.deploy.stacks import Template, deployed_templates, require_updat
 from roundhouse.deploy.verification import verify
 from roundhouse.errors import RoundhouseError
 from roundhouse.session import Session
+from roundhouse.text import quantity
 
 EARLY_STACKS = ("*/Foundation", "*/Images", "*/Builds")
 EARLY_CONCURRENCY = 4
+SHOWN_FAULTS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +116,32 @@ def deploy(
 def construct_path(deployment: DeployedEndpoint) -> str:
     """Return the pattern of an endpoint's stack for the cdk command line."""
     return f"*/Endpoint-{deployment.name}"
+
+
+def check_templates(session: Session, folder: Path, artifacts: Mapping[str, StackArtifact]) -> None:
+    """Raise RoundhouseError for errors that the template rules find in these stacks.
+
+    Stacks that a team adds in its app.py are its own: CDK's rules judge them.
+    """
+    import template_rules
+    from onboarding.names import stack_name
+
+    ours = stack_name(session.environment, "")
+    files = {item.file.name for name, item in artifacts.items() if name.startswith(ours)}
+    with session.report.step("Checking the templates") as step:
+        findings = template_rules.check(folder, only=files)
+        errors = [finding for finding in findings if finding.severity == "error"]
+        warnings = len(findings) - len(errors)
+        step.finish(f"{quantity(len(files), 'stack')}, {quantity(warnings, 'warning')}")
+    if errors:
+        lines = [f"  {finding}" for finding in errors[:SHOWN_FAULTS]]
+        more = len(errors) - len(lines)
+        if more:
+            lines.append(f"  and {more} more")
+        raise RoundhouseError(
+            f"Refused before deploying: {quantity(len(errors), 'error')} in the templates; nothing "
+            "was changed.\n" + "\n".join(lines)
+        )
 
 
 def deploy_early_stacks(session: Session, options: DeployOptions) -> None:
@@ -198,13 +226,14 @@ def _checked_assembly(
 ) -> tuple[dict[str, StackArtifact], dict[str, Template]]:
     """Return an assembly's chosen stacks and their deployed templates.
 
-    Permissions are approved then.
+    Templates are checked and permissions approved then.
     """
     artifacts = {
         name: artifact
         for name, artifact in stack_artifacts(folder).items()
         if any(fnmatchcase(artifact.path, pattern) for pattern in patterns)
     }
+    check_templates(session, folder, artifacts)
     before = deployed_templates(session, list(artifacts))
     after = {name: artifact.template for name, artifact in artifacts.items()}
     if patterns == cdk.ALL:

@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = (
     "onboarding",
     "stacks",
+    "template_rules",
     "engine_build",
     "container",
     "local_cloud",

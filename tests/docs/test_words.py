@@ -22,6 +22,7 @@ PACKAGES = (
     "engine_build",
     "container",
     "stacks",
+    "template_rules",
     "roundhouse",
     "local_cloud",
     "benchmarks",

@@ -18,6 +18,7 @@ COPIED = (
     "roundhouse",
     "roundhouse_cdk",
     "stacks",
+    "template_rules",
 )
 LINKED = (".venv", ".venvs", "node_modules")
 

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CODE = (
     ".github", ".gitignore", "app.py", "cdk.json", "container", "engine_build", "local_cloud",
     "onboarding", "package-lock.json", "package.json", "requirements", "requirements.txt",
-    "roundhouse", "roundhouse_cdk", "schemas", "stacks",
+    "roundhouse", "roundhouse_cdk", "schemas", "stacks", "template_rules",
 )  # fmt: skip
 DEV, PROD = ("dev", "111122223333", "us-east-1"), ("prod", "444455556666", "eu-west-1")
 """Name, account and region."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +13,7 @@ from onboarding.fault import FaultsError
 from roundhouse.cli import app as cli
 from roundhouse.deploy import deployment
 from roundhouse.deploy.builds import engines
-from roundhouse.errors import BuildFailedError, DeployFailedError
-from roundhouse.processes import Outcome
-from roundhouse.settings import child_environment
+from roundhouse.errors import BuildFailedError, DeployFailedError, RoundhouseError
 from tests.unit.roundhouse.deploy.whole_session import whole_session
 from tests.unit.roundhouse.engines import copied_tree
 
@@ -69,17 +69,42 @@ def test_refuses_a_lock_whose_archive_is_gone_and_deploys_no_endpoint(session):
     assert ALL not in session.clients.did
 
 
-def test_refuses_what_the_cdk_finds_in_templates_before_anything_changes(session):
-    finding = "ERROR RetentionInDays: 'never' is not of type 'integer' (CloudFormation Validate)"
+@pytest.mark.parametrize(
+    ("stack", "is_refused"), [("roundhouse-dev-foundation", True), ("dev-Team", False)]
+)
+def test_refuses_errors_in_our_templates_before_anything_changes(session, stack, is_refused):
+    template = {"Resources": {"Config": {"Type": "AWS::SageMaker::EndpointConfig", "Properties": {
+        "ProductionVariants": [
+            {"ModelName": "m", "VariantName": "a", "InstanceType": "ml.g5.wrong",
+             "InitialInstanceCount": 1},
+        ],
+    }}}}  # fmt: skip
+    properties = {"templateFile": "a.template.json", "stackName": stack}
+    artifact = {
+        "type": "aws:cloudformation:stack",
+        "environment": "aws://000000000000/us-east-1",
+        "displayName": "dev/Foundation",
+        "properties": properties,
+    }
+    manifest = {"version": "55.0.0", "artifacts": {"Foundation": artifact}}
 
     def run(command, on_line=None):
-        assert "CDK_VALIDATION" not in child_environment({})
+        outcome = session.clients.run(command, on_line)
         if "synth" in command.argv:
-            return Outcome(code=1, output=f"{finding}\n   dev/Foundation/Logs\n")
-        return session.clients.run(command, on_line)
+            folder = Path(command.argv[command.argv.index("--output") + 1])
+            (folder / "manifest.json").write_text(json.dumps(manifest))
+            (folder / "a.template.json").write_text(json.dumps(template))
+        return outcome
 
-    with pytest.raises(DeployFailedError, match="'never' is not of type"):
-        deployment.deploy(replace(session, run=run), YES)
+    session = replace(session, run=run)
+    if not is_refused:
+        deployment.deploy(session, YES)
+        assert ALL in session.clients.did
+        return
+    with pytest.raises(
+        RoundhouseError, match=r"(?s)1 error in the templates; nothing was.*ml.g5.wrong"
+    ):
+        deployment.deploy(session, YES)
     assert session.clients.did == []
 
 

@@ -1,0 +1,70 @@
+"""E9707: conditions hold where the role works; a key in another region is used by that region's S3.
+
+Roles that promote decrypt with the key of the environment that they promote from.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from template_rules.intrinsics import Stack
+from template_rules.rules.roles import conditions_here
+from template_rules.templates import Assembly, Template
+
+pytestmark = pytest.mark.unit
+
+HERE = Stack(name="prod-access", account="444455556666", region="eu-west-1")
+OWN_KEY, SOURCE_KEY = (
+    f"arn:aws:kms:{place}:key/a" for place in ("eu-west-1:444455556666", "us-east-1:111122223333")
+)
+
+
+def faults(resources, condition):
+    """The messages of E9707 on a role that may decrypt under a condition."""
+    statement = {
+        "Effect": "Allow",
+        "Action": "kms:Decrypt",
+        "Resource": resources,
+        "Condition": {"StringEquals": condition},
+    }
+    role = {
+        "AssumeRolePolicyDocument": {"Statement": []},
+        "Policies": [{"PolicyName": "exact", "PolicyDocument": {"Statement": [statement]}}],
+    }
+    document = {"Resources": {"Role": {"Type": "AWS::IAM::Role", "Properties": role}}}
+    assembly = Assembly([Template("a.template.json", document, stack=HERE)])
+    return [problem.message for problem in conditions_here.problems(assembly)]
+
+
+@pytest.mark.parametrize(
+    ("resources", "region"),
+    [
+        (OWN_KEY, "eu-west-1"),
+        (SOURCE_KEY, "us-east-1"),
+        ([SOURCE_KEY, f"{SOURCE_KEY}b"], "us-east-1"),
+        ("*", "eu-west-1"),
+    ],
+)
+def test_condition_on_the_service_of_the_keys_region_holds(resources, region):
+    assert faults(resources, {"kms:ViaService": f"s3.{region}.amazonaws.com"}) == []
+
+
+@pytest.mark.parametrize(
+    ("resources", "region", "right"),
+    [
+        (OWN_KEY, "us-east-1", "eu-west-1"),
+        (SOURCE_KEY, "eu-west-1", "us-east-1"),
+        ("*", "us-east-1", "eu-west-1"),
+        ([OWN_KEY, SOURCE_KEY], "us-east-1", "eu-west-1"),
+    ],
+)
+def test_refuses_a_service_of_another_region_than_the_keys(resources, region, right):
+    (message,) = faults(resources, {"kms:ViaService": f"s3.{region}.amazonaws.com"})
+    assert "kms:ViaService never holds here" in message
+    assert f"s3.{region}.amazonaws.com" in message and message.endswith(f"write {right}")
+
+
+def test_refuses_an_account_that_is_not_the_stacks_whatever_the_key():
+    assert faults(SOURCE_KEY, {"aws:SourceAccount": "444455556666"}) == []
+    (message,) = faults(SOURCE_KEY, {"aws:SourceAccount": "111122223333"})
+    assert message.endswith("write 444455556666")
