@@ -12,7 +12,7 @@ from template_rules.state_machine import Call, calls, definition, sample, states
 from template_rules.templates import Assembly, Problem, Resource
 from template_rules.values import at, boolean, fields, objects
 
-BUILD_WRITES = ("networks/", "candidates/", "source-copies/", "timing-caches/")
+BUILD_WRITES = ("networks/", "candidates/", "timing-caches/")
 BUILD_READS = ("sources/", "engines/", *BUILD_WRITES)
 """Prefixes of the artifact bucket that an engine build reads and writes."""
 CHECKPOINTS = "jobs/"
