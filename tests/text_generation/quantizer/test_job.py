@@ -20,7 +20,7 @@ from tests.text_generation.quantizer.trees import (
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory):
-    return llama_tree(tmp_path_factory.mktemp("tree"), schemes=("fp8", "int8", "nvfp4"))
+    return llama_tree(tmp_path_factory.mktemp("tree"), schemes=("fp8", "awq", "nvfp4"))
 
 
 @pytest.fixture(scope="module")
