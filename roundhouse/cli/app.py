@@ -111,7 +111,7 @@ def _message_and_code(error: Exception) -> tuple[str, int]:
     from onboarding.lock import LockError
 
     if isinstance(error, RoundhouseError):
-        return str(error), error.exit_code
+        return "\n".join([str(error), *getattr(error, "__notes__", ())]), error.exit_code
     if isinstance(error, FaultsError | LockError):
         return str(error), 1
     if isinstance(error, CloudError):

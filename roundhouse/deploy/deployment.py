@@ -12,6 +12,7 @@ from onboarding.lock import BuiltEntry
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from roundhouse.deploy import cdk, images
 from roundhouse.deploy.builds import engines
+from roundhouse.deploy.builds.requests import EnginesNotBuiltError
 from roundhouse.deploy.builds.source import (
     publish_adapters,
     require_committed_sources,
@@ -74,8 +75,8 @@ def deploy(
 ) -> DeployResult:
     """Deploy the session's endpoints, building what is missing first.
 
-    What an interrupted deployment left done is used. Where an engine cannot be built, every
-    endpoint stays as it is: `session.endpoints` names those to deploy alone.
+    What an interrupted deployment left done is used. An endpoint whose engine cannot be built
+    stays as it is; those that lack none are deployed before EnginesNotBuiltError is raised.
 
     `before_builds` is called once the machine is about to be busy with builds.
     """
@@ -99,7 +100,11 @@ def deploy(
     if requests:
         before_builds()
         buildable = [item for item in requests if options.rebuild_gone or not item.is_locked]
-        built = engines.build_all(session, buildable, allow_dirty=options.allow_dirty)
+        try:
+            built = engines.build_all(session, buildable, allow_dirty=options.allow_dirty)
+        except EnginesNotBuiltError as error:
+            _deploy_complete_endpoints(session, options, error)
+            raise
     else:
         session.report.print("✓ Nothing to build: every engine is in its lock and in S3")
     endpoints = session.endpoint_deployments()
@@ -150,7 +155,7 @@ def deploy_early_stacks(session: Session, options: DeployOptions) -> None:
     The endpoints that lack no engine and no checkpoint are checked too, so that their faults end
     the deployment before anything changes.
     """
-    complete = [item for item in session.endpoint_deployments() if item.is_built]
+    complete = _complete_endpoints(session)
     with session.report.step("Synthesising (cdk synth)"):
         patterns = (*EARLY_STACKS, *map(construct_path, complete))
         folder = cdk.synthesise(session, patterns)
@@ -164,6 +169,36 @@ def deploy_early_stacks(session: Session, options: DeployOptions) -> None:
             on_line=lambda line: cdk.show_line(step, line),
         )
         step.finish(deployed.summary)
+
+
+def _deploy_complete_endpoints(
+    session: Session, options: DeployOptions, failure: EnginesNotBuiltError
+) -> None:
+    """Deploy the endpoints that lack no engine, and name those that stay as they were.
+
+    A failure of theirs is printed beside the builds' own.
+    """
+    deployments, complete = session.deployments(), _complete_endpoints(session)
+    left = [deployment for deployment in deployments if deployment.missing]
+    failed = {failed.engine_key for failed in failure.failures}
+    for deployment in left:
+        models = ", ".join(
+            target.model.name for target in deployment.missing if target.engine_key in failed
+        )
+        because = f"no engine of {models}" if models else "an engine is missing"
+        failure.add_note(f"Endpoint {deployment.name} stays as it was: {because}.")
+    if not complete:
+        return
+    try:
+        verify(session, complete)
+        _deploy_endpoints(session, options, complete, tuple(map(construct_path, complete)))
+    except RoundhouseError as error:
+        session.report.print(str(error))
+
+
+def _complete_endpoints(session: Session) -> list[DeployedEndpoint]:
+    """Return the endpoints that lack no engine and no checkpoint."""
+    return [item for item in session.endpoint_deployments() if item.is_built]
 
 
 def _deploy_endpoints(

@@ -58,7 +58,7 @@ PACE = "0.3"
 """Seconds of a minute: an update waits for ten minutes, which nobody watches here."""
 QUESTION = text_request(["a red train"])[0]
 SHARED = (
-    "name: shared\nserver: python\ninstance_type: ml.c7i.large\nlatency_slo_ms: "
+    "name: shared\nserver: triton\ninstance_type: ml.c7i.large\nlatency_slo_ms: "
     "50\nscaling: {min: 1, max: 1}\n"
 )
 ENVIRONMENT = """\
