@@ -34,14 +34,17 @@ WORKLOADS = (ENGINES, CHECKPOINTS)
 
 
 def endpoint_deployments(
-    tree: Tree, environment: str, only: Collection[str] = ()
+    tree: Tree,
+    environment: str,
+    only: Collection[str] = (),
+    workloads: Collection[Workload] = WORKLOADS,
 ) -> tuple[DeployedEndpoint, ...]:
     """Return every endpoint of an environment, or `only` some by name, whatever their kind.
 
     Raises FaultsError when the tree has faults, a name is unknown, or a lock cannot be read.
     """
     return tuple(
-        item for workload in WORKLOADS for item in workload.resolve(tree, environment, only)
+        item for workload in workloads for item in workload.resolve(tree, environment, only)
     )
 
 

@@ -34,8 +34,6 @@ class Cloud(MemoryS3):
     tag = "1cbbe019"
     unreadable = ()
     """Models whose record is of another form."""
-    mistaken = ()
-    """Models whose record is another model's."""
 
     def __init__(self, deployments=()) -> None:
         self.targets = {
@@ -91,8 +89,7 @@ class Cloud(MemoryS3):
             return {**record, "status": "failed", "reason": reason, "log": "file:///a%20log.txt"}
         deployment, target = self.targets[engine["engineKey"]]
         if engine["model"] not in self.unrecorded:
-            names = {"model": "other"} if engine["model"] in self.mistaken else {}
-            entry = entry_for(deployment, target, **names)
+            entry = entry_for(deployment, target)
             path = f"engines/{target.engine_key}/lock-entry.json"
             content = entry.model_dump_json().encode()
             self.objects[path] = b"{}" if engine["model"] in self.unreadable else content
