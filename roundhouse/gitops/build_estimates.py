@@ -141,6 +141,7 @@ def build_preview(
         estimate = build_estimate(session.environment, request.target, last, source)
         plan_from = None if source is None else source.engine_key
     else:
+        assert isinstance(request, CheckpointRequest)
         scheme, why = request.scheme, request.why
         estimate = _checkpoint_estimate(session, request)
     machine = MACHINES[request.route]

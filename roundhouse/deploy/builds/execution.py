@@ -23,7 +23,6 @@ from roundhouse.deploy.builds.requests import (
     BuildRequest,
     Failure,
     format_entry,
-    record_entry,
 )
 from roundhouse.errors import AwsError, BuildFailedError, NotReadyError
 from roundhouse.report import Step
@@ -216,7 +215,7 @@ class BuildMonitor:
             self._fail(key, reason, location(record["log"]))
             return
         try:
-            entry = record_entry(self.session, self.requests[key])
+            entry = self.requests[key].record(self.session)
         except BuildFailedError as error:
             self._fail(key, str(error), "none")
             return

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from onboarding.deployment import Deployment, Target
+from onboarding.deployment import DeployedEndpoint, Deployment, Target
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.lock import BuiltEntry, LockEntry, write_lock_entry
 from onboarding.names import artifact_bucket, checkpoint_record_path, engine_record_path
@@ -25,12 +25,94 @@ from roundhouse.session import Session
 
 
 @dataclass(frozen=True, kw_only=True)
-class EngineRequest:
+class BuildRequest:
+    """One artifact that must be built, and why; each kind of workload has its own subclass."""
+
+    deployment: DeployedEndpoint
+    why: str
+
+    @property
+    def key(self) -> str:
+        """Return the key of what is built."""
+        raise NotImplementedError
+
+    @property
+    def model(self) -> str:
+        """Return the model's name."""
+        raise NotImplementedError
+
+    @property
+    def is_locked(self) -> bool:
+        """Return whether a lock has it, and only what it names is gone from S3."""
+        raise NotImplementedError
+
+    @property
+    def instance_type(self) -> str:
+        """Return the type that serves it, on which a training job builds it."""
+        raise NotImplementedError
+
+    @property
+    def route(self) -> BuildRoute | QuantizerRoute:
+        """Return where it is built."""
+        raise NotImplementedError
+
+    def title(self, *, of_several: bool) -> str:
+        """Return what a step that builds it is called; `of_several` of its model's artifacts."""
+        raise NotImplementedError
+
+    def document(self) -> dict[str, Any]:
+        """Return it as the state machine's input has it."""
+        raise NotImplementedError
+
+    def record(self, session: Session) -> BuiltEntry:
+        """Write the record that was published into the model's lock. Raises BuildFailedError."""
+        entry = self.completed(self.published_entry(session))
+        write_lock_entry(session.paths.tree / session.environment.locks, self.model, entry)
+        return entry
+
+    @property
+    def published_record(self) -> tuple[str, type[BuiltEntry]]:
+        """Return where a build publishes its record, and of what kind that is."""
+        raise NotImplementedError
+
+    def completed(self, entry: BuiltEntry) -> BuiltEntry:
+        """Return a published entry with what only the environment's files know."""
+        return entry
+
+    def published_entry(self, session: Session) -> BuiltEntry:
+        """Return the lock entry that a build published. Raises BuildFailedError."""
+        path, kind = self.published_record
+        bucket = artifact_bucket(session.environment)
+        where = f"s3://{bucket}/{path}"
+        data = object_bytes(session.clients("s3"), bucket, path)
+        if data is None:
+            raise BuildFailedError(
+                f"the build ended well, but {where} is not there: it built another key; are all "
+                "files of the tree saved and readable by the build?"
+            )
+        try:
+            entry = kind.model_validate_json(data)
+        except ValidationError as fault:
+            raise BuildFailedError(
+                f"the build ended well, but its record {where} cannot be read by this version of "
+                f"roundhouse ({fault.error_count()} fault(s)); delete the record and build again "
+                "with the files of this version."
+            ) from fault
+        if (entry.key, entry.built_model) != (self.key, self.model):
+            raise BuildFailedError(
+                f"the build ended well, but its record {where} is that of {entry.key} of "
+                f"{entry.built_model}, not {self.key} of {self.model}; delete the record and build "
+                "again."
+            )
+        return entry
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineRequest(BuildRequest):
     """One engine that must be built, and why."""
 
     deployment: Deployment
     target: Target
-    why: str
     plan_from: PlanSource | None = None
     """The engine whose plan it is packaged of; None: its plan is compiled."""
     not_reused: tuple[str, ...] = ()
@@ -92,6 +174,15 @@ class EngineRequest:
             return engine
         # A state machine of before knows neither, and compiles.
         return {**engine, "planFrom": str(self.plan_from), "planRoute": self.route}
+
+    @property
+    def published_record(self) -> tuple[str, type[BuiltEntry]]:
+        """Return where the engine's record lies, beside its archive."""
+        return engine_record_path(self.key), LockEntry
+
+    def completed(self, entry: BuiltEntry) -> BuiltEntry:
+        """Return the entry with the plan's key, by which plans are looked for in locks."""
+        return entry.model_copy(update={"plan_key": self.target.plan_key})
 
 
 def compile_route(environment: EnvironmentSpec, target: Target) -> BuildRoute:
@@ -202,13 +293,12 @@ def _message(built: Sequence[BuiltEntry], failures: Sequence[Failure]) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckpointRequest:
+class CheckpointRequest(BuildRequest):
     """One checkpoint that must be built, and why."""
 
     deployment: GenerationDeployment
     checkpoint_key: str
     scheme: str
-    why: str
 
     @property
     def key(self) -> str:
@@ -251,47 +341,10 @@ class CheckpointRequest:
             "scheme": self.scheme,
         }
 
-
-BuildRequest = EngineRequest | CheckpointRequest
-
-
-def record_entry(session: Session, request: BuildRequest) -> BuiltEntry:
-    """Write the record that a build published into the model's lock. Raises BuildFailedError."""
-    entry = _published_entry(session, request)
-    if isinstance(request, EngineRequest):
-        # By which plans are looked for in locks.
-        entry = entry.model_copy(update={"plan_key": request.target.plan_key})
-    write_lock_entry(session.paths.tree / session.environment.locks, request.model, entry)
-    return entry
-
-
-def _published_entry(session: Session, request: BuildRequest) -> BuiltEntry:
-    is_engine = isinstance(request, EngineRequest)
-    path = engine_record_path(request.key) if is_engine else checkpoint_record_path(request.key)
-    kind: type[BuiltEntry] = LockEntry if is_engine else CheckpointEntry
-    bucket = artifact_bucket(session.environment)
-    where = f"s3://{bucket}/{path}"
-    data = object_bytes(session.clients("s3"), bucket, path)
-    if data is None:
-        raise BuildFailedError(
-            f"the build ended well, but {where} is not there: it built another key; are all "
-            "files of the tree saved and readable by the build?"
-        )
-    try:
-        entry = kind.model_validate_json(data)
-    except ValidationError as fault:
-        raise BuildFailedError(
-            f"the build ended well, but its record {where} cannot be read by this version of "
-            f"roundhouse ({fault.error_count()} fault(s)); delete the record and build again "
-            "with the files of this version."
-        ) from fault
-    if (entry.key, entry.built_model) != (request.key, request.model):
-        raise BuildFailedError(
-            f"the build ended well, but its record {where} is that of {entry.key} of "
-            f"{entry.built_model}, not {request.key} of {request.model}; delete the record and "
-            "build again."
-        )
-    return entry
+    @property
+    def published_record(self) -> tuple[str, type[BuiltEntry]]:
+        """Return where the checkpoint's record lies, beside the prefix of its files."""
+        return checkpoint_record_path(self.key), CheckpointEntry
 
 
 def format_entry(entry: BuiltEntry, not_reused: str = "") -> str:
