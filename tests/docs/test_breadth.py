@@ -18,7 +18,7 @@ pytestmark = pytest.mark.docs
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS, OPTIONS, OPTIONS_OF_ONE, YAML_KEYS = 18, 120, 12, 193
-SOURCE_LINES, TEST_LINES = 96_800, 73_400
+SOURCE_LINES, TEST_LINES = 96_900, 73_550
 PAGES, MARKDOWN_BYTES = 14, 158_000
 
 

@@ -225,7 +225,6 @@ def test_refuses_several_failed_engines_each_with_its_reason_and_log(session):
         ("silent", ALL[1], rf"{ALL[1]}: its execution ended without a word.* Log: {ARN}"),
         ("unrecorded", ALL[0], r"lock-entry\.json is not there: it built another key"),
         ("unreadable", ALL[0], r"cannot be read by this version of roundhouse \(2 fault\(s\)\)"),
-        ("mistaken", ALL[0], r"its record \S+ is that of \w+ of other, not \w+ of "),
     ],
 )
 def test_refuses_an_engine_without_its_record(session, field, model, message):
