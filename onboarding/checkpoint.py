@@ -31,11 +31,6 @@ def files_sha256(folder: Path, names: Iterable[str]) -> str:
     return hashlib.sha256(file_sums(folder, names).encode()).hexdigest()
 
 
-def checkpoint_sums(folder: Path) -> str:
-    """Return what `sha256sum` prints of a folder's files, sorted by path."""
-    return file_sums(folder, checkpoint_files(folder))
-
-
 def file_sums(folder: Path, names: Iterable[str]) -> str:
     """Return what `sha256sum` prints of some files of a folder."""
     lines = []

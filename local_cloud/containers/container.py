@@ -55,7 +55,6 @@ class Container:
             raise NotListening(f"nothing listens on port {SERVER_PORT} in the container")
         connection = socket.socket(fileno=fds[0])
         connection.settimeout(timeout_seconds)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
 
     def exit_status(self) -> int | None:

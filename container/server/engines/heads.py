@@ -30,7 +30,6 @@ from onboarding.manifest import ImageProcessor
 
 PAIR_CHARACTERS = CHARACTERS_AT_ONCE // 2
 """Of each text of a pair: what lies behind them is read only where they fill no sequence."""
-Pair = tuple[str, str]
 
 
 class PairEncoder(TextEncoder):
