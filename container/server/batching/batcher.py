@@ -256,7 +256,10 @@ class Batcher:
             self._isolate(batch, slot, outcome)
         else:
             self._slots.free(slot)
-            self._deliver(batch, outcome, seconds)
+            batch.deliver(outcome)
+            assert self._event_loop is not None
+            # After the answer is written, which happens in this turn of the event loop.
+            self._event_loop.call_soon(self._observe, batch, seconds)
 
     def _run(
         self, slot: int, rows: Sequence[Any], ended: RunEnded, over: Callable[[], bool]
@@ -284,6 +287,9 @@ class Batcher:
 
     def _deliver(self, batch: Batch, answers: Arrays, seconds: float) -> None:
         batch.deliver(answers)
+        self._observe(batch, seconds)
+
+    def _observe(self, batch: Batch, seconds: float) -> None:
         self._observer.batch_ran(
             rows=len(batch.rows),
             tokens=batch.tokens,

@@ -83,7 +83,8 @@ def dispatch_by_path(
             log.report("request_failed", fault, stage="http", status=500)
             response = internal_fault_response(error_body)
         status = response.status
-        over(kind, status, perf_counter() - begun, stages)
+        # After the answer is written, which happens in this turn of the event loop.
+        asyncio.get_running_loop().call_soon(over, kind, status, perf_counter() - begun, stages)
         if status in UNANSWERED and kind != HEALTH:
             log.report("request_unanswered", stage="http", level="warning", status=status)
         return response
