@@ -37,8 +37,8 @@ LARGE = 4096
 SAMPLES = {"calibration": 64, "validation": 100}
 FEW_SAMPLES = {"calibration": 16, "validation": 100}
 """Of BERT-large, which takes minutes on the CPU; `auto` is not judged on fewer than 100."""
-SEQUENCE, SHORTEST = 128, 16
-"""Tokens of a sample's row, and the fewest of them that are no padding."""
+SEQUENCE, SHORTEST, FEW_TOKENS = 128, 16, 32
+"""Tokens of a sample's row, and the fewest of them that are no padding; tokens of a shorter row."""
 INSTANCE_TYPE, PLATFORM, REGION = "ml.p5.4xlarge", "triton-24.11", "us-east-2"
 Arrays = dict[str, np.ndarray[Any, Any]]
 
@@ -60,12 +60,14 @@ def write_source(
     instance_type: str | None = None,
     platform: str = PLATFORM,
     engine: Mapping[str, Any] | None = None,
+    tokens: int = SEQUENCE,
     **sizes: Any,
 ) -> Path:
     """Write a network's onboarding root, whose one model has its name, and return it.
 
     `instance_type` is by default one with this machine's GPU. `engine` replaces keys of the model
-    file's engine, such as {"precision": "int8"}; `sizes` replaces sizes of transformers'
+    file's engine, such as {"precision": "int8"}; `tokens` are those of a sample's row, which cost
+    most of the time on the CPU; `sizes` replaces sizes of transformers'
     configuration.
     """
     import torch
@@ -94,7 +96,9 @@ def write_source(
     onnx.save(seeded(onnx.load(path)), path)
     counts = FEW_SAMPLES if name == "bert-large" else SAMPLES
     for use, count in counts.items():
-        np.savez(folder / f"models/data/{use}.npz", **made.samples(random, count))
+        rows = made.samples(random, count)
+        cut = {key: values[:, :tokens] if has_tokens else values for key, values in rows.items()}
+        np.savez(folder / f"models/data/{use}.npz", **cut)
     profile = {"batch": [1, 8, 32]} | ({"sequence": [8, SEQUENCE, SEQUENCE]} if has_tokens else {})
     calibration = {"dataset": "models/data/calibration.npz", "samples": counts["calibration"]}
     model = {

@@ -24,7 +24,7 @@ from engine_build.steps import placement
 from engine_build.store import FolderStore
 from engine_build.tensorrt.half_precision import write_half_precision
 from engine_build.tensorrt.trtexec import CompileOptions, InputRange, compile_command, run_command
-from tests.gpu.networks import NAMES, SEQUENCE, write_source
+from tests.gpu.networks import FEW_TOKENS, NAMES, SEQUENCE, write_source
 from tests.gpu.test_trtexec import pytestmark  # noqa: F401
 
 LEAST_MEAN = {"fp16": 0.95, "int8": 0.9, "fp8": 0.9}
@@ -38,7 +38,8 @@ BENCHMARK_SECONDS = "2"
 def test_every_precision_answers_as_the_source(name, tmp_path, monkeypatch, record_property):
     monkeypatch.setattr(placement, "LONGEST_SECONDS", 0.0)
     monkeypatch.setenv("ROUNDHOUSE_BENCHMARK_SECONDS", BENCHMARK_SECONDS)
-    root = write_source(name, tmp_path / "root", engine={"precision": "auto"})
+    tokens = FEW_TOKENS if name == "bert-large" else SEQUENCE
+    root = write_source(name, tmp_path / "root", engine={"precision": "auto"}, tokens=tokens)
     out, log = io.StringIO(), io.StringIO()
     argv = ["--root", str(root), "--environment", "local-gpu", "--model", name]
     argv += ["--out", str(tmp_path / "out"), "--format", "json"]
