@@ -41,7 +41,7 @@ from onboarding.values import Metric, Precision
 from roundhouse.dev.gpu.machine import DEFAULT_PLATFORM
 from tests.gpu.carried import Carried, pack
 from tests.gpu.minilm import H100, STORE, minilm_tree
-from tests.gpu.networks import SAMPLES, SEED, images, write_source
+from tests.gpu.networks import FEW_TOKENS, SAMPLES, SEED, SEQUENCE, images, write_source
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "model-optimizer"
@@ -72,7 +72,8 @@ def compare_tools(name: str, python: str) -> dict[str, Any]:
         platform, machine = serving_platforms()[DEFAULT_PLATFORM], instance_types()[H100]
         root, model = minilm_tree("auto", platform, machine), "minilm-auto"
     else:
-        root = write_source(name, folder / "root", engine={"precision": "auto"})
+        tokens = FEW_TOKENS if name == "bert-large" else SEQUENCE
+        root = write_source(name, folder / "root", engine={"precision": "auto"}, tokens=tokens)
         model = name
     argv = ["--root", str(root), "--environment", "local-gpu", "--model", model]
     argv += ["--out", str(folder / "out"), "--networks-only", "--format", "json"]
