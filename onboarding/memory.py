@@ -11,7 +11,9 @@ from onboarding.platform import InstanceType
 
 MIB_A_GIB = 1024
 CUDA_CONTEXT_MIB = 512.0
-"""Of the driver's context and Triton's own pools; a model's measured memory leaves the context out.
+"""What a process takes once: the driver's context, Triton's own pools, TensorRT's start, and the
+reserve of CUDA's memory pool, which grows by 32 MiB and keeps the memory of unloaded models for the
+next ones. A model's measured memory leaves it out.
 """
 GDDR_SHARE, HBM_SHARE = 1 / 16, 1 / 100
 """Of the nominal memory, kept by error correction and firmware: a T4 shows 15360 of 16384 MiB, an

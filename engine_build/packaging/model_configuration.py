@@ -52,6 +52,10 @@ def configurations(served: Served, *, is_cpu: bool) -> dict[str, str]:
     for name in ("preprocessing", "postprocessing"):
         if (record := getattr(served, name)) is not None:
             messages[member(model, name)] = processing(served, record)
+    if served.serving.response_cache:
+        # Not the engine within an ensemble: Triton hands its answer on in the GPU's memory, and
+        # caches none from there.
+        messages[model] = [*messages[model], ("response_cache", [("enable", TRUE)])]
     return {f"{folder}/{CONFIGURATION}": text(message) for folder, message in messages.items()}
 
 
@@ -85,7 +89,6 @@ def onnxruntime_model(served: Served) -> Message:
         *tensors("output", served.outputs if served.encoder is None else served.model_outputs),
         _dynamic_batching(served),
         _instance_group(served, "KIND_CPU"),
-        *_response_cache(served),
     ]
 
 
@@ -104,7 +107,6 @@ def plan(served: Served) -> Message:
         _instance_group(served, "KIND_GPU"),
         *_cuda_graphs(served),
         *(_warm_ups(served) if served.serving.warm_up else ()),
-        *_response_cache(served),
     ]
 
 
@@ -146,7 +148,6 @@ def processing(served: Served, record: ProcessingRecord) -> Message:
 def ensemble(served: Served, *, is_cpu: bool = False) -> Message:
     """Preprocessing, encoder, engine, head, postprocessing: those that there are, in this order.
 
-    Triton caches no answer of an ensemble itself, so the engine's member has the response cache.
     Raises InputRefused.
     """
     steps = [*_steps(served, is_cpu=is_cpu)]
@@ -239,10 +240,6 @@ def _instance_group(served: Served, kind: str) -> Field:
     profile: Message = [("profile", profiles)] if has_choice else []
     count: Field = ("count", served.serving.instances_per_gpu)
     return "instance_group", [("kind", Word(kind)), count, *profile]
-
-
-def _response_cache(served: Served) -> Message:
-    return [("response_cache", [("enable", TRUE)])] if served.serving.response_cache else []
 
 
 def _cuda_graphs(served: Served) -> Message:

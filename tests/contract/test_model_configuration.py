@@ -36,7 +36,8 @@ def test_protobuf_sees_profiles_graphs_and_warm_ups():
         for warm_up in config.model_warmup
     ]
     assert warm_ups == [(1, 16), (8, 128), (32, 256), (1, 8), (1, 32), (4, 64)]
-    assert config.response_cache.enable
+    ensemble = parse_configuration(engine["embedder/config.pbtxt"])
+    assert ensemble.response_cache.enable and not config.response_cache.enable
 
 
 def test_protobuf_sees_the_steps_of_an_ensemble():

@@ -15,7 +15,7 @@ from tests.gpu.test_multi_model import (  # noqa: F401
     endpoint,
     test_ensemble_of_a_text_model_joins_the_others,
     test_every_model_answers_by_its_target_name,
-    test_unloaded_models_give_their_memory_back_and_load_again,
+    test_memory_of_unloaded_models_serves_the_next_loads,
 )
 from tests.gpu.test_triton import (  # noqa: F401
     batched,

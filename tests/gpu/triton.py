@@ -311,18 +311,18 @@ def milliseconds(server: Triton, request: tuple[bytes, str], count: int) -> list
 
 
 def layers(folder: Path, width: int) -> tuple[Tiny, Path, Any]:
-    """Return a model y = W Relu(W x) of `width`, its network, and what it answers."""
-    weight = np.random.default_rng(width).standard_normal((width, width)).astype(np.float32)
-    weight *= np.float32(np.sqrt(2 / width))
+    """Return a model y = W' Relu(W x) of `width`, its network, and what it answers."""
+    draw, shape = np.random.default_rng(width), (2, width, width)
+    one, two = draw.standard_normal(shape, np.float32) * np.float32(np.sqrt(2 / width))
     nodes = [
         node("MatMul", "x one", "m"),
         node("Relu", "m", "r"),
         node("MatMul", "r two", "y"),
     ]
     values = [[tensor(name, "batch", width)] for name in "xy"]
-    path = write_graph(folder / f"layers-{width}.onnx", nodes, *values, one=weight, two=weight)
+    path = write_graph(folder / f"layers-{width}.onnx", nodes, *values, one=one, two=two)
     model = tensor_model(f"layers-{width}", width, width)
-    return model, path, lambda x: np.maximum(x @ weight, 0) @ weight
+    return model, path, lambda x: np.maximum(x @ one, 0) @ two
 
 
 def tensor_model(

@@ -13,13 +13,16 @@ import numpy as np
 import pytest
 import torch
 
-from engine_build.errors import SourceFault
+from engine_build.errors import NetworkRefused, SourceFault
 from engine_build.evaluation.footprint import (
     MIB,
+    RESERVED,
+    USED,
     Footprint,
     device_memory_mib,
     main,
     measure_in_child,
+    measure_plan,
 )
 from engine_build.evaluation.runtimes import (
     ORDER,
@@ -166,16 +169,56 @@ class Driver:
             self.calls.append(name)
             if name == "cuMemGetInfo_v2":
                 arguments[0]._obj.value, arguments[1]._obj.value = 30 * MIB, 100 * MIB
+            if name == "cuMemPoolGetAttribute":
+                arguments[2]._obj.value = {RESERVED: 32 * MIB, USED: 20 * MIB}[arguments[1]]
             return 2 if name == self._fails else 0
 
         return call
 
 
+POOL_CALLS = ("cuDeviceGetMemPool", "cuMemPoolGetAttribute", "cuMemPoolGetAttribute")
+
+
 @pytest.mark.parametrize("fails", [None, *CALLS])
-def test_used_memory_is_what_is_not_free_and_none_where_the_driver_fails(fails):
+def test_used_memory_is_what_nobody_may_take_and_none_where_the_driver_fails(fails):
     driver = Driver(fails)
-    assert device_memory_mib(driver) == (70.0 if fails is None else None)
-    assert fails is not None or tuple(driver.calls) == CALLS
+    assert device_memory_mib(driver) == (58.0 if fails is None else None)
+    assert fails is not None or tuple(driver.calls) == CALLS + POOL_CALLS
+
+
+@pytest.mark.parametrize("fails", POOL_CALLS[:2])
+def test_used_memory_where_cuda_has_no_memory_pool_is_what_is_not_free(fails):
+    assert device_memory_mib(Driver(fails)) == 70.0
+
+
+class Load:
+    """Loads one plan after the other, and notes which are there at once."""
+
+    def __init__(self, fits=2):
+        self.open, self.most, self._fits = 0, 0, fits
+
+    def __call__(self):
+        if self.open == self._fits:
+            raise NetworkRefused("no memory")
+        self.open += 1
+        self.most = max(self.most, self.open)
+        return self
+
+    def rows(self, feed):
+        pass
+
+    def close(self):
+        self.open -= 1
+
+
+@pytest.mark.parametrize(("fits", "mib"), [(2, 16.0), (1, 24.0)])
+def test_plan_is_measured_beside_itself_where_two_fit(fits, mib, capsys):
+    load, used = Load(fits), iter([500.0, 524.0, 524.0, 540.0])
+    measured = measure_plan(load, FEED, device_mib=lambda: next(used))
+    first = json.loads(capsys.readouterr().out)
+    assert (first["device_memory_mib"], measured.device_memory_mib) == (24.0, mib)
+    assert measured.host_memory_mib == first["host_memory_mib"]
+    assert (load.most, load.open) == (fits, fits - 1)
 
 
 FEED = {"x": np.ones((2, 3), dtype=np.float32)}

@@ -148,6 +148,13 @@ def test_shapes_that_are_run_again_become_a_graph_and_other_shapes_end_it(networ
     assert (cuda.blocks, cuda.host, cuda.streams) == ({}, {}, 0)
 
 
+def test_warm_up_runs_every_size_and_leaves_a_graph(network, trt, cuda):
+    network.warm_up()
+    shapes = [shape["input_ids"] for _, shape in trt.engines[0].runs]
+    expected = [(1, 4), (4, 16), (2, 8), (1, 16), (2, 32), (1, 24)]
+    assert list(dict.fromkeys(shapes)) == expected and len(cuda.graphs) == 1
+
+
 def test_refuses_types_that_numpy_lacks(plan, trt, cuda):
     reason = "sentence_embedding of the plan has a type that numpy lacks"
     with pytest.raises(NetworkRefused, match=reason):
