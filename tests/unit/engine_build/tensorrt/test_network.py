@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from engine_build.errors import InputRefused, NetworkRefused
+from engine_build.evaluation.footprint import main
 from engine_build.ort import OrtNetwork
 from engine_build.tensorrt.network import Range, TensorrtNetwork, fill_feed, load_plan, split_feed
 from tests.fixtures.recorded_gpu.cuda import RecordedCuda
@@ -153,6 +154,15 @@ def test_warm_up_runs_every_size_and_leaves_a_graph(network, trt, cuda):
     shapes = [shape["input_ids"] for _, shape in trt.engines[0].runs]
     expected = [(1, 4), (4, 16), (2, 8), (1, 16), (2, 32), (1, 24)]
     assert list(dict.fromkeys(shapes)) == expected and len(cuda.graphs) == 1
+
+
+def test_footprint_of_a_plan_is_that_of_a_second_load(plan, monkeypatch, tmp_path, capsys):
+    install_runtime(monkeypatch)
+    np.savez(tmp_path / "feed.npz", **feed(2, 8))
+    assert main([str(plan()), str(tmp_path / "feed.npz")]) == 0
+    loads = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(loads) == 2 and min(load["load_seconds"] for load in loads) > 0
+    assert loads[0]["host_memory_mib"] == loads[1]["host_memory_mib"]
 
 
 def test_refuses_types_that_numpy_lacks(plan, trt, cuda):
