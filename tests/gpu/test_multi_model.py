@@ -213,8 +213,8 @@ def test_ensemble_of_a_text_model_joins_the_others(endpoint, source, tmp_path):
     assert endpoint.server.unload("texts").status == 200
 
 
-def filled(source, leave_mib):
-    """A full GPU, or nothing where there is none."""
+def fill_gpu(source, leave_mib):
+    """Take the GPU's memory but for `leave_mib`; nothing where there is no GPU."""
     if not source.has_plans:
         return nullcontext()
     from tests.gpu.plans import full_gpu
@@ -229,7 +229,7 @@ def test_memory_of_unloaded_models_serves_the_next_loads(
     server, names = endpoint.server, endpoint.names
     left, kept = names[::2], names[1::2]
     loaded = device_mib()
-    with filled(source, SLACK_MIB):
+    with fill_gpu(source, SLACK_MIB):
         full = device_mib()
         for name in left:
             assert server.unload(name).status == 200
@@ -255,7 +255,7 @@ def test_model_too_many_gets_507_and_nothing_else_falls(
     """The pool may still have room for a few."""
     server, largest = endpoint.server, max(endpoint.bases, key=lambda base: base.width)
     loaded, more = device_mib(), []
-    with filled(source, FEWER_MIB):
+    with fill_gpu(source, FEWER_MIB):
         for number in range(MOST_MORE):
             more.append(f"more{number}")
             archive = copy_archive(largest.folder, endpoint.folder / more[-1])

@@ -218,6 +218,7 @@ def test_plan_is_measured_beside_itself_where_two_fit(fits, mib, capsys):
     first = json.loads(capsys.readouterr().out)
     assert (first["device_memory_mib"], measured.device_memory_mib) == (24.0, mib)
     assert measured.host_memory_mib == first["host_memory_mib"]
+    assert 0 <= measured.load_seconds < 1 and measured.host_memory_mib < 100
     assert (load.most, load.open) == (fits, fits - 1)
 
 
