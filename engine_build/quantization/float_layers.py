@@ -49,7 +49,10 @@ def restore_layers(
         if outputs.intersection(node.output)
         or (node.op_type == "Add" and outputs.intersection(node.input))
     }
-    nodes = [own.get(next(iter(node.output), ""), node) for node in quantized.graph.node]
+    nodes = [
+        *_constant_nodes(source, {name for node in quantized.graph.node for name in node.output}),
+        *(own.get(next(iter(node.output), ""), node) for node in quantized.graph.node),
+    ]
     needed = {output.name for output in quantized.graph.output}
     kept: list[onnx.NodeProto] = []
     for node in reversed(nodes):
@@ -64,6 +67,22 @@ def restore_layers(
         if weight.name in needed and weight.name not in known
     )
     return result
+
+
+def _constant_nodes(source: onnx.ModelProto, known: Collection[str]) -> list[onnx.NodeProto]:
+    """Return nodes of constants alone whose outputs are not `known`, in order.
+
+    PyTorch's exporter writes a bias that equals another one as Identity of it, which quantization
+    folds away.
+    """
+    constants = {"", *(weight.name for weight in source.graph.initializer)}
+    found: list[onnx.NodeProto] = []
+    for node in source.graph.node:
+        if constants.issuperset(names_read([node])):
+            constants.update(node.output)
+            if known.isdisjoint(node.output):
+                found.append(node)
+    return found
 
 
 def restored_facts(

@@ -331,6 +331,27 @@ def test_layers_in_float_answer_as_if_the_others_alone_were_quantized(kind):
     assert set(constants(restored)) == set(constants(model))
 
 
+def test_layers_in_float_have_their_biases_where_these_are_copies_of_others():
+    make, samples, _ = KINDS["transformer"]
+    model, source = make(), make()
+    layers = quantizable_layers(model)
+    whole = quantize_layers(model, layers, ranges(model, samples(64, seed=1)))
+    weights = {weight.name: weight for weight in source.graph.initializer}
+    adds = [node for node in whole.graph.node if node.op_type == "Add"]
+    biases = sorted({node.input[1] for node in adds if node.input[1] in weights})
+    for name in biases:
+        weights[name].name += ".other"
+        source.graph.node.insert(0, onnx.helper.make_node("Identity", [name + ".other"], [name]))
+        for node in adds:
+            node.input[1] += ".smoothed" * (node.input[1] == name)
+        for weight in whole.graph.initializer:
+            weight.name += ".smoothed" * (weight.name == name)
+    restored = restore_layers(whole, source, layers)
+    onnx.checker.check_model(restored, full_check=True)
+    taken = feed(samples(64, seed=2))
+    assert biases and rows(restored, taken) == pytest.approx(rows(model, taken), abs=1e-5)
+
+
 def test_a_role_is_the_same_layer_of_every_block_or_stage_and_what_reads_its_activation():
     read = {"query": "hidden", "key": "hidden", "output": "context", "inner": "normal"}
     roles = layer_roles(
