@@ -239,21 +239,6 @@ def endpoint_resources(
     }
 
 
-def endpoint_config(name, version="1", **fields):
-    """An endpoint config's request with one variant of the model of the same name."""
-    variant = {
-        "VariantName": "AllTraffic",
-        "ModelName": f"{name}-{version}",
-        "InstanceType": "ml.c7i.large",
-        "InitialInstanceCount": 1,
-    }
-    return {
-        "EndpointConfigName": f"{name}-{version}",
-        "ProductionVariants": [variant | fields.pop("variant", {})],
-        **fields,
-    }
-
-
 def marked_processes(mark):
     """Pids of the processes that carry a mark in their environment."""
     wanted = f"{MARK}={mark}".encode()

@@ -251,13 +251,3 @@ def write_trainer(state):
     new = state / "images.new"
     new.write_text(json.dumps({**images, "test-trainer": {"command": [python, "-I", str(path)]}}))
     new.replace(state / "images.yaml")
-
-
-def write_capacity(state, **rows):
-    """How many instances there are, and what the quotas are, in one move.
-
-    The cloud reads it at any moment.
-    """
-    new = state / "capacity.new"
-    new.write_text(json.dumps(rows))
-    new.replace(state / "capacity.yaml")

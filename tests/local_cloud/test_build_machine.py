@@ -9,22 +9,15 @@ explicitly.
 import pytest
 
 from tests.local_cloud.account import until
-from tests.local_cloud.build_machine import Machine, engine, write_capacity, write_trainer
+from tests.local_cloud.build_machine import Machine, engine, write_trainer
 
 pytestmark = pytest.mark.local_cloud
-NO_CAPACITY = "CapacityError: Unable to provision requested ML compute capacity"
 
 
 @pytest.fixture(scope="module")
 def machine(cloud):
     write_trainer(cloud.state)
     return Machine(cloud, "one")
-
-
-@pytest.fixture
-def capacity(cloud):
-    yield lambda **rows: write_capacity(cloud.state, **rows)
-    write_capacity(cloud.state)
 
 
 def models(records):

@@ -1,7 +1,8 @@
-"""The signer as it is deployed, where IAM is evaluated: its program, KMS, the roles of builds."""
+"""The signers as they are deployed, where IAM is evaluated: programs, KMS, the roles of builds."""
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import io
 import json
@@ -13,32 +14,37 @@ import pytest
 
 from onboarding import arns, names, signature
 from onboarding.lock import LockEntry
+from onboarding.text_generation.checkpoint_lock import RECORD_NAME, CheckpointEntry
 from roundhouse_cdk.builds.signing import signing_key_statements
 from stacks.signer_program import function_program
 from tests.local_cloud.account import ROOT
 from tests.local_cloud.authorized_cloud import authorized_cloud, refusal_code
-from tests.local_cloud.builder_roles import JOB, PROJECT, add_builders, builder_credentials
+from tests.local_cloud.builder_roles import (
+    JOB,
+    PROJECT,
+    QUANTIZER_PROJECT,
+    add_builders,
+    builder_credentials,
+)
 from tests.synth.deployments import environment
 from tests.synth.pipeline import PROGRAMS, pipeline_resources
 from tests.unit.onboarding.manifests import lock_entry
+from tests.unit.onboarding.text_generation.entries import CONTENT, entry_of
 
 pytestmark = pytest.mark.local_cloud
 
 DEV = environment("dev")
 BUCKET = names.artifact_bucket(DEV)
-PROGRAM = function_program(ROOT / "engine_build/signing.py", ROOT / "engine_build/signer.py")
-
-
+ENGINES, CHECKPOINTS = (
+    replace(PROGRAMS, signer=function_program(ROOT / "engine_build/signing.py", ROOT / path))
+    for path in ("engine_build/signer.py", "engine_build/checkpoint_signer.py")
+)
 SIGNER_IDS = ("Signer", "CheckpointSigner", "SignerRole", "SignerLogs", "CheckpointSignerLogs")
 
 
-def resources(checkpoint_program=None):
+def resources():
     """What signing needs of foundation and builds."""
-    engines, checkpoints = (
-        None if program is None else replace(PROGRAMS, signer=program)
-        for program in (PROGRAM, checkpoint_program)
-    )
-    builds = pipeline_resources(DEV, engines, checkpoints)
+    builds = pipeline_resources(DEV, ENGINES, CHECKPOINTS)
     policy = {"Version": "2012-10-17", "Statement": signing_key_statements(DEV)}
     key = {"KeySpec": "ECC_NIST_P256", "KeyUsage": "SIGN_VERIFY", "KeyPolicy": policy}
     alias = {"AliasName": arns.signing_key_alias(DEV), "TargetKeyId": {"Ref": "Key"}}
@@ -46,7 +52,7 @@ def resources(checkpoint_program=None):
         "Bucket": {"Type": "AWS::S3::Bucket", "Properties": {"BucketName": BUCKET}},
         "Key": {"Type": "AWS::KMS::Key", "Properties": key},
         "Alias": {"Type": "AWS::KMS::Alias", "Properties": alias},
-        **{name: builds[name] for name in SIGNER_IDS if name in builds},
+        **{name: builds[name] for name in SIGNER_IDS},
     }
 
 
@@ -86,18 +92,18 @@ def put_candidate(cloud, key, candidate, data):
     s3.put_object(Bucket=BUCKET, Key=path, Body=data, IfNoneMatch="*")
 
 
-def sign(cloud, key, candidate):
+def sign(cloud, key, candidate, model="tiny", signer=names.signer):
     """The signer's answer."""
     event = {
         "engineKey": key,
-        "model": "tiny",
+        "model": model,
         "candidate": candidate,
         "source": f"{BUCKET}/sources/{'5' * 64}.zip",
         "commit": "c" * 40,
         "execution": "arn:aws:states:us-east-1:111122223333:execution:roundhouse-dev-builds:1",
     }
     reply = cloud.root("lambda", DEV.account).invoke(
-        FunctionName=names.signer(DEV), Payload=json.dumps(event)
+        FunctionName=signer(DEV), Payload=json.dumps(event)
     )
     return json.loads(reply["Payload"].read())
 
@@ -116,10 +122,13 @@ def test_candidate_of_a_builder_becomes_an_engine_that_the_environments_key_sign
     with tarfile.open(fileobj=io.BytesIO(data)) as tar:
         envelope = tar.extractfile(signature.ENVELOPE_NAME).read()
     assert entry.signature == signature.SignedStatement.from_envelope(envelope)
+    signature.verify_statement(entry.signature, entry.archive.manifest_sha256, own_key(cloud))
+
+
+def own_key(cloud):
+    """The environment's signer, by the key's own answer."""
     kms = cloud.root("kms", DEV.account)
-    der = kms.get_public_key(KeyId=arns.signing_key_alias(DEV))["PublicKey"]
-    signers = [signature.PublicKey(der)]
-    signature.verify_statement(entry.signature, entry.archive.manifest_sha256, signers)
+    return [signature.PublicKey(kms.get_public_key(KeyId=arns.signing_key_alias(DEV))["PublicKey"])]
 
 
 def test_two_builds_of_one_key_that_are_signed_at_once_have_one_archive(cloud):
@@ -162,3 +171,51 @@ def test_nobody_but_the_signer_signs(cloud):
         assert refusal_code(kms.sign, **call) == "AccessDeniedException"
     finally:
         iam.delete_role_policy(RoleName=JOB, PolicyName="all")
+
+
+CHECKPOINT = "86" * 10
+
+
+def put_checkpoint(cloud, candidate, *, with_digest):
+    """What a build uploads: files with their sha256, then the record."""
+    s3 = cloud.session("s3", builder_credentials(cloud, DEV, QUANTIZER_PROJECT))
+    entry = entry_of(CHECKPOINT, CONTENT)
+    files = {f"checkpoint/{path}": data for path, data in CONTENT.items()}
+    for path, data in {**files, RECORD_NAME: entry.record}.items():
+        digest = base64.b64encode(hashlib.sha256(data).digest()).decode()
+        options = {"ChecksumSHA256": digest} if with_digest else {}
+        name = names.candidate_path(CHECKPOINT, candidate, path)
+        s3.put_object(Bucket=BUCKET, Key=name, Body=data, IfNoneMatch="*", **options)
+    return entry
+
+
+def test_checkpoint_is_published_once_by_s3s_digests_and_signed_with_the_environments_key(cloud):
+    def signed(candidate):
+        return sign(cloud, CHECKPOINT, candidate, "chat", names.checkpoint_signer)
+
+    put_checkpoint(cloud, "0-0", with_digest=False)
+    assert "S3 has no sha256 of it" in signed("0-0")["reason"]
+    entry = put_checkpoint(cloud, "1-0", with_digest=True)
+    assert signed("1-0") == {"status": "signed"}
+    for path, data in CONTENT.items():
+        assert read(cloud, f"checkpoints/{CHECKPOINT}/{path}") == data
+    record = read(cloud, names.checkpoint_record_path(CHECKPOINT))
+    found = CheckpointEntry.model_validate_json(record)
+    assert found.model_copy(update={"signature": None}) == entry
+    signature.verify_statement(
+        found.signature, found.signed_sha256, own_key(cloud), subject=RECORD_NAME
+    )
+    assert signed("1-0") == {"status": "signed"}
+    assert read(cloud, names.checkpoint_record_path(CHECKPOINT)) == record
+
+
+@pytest.mark.parametrize("builder", [PROJECT, JOB, QUANTIZER_PROJECT])
+def test_build_writes_candidates_alone_and_replaces_none(cloud, builder):
+    s3 = cloud.session("s3", builder_credentials(cloud, DEV, builder))
+    own, fields = names.candidate_path("9" * 20, builder, "x"), {"Bucket": BUCKET, "Body": b"x"}
+    once = {**fields, "IfNoneMatch": "*"}
+    assert refusal_code(s3.put_object, Key=own, **once) is None
+    assert refusal_code(s3.put_object, Key=own, **once) == "PreconditionFailed"
+    assert refusal_code(s3.put_object, Key=own, **fields) == "AccessDenied"
+    for name in ("checkpoints/k/x", "engines/k/x", "sources/x"):
+        assert refusal_code(s3.put_object, Key=name, **once) == "AccessDenied", name
