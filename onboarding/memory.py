@@ -77,28 +77,9 @@ class PoolMemory:
         return self.memory is not None and self.total_mib <= self.capacity_mib
 
     @property
-    def evicted(self) -> int:
-        """Count of the models that are out of memory at any time, at least."""
-        return len(self.models) - len(most_resident(self.models, self.capacity_mib))
-
-    @property
-    def round_seconds(self) -> float:
-        """Load time of one round of calls to all models, least recently used evicted.
-
-        Unless all fit, each is evicted before its turn comes again.
-        """
-        return 0.0 if self.fits else sum(model.load_seconds for model in self.models)
-
-    @property
     def slowest(self) -> ModelMemory | None:
         """The model whose eviction costs most."""
         return max(self.models, key=lambda model: (model.load_seconds, model.name), default=None)
-
-    @property
-    def placement(self) -> tuple[tuple[ModelMemory, ...], ...]:
-        """The models of each of several endpoints that evict nothing; too large ones left out."""
-        fitting = [model for model in self.models if model.mib <= self.capacity_mib]
-        return first_fit_decreasing(fitting, self.capacity_mib)
 
 
 def instance_memory(instance: InstanceType) -> InstanceMemory | None:
@@ -152,40 +133,12 @@ def pool_memory(deployment: Deployment, pool: Pool) -> PoolMemory:
     )
 
 
-def most_resident(models: Sequence[ModelMemory], capacity_mib: float) -> tuple[ModelMemory, ...]:
-    """Return the most models that fit at once: the smallest ones."""
-    resident: list[ModelMemory] = []
-    for model in sorted(models, key=lambda model: (model.mib, model.name)):
-        if total_mib([*resident, model]) <= capacity_mib:
-            resident.append(model)
-    return tuple(resident)
-
-
 def fewest_resident(models: Sequence[ModelMemory], capacity_mib: float) -> int:
     """Return how many models stay in memory at least: as many of the largest as fit."""
     largest_first = sorted(models, key=lambda model: (-model.mib, model.name))
     counts = range(len(models) + 1)
     fitting = (count for count in counts if total_mib(largest_first[:count]) <= capacity_mib)
     return max(fitting, default=0)
-
-
-def first_fit_decreasing(
-    models: Sequence[ModelMemory], capacity_mib: float
-) -> tuple[tuple[ModelMemory, ...], ...]:
-    """Return bins that hold every model. Raises ValueError for a model larger than a bin.
-
-    At most 11/9 of the fewest possible and one (Johnson).
-    """
-    bins: list[list[ModelMemory]] = []
-    for model in sorted(models, key=lambda model: (-model.mib, model.name)):
-        if model.mib > capacity_mib:
-            raise ValueError(f"{model.name} takes {model.mib:g} MiB of {capacity_mib:g}")
-        free = next((bin for bin in bins if total_mib([*bin, model]) <= capacity_mib), None)
-        if free is None:
-            bins.append([model])
-        else:
-            free.append(model)
-    return tuple(tuple(bin) for bin in bins)
 
 
 def total_mib(models: Sequence[ModelMemory]) -> float:
