@@ -10,22 +10,20 @@ import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import boto3
 import pytest
+from botocore.config import Config
+from botocore.exceptions import ClientError
 
+from local_cloud import lifecycle
 from onboarding import arns, names, signature
 from onboarding.lock import LockEntry
 from onboarding.text_generation.checkpoint_lock import RECORD_NAME, CheckpointEntry
+from roundhouse_cdk.builds.roles import job_statements, project_statements
+from roundhouse_cdk.builds.routes import CPU, QUANTIZER_ROUTE
 from roundhouse_cdk.builds.signing import signing_key_statements
 from stacks.signer_program import function_program
 from tests.local_cloud.account import ROOT
-from tests.local_cloud.authorized_cloud import authorized_cloud, refusal_code
-from tests.local_cloud.builder_roles import (
-    JOB,
-    PROJECT,
-    QUANTIZER_PROJECT,
-    add_builders,
-    builder_credentials,
-)
 from tests.synth.deployments import environment
 from tests.synth.pipeline import PROGRAMS, pipeline_resources
 from tests.unit.onboarding.manifests import lock_entry
@@ -33,8 +31,68 @@ from tests.unit.onboarding.text_generation.entries import CONTENT, entry_of
 
 pytestmark = pytest.mark.local_cloud
 
+CONFIG = Config(retries={"max_attempts": 1}, proxies={}, parameter_validation=False)
 DEV = environment("dev")
 BUCKET = names.artifact_bucket(DEV)
+PROJECT, JOB, QUANTIZER_PROJECT = "build-project", "training-job", "quantizer-project"
+BUILDERS = {
+    PROJECT: project_statements(DEV, CPU),
+    JOB: job_statements(DEV, CPU.image),
+    QUANTIZER_PROJECT: project_statements(DEV, QUANTIZER_ROUTE),
+}
+ROOT_ARN = f"arn:aws:iam::{DEV.account}:root"
+
+
+class AuthorizedCloud:
+    """One account of a cloud; its own id is its root's access key."""
+
+    def __init__(self, url):
+        self.url = url
+
+    def root(self, service):
+        """A client of the account's root."""
+        return self._client(service, aws_access_key_id=DEV.account, aws_secret_access_key="local")
+
+    def session(self, service, role):
+        """A client of a builder's session."""
+        arn = f"arn:aws:iam::{DEV.account}:role/{role}"
+        reply = self.root("sts").assume_role(RoleArn=arn, RoleSessionName="test")["Credentials"]
+        return self._client(
+            service,
+            aws_access_key_id=reply["AccessKeyId"],
+            aws_secret_access_key=reply["SecretAccessKey"],
+            aws_session_token=reply["SessionToken"],
+        )
+
+    def add_builders(self):
+        """Make a role of each kind of builder, which the account itself may take."""
+        iam = self.root("iam")
+        trust = {"Effect": "Allow", "Principal": {"AWS": ROOT_ARN}, "Action": "sts:AssumeRole"}
+        for name, own in BUILDERS.items():
+            iam.create_role(RoleName=name, AssumeRolePolicyDocument=document([trust]))
+            iam.put_role_policy(
+                RoleName=name, PolicyName="exact", PolicyDocument=document(list(own))
+            )
+
+    def _client(self, service, **keys):
+        return boto3.client(
+            service, endpoint_url=self.url, region_name=DEV.region, config=CONFIG, **keys
+        )
+
+
+def document(statements):
+    return json.dumps({"Version": "2012-10-17", "Statement": statements})
+
+
+def refusal_code(call, *arguments, **fields):
+    """The error code of a call; None of one that is allowed."""
+    try:
+        call(*arguments, **fields)
+    except ClientError as error:
+        return error.response["Error"]["Code"]
+    return None
+
+
 ENGINES, CHECKPOINTS = (
     replace(PROGRAMS, signer=function_program(ROOT / "engine_build/signing.py", ROOT / path))
     for path in ("engine_build/signer.py", "engine_build/checkpoint_signer.py")
@@ -58,8 +116,14 @@ def resources():
 
 @pytest.fixture(scope="module")
 def cloud(tmp_path_factory):
-    with authorized_cloud(tmp_path_factory.mktemp("authorized") / "state") as cloud:
-        formation = cloud.root("cloudformation", DEV.account)
+    """A local cloud that evaluates policies, with the signers and the builders' roles."""
+    state = tmp_path_factory.mktemp("authorized") / "state"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AUTH", "true")
+        address = lifecycle.start(ROOT, state)
+    try:
+        cloud = AuthorizedCloud(address.endpoint_url)
+        formation = cloud.root("cloudformation")
         formation.create_stack(
             StackName="signing",
             TemplateBody=json.dumps({"Resources": resources()}),
@@ -67,8 +131,10 @@ def cloud(tmp_path_factory):
         )
         waiter = formation.get_waiter("stack_create_complete")
         waiter.wait(StackName="signing", WaiterConfig={"Delay": 1})
-        add_builders(cloud, DEV)
+        cloud.add_builders()
         yield cloud
+    finally:
+        lifecycle.stop(state)
 
 
 def archive(key, load_seconds=0.5):
@@ -88,7 +154,7 @@ def archive(key, load_seconds=0.5):
 
 def put_candidate(cloud, key, candidate, data):
     path = names.candidate_path(key, candidate, "model.tar.gz")
-    s3 = cloud.session("s3", builder_credentials(cloud, DEV, PROJECT))
+    s3 = cloud.session("s3", PROJECT)
     s3.put_object(Bucket=BUCKET, Key=path, Body=data, IfNoneMatch="*")
 
 
@@ -102,14 +168,12 @@ def sign(cloud, key, candidate, model="tiny", signer=names.signer):
         "commit": "c" * 40,
         "execution": "arn:aws:states:us-east-1:111122223333:execution:roundhouse-dev-builds:1",
     }
-    reply = cloud.root("lambda", DEV.account).invoke(
-        FunctionName=signer(DEV), Payload=json.dumps(event)
-    )
+    reply = cloud.root("lambda").invoke(FunctionName=signer(DEV), Payload=json.dumps(event))
     return json.loads(reply["Payload"].read())
 
 
 def read(cloud, path):
-    return cloud.root("s3", DEV.account).get_object(Bucket=BUCKET, Key=path)["Body"].read()
+    return cloud.root("s3").get_object(Bucket=BUCKET, Key=path)["Body"].read()
 
 
 def test_candidate_of_a_builder_becomes_an_engine_that_the_environments_key_signed(cloud):
@@ -127,7 +191,7 @@ def test_candidate_of_a_builder_becomes_an_engine_that_the_environments_key_sign
 
 def own_key(cloud):
     """The environment's signer, by the key's own answer."""
-    kms = cloud.root("kms", DEV.account)
+    kms = cloud.root("kms")
     return [signature.PublicKey(kms.get_public_key(KeyId=arns.signing_key_alias(DEV))["PublicKey"])]
 
 
@@ -156,11 +220,10 @@ def test_refuses_a_candidate_whose_file_was_changed(cloud):
 
 def test_nobody_but_the_signer_signs(cloud):
     """An administrator of IAM too would have to become the signer, or change the key's policy."""
-    statement = {"Effect": "Allow", "Action": "*", "Resource": "*"}
-    document = {"Version": "2012-10-17", "Statement": [statement]}
-    iam = cloud.root("iam", DEV.account)
-    iam.put_role_policy(RoleName=JOB, PolicyName="all", PolicyDocument=json.dumps(document))
-    kms = cloud.session("kms", builder_credentials(cloud, DEV, JOB))
+    everything = document([{"Effect": "Allow", "Action": "*", "Resource": "*"}])
+    iam = cloud.root("iam")
+    iam.put_role_policy(RoleName=JOB, PolicyName="all", PolicyDocument=everything)
+    kms = cloud.session("kms", JOB)
     call = {
         "KeyId": arns.signing_key_alias(DEV),
         "Message": b"1" * 32,
@@ -178,7 +241,7 @@ CHECKPOINT = "86" * 10
 
 def put_checkpoint(cloud, candidate, *, with_digest):
     """What a build uploads: files with their sha256, then the record."""
-    s3 = cloud.session("s3", builder_credentials(cloud, DEV, QUANTIZER_PROJECT))
+    s3 = cloud.session("s3", QUANTIZER_PROJECT)
     entry = entry_of(CHECKPOINT, CONTENT)
     files = {f"checkpoint/{path}": data for path, data in CONTENT.items()}
     for path, data in {**files, RECORD_NAME: entry.record}.items():
@@ -211,7 +274,7 @@ def test_checkpoint_is_published_once_by_s3s_digests_and_signed_with_the_environ
 
 @pytest.mark.parametrize("builder", [PROJECT, JOB, QUANTIZER_PROJECT])
 def test_build_writes_candidates_alone_and_replaces_none(cloud, builder):
-    s3 = cloud.session("s3", builder_credentials(cloud, DEV, builder))
+    s3 = cloud.session("s3", builder)
     own, fields = names.candidate_path("9" * 20, builder, "x"), {"Bucket": BUCKET, "Body": b"x"}
     once = {**fields, "IfNoneMatch": "*"}
     assert refusal_code(s3.put_object, Key=own, **once) is None
