@@ -83,11 +83,11 @@ def generation_platform_is_known(case: GenerationCase) -> Iterator[Fault]:
     serving, row = case.spec.serving, case.platform
     if row is None:
         names = tuple(generation_platforms())
-        yield case.document.at("serving", "platform").fault(
+        yield case.document.at("serving", "platform").unknown(
             "'serving.platform' has no row in generation_platforms.yaml",
-            value=serving.platform,
-            allowed=comma_list(names),
-            way_out=did_you_mean(serving.platform, names, "choose one of these"),
+            serving.platform,
+            names,
+            "choose one of these",
         )
     elif row.is_lmi:
         yield case.document.at("serving", "platform").fault(
