@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from onboarding.deployment import Deployment, Pool, Target
+from onboarding.lock import LockEntry
 from onboarding.platform import InstanceType
 
 MIB_A_GIB = 1024
@@ -59,7 +60,6 @@ class PoolMemory:
     too_large: tuple[ModelMemory, ...]
     """The models of which not even one copy of the engine fits alone; with one copy's size."""
     unmeasured: tuple[str, ...]
-    not_built: tuple[str, ...]
 
     @property
     def capacity_mib(self) -> float:
@@ -108,12 +108,12 @@ def pool_memories(deployment: Deployment) -> tuple[PoolMemory, ...]:
 def pool_memory(deployment: Deployment, pool: Pool) -> PoolMemory:
     """Return the memory of one instance type and of the models on it."""
     memory = instance_memory(pool.instance_type)
-    models, too_large, unmeasured, not_built = [], [], [], []
+    models, too_large, unmeasured = [], [], []
     for target in sorted(pool.targets, key=lambda target: target.model.name):
-        name, one = target.model.name, _one_copy_mib(target)
         if target.lock_entry is None:
-            not_built.append(name)
-        elif one is None:
+            continue
+        name, one = target.model.name, _one_copy_mib(target, target.lock_entry)
+        if one is None:
             unmeasured.append(name)
         else:
             # On a GPU the copies share the weights, which nobody measured apart: this is the most.
@@ -129,7 +129,6 @@ def pool_memory(deployment: Deployment, pool: Pool) -> PoolMemory:
         models=tuple(models),
         too_large=tuple(too_large),
         unmeasured=tuple(unmeasured),
-        not_built=tuple(not_built),
     )
 
 
@@ -146,9 +145,7 @@ def total_mib(models: Sequence[ModelMemory]) -> float:
     return math.fsum(model.mib for model in models)
 
 
-def _one_copy_mib(target: Target) -> float | None:
+def _one_copy_mib(target: Target, entry: LockEntry) -> float | None:
     """Measured memory of one copy of the engine; None when it was not measured there."""
-    if target.lock_entry is None:
-        return None
-    manifest = target.lock_entry.manifest
+    manifest = entry.manifest
     return manifest.device_memory_mib if target.instance_type.is_gpu else manifest.host_memory_mib
