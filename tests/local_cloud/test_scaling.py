@@ -21,13 +21,6 @@ def count(cloud, name):
     return shown["ProductionVariants"][0]["CurrentInstanceCount"] if settled else None
 
 
-def activities(cloud, name):
-    """Every activity, the newest first."""
-    return cloud.client("application-autoscaling").describe_scaling_activities(
-        ServiceNamespace="sagemaker", ResourceId=f"endpoint/{name}/variant/AllTraffic"
-    )["ScalingActivities"]
-
-
 def track(cloud, name):
     """Keeps one to three instances at the target."""
     scaling = cloud.client("application-autoscaling")
@@ -63,17 +56,7 @@ def test_load_makes_instances_more_and_its_end_fewer(cloud):
         until(lambda: count(cloud, "scaled") == 3)
         load.forget_answers()
         until(lambda: len(latest(load)) == 3)
-    grown = activities(cloud, "scaled")[-1]
-    assert "-AlarmHigh-" in grown["Cause"]
-    assert grown["Cause"].endswith("in state ALARM triggered policy invocations")
     until(lambda: count(cloud, "scaled") == 1)
-    until(lambda: activities(cloud, "scaled")[0]["StatusCode"] != "InProgress")
-    shrunk = activities(cloud, "scaled")[0]
-    assert "-AlarmLow-" in shrunk["Cause"] and shrunk["EndTime"] >= shrunk["StartTime"]
-    assert (shrunk["Description"], shrunk["StatusMessage"]) == (
-        "Setting desired instance count to 1.",
-        "Successfully set desired instance count to 1. Change successfully fulfilled by sagemaker.",
-    )
     cloud.destroy("scaled")
 
 

@@ -211,7 +211,7 @@ BUILDERS = {
 """Prefixes of the bucket that a role reads, that it writes once, and that it overwrites."""
 
 
-def reached(policy: Sequence[Mapping[str, Any]]) -> tuple[str, str, str]:
+def reach_of(policy: Sequence[Mapping[str, Any]]) -> tuple[str, str, str]:
     """The prefixes that statements allow reads, conditional writes and other writes of."""
     found: dict[tuple[str, bool], set[str]] = {}
     for item in policy:
@@ -226,9 +226,9 @@ def reached(policy: Sequence[Mapping[str, Any]]) -> tuple[str, str, str]:
 
 
 def test_roles_and_builders_reach_their_own_prefixes_and_replace_nothing_published(pair):
-    found = {name: reached(statements(role)) for name, role in roles(pair[1]).items()}
+    found = {name: reach_of(statements(role)) for name, role in roles(pair[1]).items()}
     assert found == REACHES
-    assert {name: reached(policy()) for name, (policy, _) in BUILDERS.items()} == {
+    assert {name: reach_of(policy()) for name, (policy, _) in BUILDERS.items()} == {
         name: expected for name, (_, expected) in BUILDERS.items()
     }
     assert actions_of(roles(pair[0])["gate"]) == {

@@ -159,11 +159,11 @@ GROWN, SHRUNK = Change(before=1, after=2, at=NOW - 30), Change(before=4, after=3
 def test_scales_to_what_alarms_ask_for_within_bounds_and_cool_downs(
     current, policies, breaches, scene, desired
 ):
-    asked = [current]
+    counts = [current]
     endpoints = SimpleNamespace(
         instances=lambda name: {"v": (current, current)},
         endpoint_named=lambda name: SimpleNamespace(status=scene.get("status", "InService")),
-        scale=lambda endpoint, variant, count: asked.append(count),
+        scale=lambda endpoint, variant, count: counts.append(count),
     )
     registry = SimpleNamespace(
         activities=[], policies_of=lambda key: [tracking()] if policies is None else policies
@@ -173,5 +173,5 @@ def test_scales_to_what_alarms_ask_for_within_bounds_and_cool_downs(
     target.suspended |= {scene[name]: True for name in scene if name == "suspended"}
     scaler = Autoscaler(registry, SimpleNamespace(endpoints=endpoints), lambda names: states, 1.0)
     scaler.act(target, breaches, NOW)
-    assert asked[-1] == desired
-    assert [activity.desired for activity in registry.activities] == asked[1:]
+    assert counts[-1] == desired
+    assert [activity.desired for activity in registry.activities] == counts[1:]
