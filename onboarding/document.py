@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from onboarding.fault import Fault
+from onboarding.nearest import comma_list, did_you_mean
 
 KeyPath = tuple[str | int, ...]
 
@@ -32,6 +33,18 @@ class Place:
             value=given,
             allowed=allowed,
             way_out=way_out,
+        )
+
+    def unknown(
+        self, what: str, name: str, known: Iterable[str], otherwise: str, *, shown: int = 12
+    ) -> Fault:
+        """A fault of a name that is none of those known."""
+        names = tuple(known)
+        return self.fault(
+            what,
+            value=name,
+            allowed=comma_list(names, shown),
+            way_out=did_you_mean(name, names, otherwise),
         )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from onboarding.deployment import Deployment, Pool, Target
+from onboarding.lock import LockEntry
 from onboarding.platform import InstanceType
 
 MIB_A_GIB = 1024
@@ -59,7 +60,6 @@ class PoolMemory:
     too_large: tuple[ModelMemory, ...]
     """The models of which not even one copy of the engine fits alone; with one copy's size."""
     unmeasured: tuple[str, ...]
-    not_built: tuple[str, ...]
 
     @property
     def capacity_mib(self) -> float:
@@ -77,28 +77,9 @@ class PoolMemory:
         return self.memory is not None and self.total_mib <= self.capacity_mib
 
     @property
-    def evicted(self) -> int:
-        """Count of the models that are out of memory at any time, at least."""
-        return len(self.models) - len(most_resident(self.models, self.capacity_mib))
-
-    @property
-    def round_seconds(self) -> float:
-        """Load time of one round of calls to all models, least recently used evicted.
-
-        Unless all fit, each is evicted before its turn comes again.
-        """
-        return 0.0 if self.fits else sum(model.load_seconds for model in self.models)
-
-    @property
     def slowest(self) -> ModelMemory | None:
         """The model whose eviction costs most."""
         return max(self.models, key=lambda model: (model.load_seconds, model.name), default=None)
-
-    @property
-    def placement(self) -> tuple[tuple[ModelMemory, ...], ...]:
-        """The models of each of several endpoints that evict nothing; too large ones left out."""
-        fitting = [model for model in self.models if model.mib <= self.capacity_mib]
-        return first_fit_decreasing(fitting, self.capacity_mib)
 
 
 def instance_memory(instance: InstanceType) -> InstanceMemory | None:
@@ -127,12 +108,12 @@ def pool_memories(deployment: Deployment) -> tuple[PoolMemory, ...]:
 def pool_memory(deployment: Deployment, pool: Pool) -> PoolMemory:
     """Return the memory of one instance type and of the models on it."""
     memory = instance_memory(pool.instance_type)
-    models, too_large, unmeasured, not_built = [], [], [], []
+    models, too_large, unmeasured = [], [], []
     for target in sorted(pool.targets, key=lambda target: target.model.name):
-        name, one = target.model.name, _one_copy_mib(target)
         if target.lock_entry is None:
-            not_built.append(name)
-        elif one is None:
+            continue
+        name, one = target.model.name, _one_copy_mib(target, target.lock_entry)
+        if one is None:
             unmeasured.append(name)
         else:
             # On a GPU the copies share the weights, which nobody measured apart: this is the most.
@@ -148,17 +129,7 @@ def pool_memory(deployment: Deployment, pool: Pool) -> PoolMemory:
         models=tuple(models),
         too_large=tuple(too_large),
         unmeasured=tuple(unmeasured),
-        not_built=tuple(not_built),
     )
-
-
-def most_resident(models: Sequence[ModelMemory], capacity_mib: float) -> tuple[ModelMemory, ...]:
-    """Return the most models that fit at once: the smallest ones."""
-    resident: list[ModelMemory] = []
-    for model in sorted(models, key=lambda model: (model.mib, model.name)):
-        if total_mib([*resident, model]) <= capacity_mib:
-            resident.append(model)
-    return tuple(resident)
 
 
 def fewest_resident(models: Sequence[ModelMemory], capacity_mib: float) -> int:
@@ -169,33 +140,12 @@ def fewest_resident(models: Sequence[ModelMemory], capacity_mib: float) -> int:
     return max(fitting, default=0)
 
 
-def first_fit_decreasing(
-    models: Sequence[ModelMemory], capacity_mib: float
-) -> tuple[tuple[ModelMemory, ...], ...]:
-    """Return bins that hold every model. Raises ValueError for a model larger than a bin.
-
-    At most 11/9 of the fewest possible and one (Johnson).
-    """
-    bins: list[list[ModelMemory]] = []
-    for model in sorted(models, key=lambda model: (-model.mib, model.name)):
-        if model.mib > capacity_mib:
-            raise ValueError(f"{model.name} takes {model.mib:g} MiB of {capacity_mib:g}")
-        free = next((bin for bin in bins if total_mib([*bin, model]) <= capacity_mib), None)
-        if free is None:
-            bins.append([model])
-        else:
-            free.append(model)
-    return tuple(tuple(bin) for bin in bins)
-
-
 def total_mib(models: Sequence[ModelMemory]) -> float:
     """Return what models take together, in MiB: the same in whatever order."""
     return math.fsum(model.mib for model in models)
 
 
-def _one_copy_mib(target: Target) -> float | None:
+def _one_copy_mib(target: Target, entry: LockEntry) -> float | None:
     """Measured memory of one copy of the engine; None when it was not measured there."""
-    if target.lock_entry is None:
-        return None
-    manifest = target.lock_entry.manifest
+    manifest = entry.manifest
     return manifest.device_memory_mib if target.instance_type.is_gpu else manifest.host_memory_mib

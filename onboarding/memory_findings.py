@@ -110,31 +110,15 @@ def _eviction(pool: PoolMemory, memory: InstanceMemory) -> str:
             f"{memory.kind}, and "
             f"{_usable(memory)} are there for them; lower its 'serving.instances_per_gpu'."
         )
-    count, slowest, evicted = len(pool.models), pool.slowest, pool.evicted
+    slowest = pool.slowest
     assert slowest is not None
-    spread = "; ".join(
-        f"{_endpoint_name(pool, number)}: {_names(models)}"
-        for number, models in enumerate(pool.placement, 1)
-    )
     return (
-        f"its {count} models take {pool.total_mib:.0f} MiB of {memory.kind} together, and "
-        f"{_usable(memory)} are there for them: at least {evicted} of them "
-        f"{'is' if evicted == 1 else 'are'} out of memory at any time. Of requests spread "
-        "evenly over "
-        f"them at least {evicted / count:.0%} wait for a load, and all of them when models are "
-        "asked "
-        f"in turn: {pool.round_seconds:g} s in each round, {slowest.load_seconds:g} s for "
-        f"'{slowest.name}'. {len(pool.placement)} endpoints would hold them all ({spread})."
+        f"its {len(pool.models)} models take {pool.total_mib:.0f} MiB of {memory.kind} together, "
+        f"and {_usable(memory)} are there for them: SageMaker unloads those that were used least "
+        "recently, and a request for one of them waits until it is loaded, up to "
+        f"{slowest.load_seconds:g} s for '{slowest.name}'. Put some of them on another endpoint, "
+        "or choose an instance type with more memory."
     )
-
-
-def _endpoint_name(pool: PoolMemory, number: int) -> str:
-    """The first endpoint of a placement is the one that is there."""
-    return pool.endpoint if number == 1 else f"{pool.endpoint}-{number}"
-
-
-def _names(models: tuple[ModelMemory, ...]) -> str:
-    return ", ".join(sorted(model.name for model in models))
 
 
 def _usable(memory: InstanceMemory) -> str:

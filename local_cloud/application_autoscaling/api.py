@@ -17,7 +17,6 @@ from local_cloud.application_autoscaling.records import (
     NAMESPACE,
     RESOURCES,
     SUSPENSIONS,
-    Activity,
     Description,
     Key,
     Policy,
@@ -60,9 +59,6 @@ class Scaling:
             ),
             "DescribeScheduledActions": lambda request: _describe(
                 request, "ScheduledActions", registry.scheduled.values()
-            ),
-            "DescribeScalingActivities": lambda request: _describe(
-                request, "ScalingActivities", registry.activities
             ),
         }
         self.actions = checked_actions(actions, SCALING)
@@ -186,7 +182,7 @@ class Scaling:
 
 
 def _describe(
-    request: Request, field: str, records: Iterable[Target | Policy | Activity | Description]
+    request: Request, field: str, records: Iterable[Target | Policy | Description]
 ) -> Request:
     """A page of the records of a request's namespace, resource, dimension and names."""
     if request["ServiceNamespace"] != NAMESPACE:

@@ -66,9 +66,8 @@ class Autoscaler:
 
     def step(self, breaches: Sequence[Breach], now: float) -> None:
         """Follow the present account's open activities, and scale for breached alarms."""
-        for activity in self._registry.activities:
-            if activity.status == "InProgress":
-                self._follow(activity)
+        activities = self._registry.activities
+        activities[:] = [activity for activity in activities if self._is_open(activity)]
         for target in list(self._registry.targets.values()):
             self._step_target(target, breaches, now)
 
@@ -142,38 +141,35 @@ class Autoscaler:
         return self._endpoints.endpoint_named(key.endpoint)
 
     def _set_capacity(self, target: Target, desired: int, cause: str) -> None:
-        """Request a capacity; the activity has failed where that is refused."""
+        """Request a capacity; a refusal is logged."""
         key = target.key
-        activity = Activity(key=key, cause=cause, desired=desired, before=self.capacity(key)[0])
-        logger.info("%s: %s (%s)", key.resource_id, activity.description, cause)
+        activity = Activity(key=key, desired=desired, before=self.capacity(key)[0])
+        logger.info("%s: setting desired capacity to %d (%s)", key.resource_id, desired, cause)
         try:
             if key.component is not None:
                 self._components.scale(key.component, desired)
             else:
                 self._endpoints.scale(key.endpoint, key.variant, desired)
         except AwsError as error:
-            activity.fail(
-                f"{error.message} (Service: AmazonSageMaker; Status Code: {error.status}; Error "
-                f"Code: {error.code})"
-            )
-        self._registry.activities.insert(0, activity)
+            logger.warning("%s: %s", key.resource_id, error.message)
+            return
+        self._registry.activities.append(activity)
 
-    def _follow(self, activity: Activity) -> None:
-        """End an open activity once its endpoint has settled, and begin the target's cool-down."""
+    def _is_open(self, activity: Activity) -> bool:
+        """Whether the resource has not settled yet; the target's cool-down begins once it has."""
+        key = activity.key
         try:
-            state = self._state(activity.key)
+            state = self._state(key)
             # Status before counts: the counts read before it would be those of a change under way.
             if state.status in ("Updating", "SystemUpdating", "RollingBack"):
-                return
-            running = self.capacity(activity.key)[0]
-        except AwsError as error:
-            activity.fail(error.message)
-            return
+                return True
+            running = self.capacity(key)[0]
+        except AwsError:
+            return False
+        target = self._registry.targets.get(key)
         if running != activity.desired:
-            status = f"{activity.key.resource_id} is {state.status} with a capacity of {running}"
-            activity.fail(state.failure_reason or status)
-            return
-        activity.succeed()
-        target = self._registry.targets.get(activity.key)
-        if target is not None:
+            reason = state.failure_reason or f"is {state.status} with a capacity of {running}"
+            logger.warning("%s: %s", key.resource_id, reason)
+        elif target is not None:
             target.last = Change(before=activity.before, after=running, at=time.time())
+        return False

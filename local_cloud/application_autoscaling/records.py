@@ -1,15 +1,12 @@
-"""Scalable targets, policies, scheduled actions and activities, and the registry of them all."""
+"""Scalable targets, their policies, and the changes of capacity that are under way."""
 
 from __future__ import annotations
 
 import re
 import time
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
-
-from local_cloud.protocol.errors import present_fields
 
 Description = dict[str, Any]
 SUSPENSIONS = (
@@ -87,11 +84,6 @@ class Key(NamedTuple):
     def variant(self) -> str:
         """The variant's name; empty for a component."""
         return "" if self.component is not None else self.resource_id.split("/")[3]
-
-    @property
-    def noun(self) -> str:
-        """What its capacity counts."""
-        return "instance" if self.component is None else "copy"
 
     @property
     def metric_dimensions(self) -> list[dict[str, str]]:
@@ -178,53 +170,10 @@ class Policy:
         }
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Activity:
-    """A scaling activity; `desired` is the capacity that it requests."""
+    """A change of capacity that was requested, until its resource has settled."""
 
     key: Key
-    cause: str
     desired: int
     before: int
-    status: str = "InProgress"
-    message: str = ""
-    started: float = field(default_factory=time.time)
-    ended: float | None = None
-    id: str = field(default_factory=lambda: str(uuid.uuid4()))
-
-    @property
-    def description(self) -> str:
-        """What it does."""
-        return f"Setting desired {self.key.noun} count to {self.desired}."
-
-    def succeed(self) -> None:
-        """End it: the capacity is there."""
-        self.message = (
-            f"Successfully set desired {self.key.noun} count to {self.desired}. Change "
-            "successfully fulfilled by sagemaker."
-        )
-        self.status, self.ended = "Successful", time.time()
-
-    def fail(self, reason: str) -> None:
-        """End it: the capacity is another one."""
-        self.message = (
-            f"Failed to set desired {self.key.noun} count to {self.desired}. Reason: {reason}"
-        )
-        self.status, self.ended = "Failed", time.time()
-
-    def as_description(self) -> Description:
-        """As DescribeScalingActivities shows it."""
-        waiting = (
-            f"Successfully set desired {self.key.noun} count to {self.desired}. Waiting for "
-            "change to be fulfilled by sagemaker."
-        )
-        return {
-            "ActivityId": self.id,
-            **self.key.as_description(),
-            "Description": self.description,
-            "Cause": self.cause,
-            "StartTime": self.started,
-            "StatusCode": self.status,
-            "StatusMessage": self.message or waiting,
-            **present_fields(EndTime=self.ended),
-        }

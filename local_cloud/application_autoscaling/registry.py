@@ -23,7 +23,7 @@ def not_found(message: str) -> AwsError:
 
 
 class Registry:
-    """Targets, policies, scheduled actions and activities; `turn` is the lock of all of them."""
+    """Targets, policies, scheduled actions and open activities; `turn` is their lock."""
 
     def __init__(self) -> None:
         self.targets: MutableMapping[Key, Target] = Scoped()
@@ -34,8 +34,8 @@ class Registry:
 
     @property
     def activities(self) -> list[Activity]:
-        """The activities of the present account and region, newest first."""
-        return self._activities.setdefault("newest first", [])
+        """The open activities of the present account and region."""
+        return self._activities.setdefault("open", [])
 
     @property
     def scopes(self) -> list[tuple[str, str]]:

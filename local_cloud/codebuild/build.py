@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import shutil
 import time
@@ -20,12 +19,8 @@ from local_cloud.containers.images import ImageError, local_image
 from local_cloud.containers.job import Job
 from local_cloud.ministack.account import read_object
 
-PHASES = ("install", "pre_build", "build", "post_build")
-VERSIONS = ("0.1", "0.2")
-
-
-class BuildspecError(Exception):
-    """A buildspec cannot be run; the message is one sentence."""
+PHASES = ("build", "post_build")
+"""Those that our build specifications have; the second runs after a failed one too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,76 +33,35 @@ class Phase:
 
 @dataclass(frozen=True, kw_only=True)
 class Buildspec:
-    """The phases that have commands, in CodeBuild's order, and the variables the buildspec sets."""
+    """The phases in CodeBuild's order, and the variables whose values the build's record tells."""
 
     phases: tuple[Phase, ...]
-    variables: Mapping[str, str]
     exported: tuple[str, ...] = ()
-    """Variables whose last values the build's record tells."""
 
 
 def read_buildspec(text: str) -> Buildspec:
-    """Reads a buildspec, refusing what the local cloud cannot run."""
-    try:
-        content = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise BuildspecError(
-            f"YAML_FILE_ERROR: the buildspec does not parse ({' '.join(str(error).split())})"
-        ) from error
-    if not isinstance(content, dict) or str(content.get("version")) not in VERSIONS:
-        raise BuildspecError(
-            f"YAML_FILE_ERROR: the buildspec must be a mapping with version {' or '.join(VERSIONS)}"
-        )
-    phases = content.get("phases") or {}
-    unknown = sorted(set(phases) - set(PHASES))
-    if unknown or not phases:
-        raise BuildspecError(
-            f"YAML_FILE_ERROR: phases are {', '.join(PHASES)}; found {', '.join(unknown) or 'none'}"
-        )
-    variables = (content.get("env") or {}).get("variables") or {}
+    """Read one of our own build specifications."""
+    content = yaml.safe_load(text)
+    phases = content["phases"]
     return Buildspec(
         phases=tuple(
-            Phase(name=name, commands=_commands(phases[name] or {}))
+            Phase(name=name, commands=tuple(phases[name]["commands"]))
             for name in PHASES
             if name in phases
         ),
-        variables={str(name): str(value) for name, value in variables.items()},
-        exported=tuple(map(str, (content.get("env") or {}).get("exported-variables") or ())),
+        exported=tuple((content.get("env") or {}).get("exported-variables") or ()),
     )
 
 
-def exported_variables(names: tuple[str, ...], exports: str) -> dict[str, str]:
-    """The values of variables in what `export -p` says."""
-    words = (word.partition("=") for word in shlex.split(exports))
-    found = {name: value for name, _, value in words if name in names}
-    # Bash escapes these within double quotes; shlex leaves them escaped.
-    return {name: re.sub(r"\\([$`])", r"\1", value) for name, value in found.items()}
-
-
-def _commands(content: Mapping[str, Any]) -> tuple[str, ...]:
-    commands = content.get("commands") or []
-    listed = [commands] if isinstance(commands, str) else commands
-    if not isinstance(listed, list) or not all(isinstance(command, str) for command in listed):
-        raise BuildspecError(
-            f"YAML_FILE_ERROR: commands must be a list of strings, found {commands!r}"
-        )
-    return tuple(listed)
-
-
-def phase_script(phase: Phase, shell_folder: Path, succeeding: bool) -> str:
-    """Return the `bash -e` script of one phase; it continues where the phase before it ended."""
-    exports, folder, progress = (
-        shlex.quote(str(shell_folder / name)) for name in ("exports", "folder", "progress")
-    )
-    lines = [
-        f"if [ -f {exports} ]; then . {exports}; fi",
-        f'if [ -f {folder} ]; then cd "$(cat {folder})"; fi',
-        f"export CODEBUILD_BUILD_SUCCEEDING={int(succeeding)}",
-        f"at_end() {{ export -p > {exports}; pwd > {folder}; }}",
-        "trap at_end EXIT",
+def phase_script(phase: Phase, exported: tuple[str, ...], shell_folder: Path) -> str:
+    """Return the `bash -e` script of one phase."""
+    prints = [
+        f'printf %s "${{{name}-}}" > {shlex.quote(str(shell_folder / name))}' for name in exported
     ]
+    lines = [f"at_end() {{ {'; '.join((*prints, ':'))}; }}", "trap at_end EXIT"]
     for number, command in enumerate(phase.commands):
         title = shlex.quote(f"[Container] Running command {command.strip()}")
+        progress = shlex.quote(str(shell_folder / "progress"))
         lines += [f"echo {number} > {progress}", f"echo {title}", command]
     return "\n".join([*lines, ""])
 
@@ -151,32 +105,27 @@ class BuildRun(Job):
         buildspec = self._phase("DOWNLOAD_SOURCE", self._download)
         failure = self._run_commands(buildspec)
         self._export(buildspec)
-        if failure is None:
-            self._phase("UPLOAD_ARTIFACTS", lambda: None)
-        self._phase("FINALIZING", lambda: None)
         return "SUCCEEDED" if failure is None else failure.status
 
     def _run_commands(self, buildspec: Buildspec) -> PhaseError | None:
-        """Run the buildspec's phases, post_build even after a failed build; return a failure."""
-        failures: dict[str, PhaseError] = {}
+        """Run the buildspec's phases, even after one that failed; return the first failure."""
+        failure: PhaseError | None = None
         for phase in buildspec.phases:
-            if failures and (phase.name != "post_build" or list(failures) != ["build"]):
-                continue
             try:
-                run = partial(self._run_phase, phase, buildspec, not failures)
+                run = partial(self._run_phase, phase, buildspec.exported)
                 self._phase(phase.name.upper(), run)
             except PhaseError as error:
-                failures[phase.name] = error
+                failure = failure or error
                 if error.status != "FAILED":
                     break
-        return next(iter(failures.values()), None)
+        return failure
 
     def _export(self, buildspec: Buildspec) -> None:
-        path = self.folder / "shell" / "exports"
-        text = path.read_text(encoding="utf-8") if path.is_file() else ""
-        values = exported_variables(buildspec.exported, text)
+        files = {name: self.folder / "shell" / name for name in buildspec.exported}
         self.record["exportedEnvironmentVariables"] = [
-            {"name": name, "value": value} for name, value in values.items()
+            {"name": name, "value": path.read_text(encoding="utf-8")}
+            for name, path in files.items()
+            if path.is_file()
         ]
 
     def _phase(self, name: str, act: Callable[[], Any]) -> Any:
@@ -222,26 +171,21 @@ class BuildRun(Job):
         folder.mkdir(parents=True)
         if source.get("type") == "S3":
             _unpack(str(source.get("location", "")), folder)
-        elif source.get("type") != "NO_SOURCE":
-            raise PhaseError(
-                "CLIENT_ERROR",
-                "the local cloud builds from S3 or NO_SOURCE, found source type "
-                f"{source.get('type')}",
-            )
         spec = str(source.get("buildspec") or "buildspec.yml")
         try:
-            return read_buildspec(spec if "\n" in spec else _buildspec_file(folder, spec))
-        except BuildspecError as error:
-            raise PhaseError("YAML_FILE_ERROR", str(error)) from error
+            return read_buildspec(spec if "\n" in spec else (folder / spec).read_text("utf-8"))
+        except (OSError, yaml.YAMLError, KeyError) as error:
+            message = f"the build specification cannot be read: {error}"
+            raise PhaseError("YAML_FILE_ERROR", message) from error
 
-    def _run_phase(self, phase: Phase, buildspec: Buildspec, succeeding: bool) -> None:
+    def _run_phase(self, phase: Phase, exported: tuple[str, ...]) -> None:
         shell = self.folder / "shell"
         shell.mkdir(parents=True, exist_ok=True)
         script = shell / f"{phase.name}.sh"
-        script.write_text(phase_script(phase, shell, succeeding), encoding="utf-8")
+        script.write_text(phase_script(phase, exported, shell), encoding="utf-8")
         spec = ContainerSpec(
             command=("/bin/bash", "-e", str(script)),
-            environment=self._variables(buildspec),
+            environment=self._variables(),
             folder=self.folder / "src",
             log=self.log,
             own_network=False,
@@ -261,18 +205,9 @@ class BuildRun(Job):
                 f"status {status}. Last line of the log: {self._last_line()}",
             )
 
-    def _variables(self, buildspec: Buildspec) -> dict[str, str]:
+    def _variables(self) -> dict[str, str]:
         image = local_image(str(self.record["environment"]["image"]), self.settings)
-        return {
-            **self.environment(image),
-            **buildspec.variables,
-            **self.variables,
-            "CI": "true",
-            "CODEBUILD_BUILD_ID": str(self.record["id"]),
-            "CODEBUILD_BUILD_ARN": str(self.record["arn"]),
-            "CODEBUILD_BUILD_NUMBER": str(self.record["buildNumber"]),
-            "CODEBUILD_SRC_DIR": str(self.folder / "src"),
-        }
+        return {**self.environment(image), **self.variables}
 
     def _finish(self, status: str) -> None:
         if status == "SUCCEEDED":
@@ -305,10 +240,3 @@ def _unpack(location: str, folder: Path) -> None:
         unpack_source(content, folder, f"s3://{bucket}/{key}")
     except ArchiveError as error:
         raise PhaseError("CLIENT_ERROR", str(error)) from error
-
-
-def _buildspec_file(folder: Path, name: str) -> str:
-    path = (folder / name).resolve()
-    if not path.is_relative_to(folder.resolve()) or not path.is_file():
-        raise BuildspecError(f"YAML_FILE_ERROR: the buildspec {name} is not in the source")
-    return path.read_text(encoding="utf-8")

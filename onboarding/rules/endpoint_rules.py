@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from functools import cache
+from zoneinfo import available_timezones
 
 from onboarding.aws_limits import (
     REAL_TIME_SECONDS,
@@ -13,7 +16,15 @@ from onboarding.fault import Fault
 from onboarding.nearest import comma_list, did_you_mean
 from onboarding.platform import InstanceType, instance_types
 from onboarding.rules.rule import EndpointCase, JoiningModel, ScalingCase, VariantsCase, rule
-from onboarding.schedule import EXAMPLES, schedule_fault, time_zones
+
+SCHEDULE = re.compile(r"cron\(.+\)|rate\([0-9]+ (minute|hour|day)s?\)|at\([0-9-]{10}T[0-9:]{8}\)")
+CRON_FIELDS = "minutes, hours, day of the month, month, day of the week, year"
+
+
+@cache
+def time_zones() -> frozenset[str]:
+    """Return every IANA time zone that this machine knows; none without time zone data."""
+    return frozenset(available_timezones()) - {"Factory", "localtime"}
 
 
 @rule("instance_type")
@@ -185,14 +196,19 @@ def zero_instances_need_a_queue(case: ScalingCase) -> Iterator[Fault]:
 
 @rule("scaling")
 def schedule_is_an_expression(case: ScalingCase) -> Iterator[Fault]:
-    """Application Auto Scaling refuses another one when the stack is deployed."""
+    """The form alone: Application Auto Scaling judges the numbers when the stack is deployed."""
     for index, floor in enumerate(case.scaling.schedule):
-        wrong = schedule_fault(floor.schedule)
+        fields, wrong = len(floor.schedule.split()), None
+        if SCHEDULE.fullmatch(floor.schedule) is None:
+            wrong = "is no schedule expression"
+        elif floor.schedule.startswith("cron") and fields != 6:
+            wrong = f"has {fields} fields, and cron(…) has six: {CRON_FIELDS}"
         if wrong is not None:
             yield case.document.at("scaling", "schedule", index, "schedule").fault(
                 f"'scaling.schedule[{index}].schedule' {wrong}",
                 value=floor.schedule,
-                allowed=f"cron(…), rate(…) or at(…), such as {EXAMPLES}",
+                allowed="cron(…), rate(…) or at(…), such as cron(0 6 ? * MON-FRI *), "
+                "rate(2 hours), at(2027-01-31T06:00:00)",
                 way_out="correct it",
             )
 

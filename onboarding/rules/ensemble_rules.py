@@ -11,7 +11,7 @@ from onboarding.environment_view import EnvironmentView, SpecFiles, serving_serv
 from onboarding.fault import Fault
 from onboarding.manifest import TensorRecord
 from onboarding.model_spec import ModelSpec
-from onboarding.nearest import comma_list, did_you_mean
+from onboarding.nearest import comma_list
 from onboarding.onnx_header import NetworkTensor, OnnxHeader
 from onboarding.processing_spec import ProcessedTensorSpec
 from onboarding.repository_spec import RepositorySpec
@@ -209,12 +209,7 @@ def _unknown_models(
                 way_out="take it into `models: only`, or leave the ensemble out too",
             )
         else:
-            yield place.fault(
-                "unknown model",
-                value=name,
-                allowed=comma_list(known) or "none",
-                way_out=did_you_mean(name, known, f"add models/{name}.yaml"),
-            )
+            yield place.unknown("unknown model", name, known, f"add models/{name}.yaml")
 
 
 def _interfaces(

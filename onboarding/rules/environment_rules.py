@@ -15,7 +15,7 @@ from onboarding.environment_spec import (
 )
 from onboarding.environment_view import SpecFiles, adapter_components, own_endpoint
 from onboarding.fault import Fault
-from onboarding.nearest import comma_list, did_you_mean
+from onboarding.nearest import comma_list
 from onboarding.platform import aws_partition, host_images, serving_platforms
 from onboarding.rules.rule import EnvironmentCase, rule
 from onboarding.signature import SignatureFault, parse_public_key
@@ -27,11 +27,8 @@ def platform_is_known(case: EnvironmentCase) -> Iterator[Fault]:
     """A platform that has a row, so that its TensorRT is known."""
     name, known = case.spec.platform, serving_platforms()
     if name not in known:
-        yield case.document.at("platform").fault(
-            "unknown platform",
-            value=name,
-            allowed=comma_list(known),
-            way_out=did_you_mean(name, known, "choose one of these"),
+        yield case.document.at("platform").unknown(
+            "unknown platform", name, known, "choose one of these"
         )
 
 
@@ -40,11 +37,8 @@ def host_image_is_known(case: EnvironmentCase) -> Iterator[Fault]:
     """A host image that has a row, so that its driver is known."""
     name, known = case.spec.inference_ami_version, host_images()
     if name is not None and name not in known:
-        yield case.document.at("inference_ami_version").fault(
-            "unknown host image",
-            value=name,
-            allowed=comma_list(known),
-            way_out=did_you_mean(name, known, "choose one of these"),
+        yield case.document.at("inference_ami_version").unknown(
+            "unknown host image", name, known, "choose one of these"
         )
 
 
@@ -243,11 +237,11 @@ def promotions_have_a_source(files: SpecFiles) -> Iterator[Fault]:
             )
         elif source not in files.environments:
             if f"environments/{source}" not in files.unread:
-                yield place.fault(
+                yield place.unknown(
                     "'promotes_from' names no environment",
-                    value=source,
-                    allowed=comma_list(others),
-                    way_out=did_you_mean(source, others, f"add environments/{source}.yaml"),
+                    source,
+                    others,
+                    f"add environments/{source}.yaml",
                 )
         elif name in _promotion_chain(files, source):
             chain = " → ".join((name, *_promotion_chain(files, source)))

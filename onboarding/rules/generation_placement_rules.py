@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onboarding.fault import Fault
-from onboarding.nearest import comma_list, did_you_mean
+from onboarding.nearest import comma_list
 from onboarding.platform import InstanceType, host_images, instance_types
 from onboarding.prices import price
 from onboarding.rules.generation_case import GenerationPlacementCase
@@ -25,11 +25,8 @@ def generator_types_are_known(case: GenerationPlacementCase) -> Iterator[Fault]:
         place = case.model.document.at("endpoint", "instance_types", index)
         row = instance_types().get(name)
         if row is None:
-            yield place.fault(
-                "unknown instance type",
-                value=name,
-                allowed=comma_list(known),
-                way_out=did_you_mean(name, known, "add its row to instance_types.yaml"),
+            yield place.unknown(
+                "unknown instance type", name, known, "add its row to instance_types.yaml"
             )
         elif not row.is_gpu:
             yield place.fault(
@@ -142,11 +139,8 @@ def host_ami_has_the_images_cuda(case: GenerationPlacementCase) -> Iterator[Faul
         return
     row = host_images().get(name)
     if row is None:
-        yield place.fault(
-            "unknown InferenceAmiVersion",
-            value=name,
-            allowed=comma_list(host_images()),
-            way_out=did_you_mean(name, host_images(), "add its row to host_images.yaml"),
+        yield place.unknown(
+            "unknown InferenceAmiVersion", name, host_images(), "add its row to host_images.yaml"
         )
     elif platform.cuda is not None and row.cuda.split(".")[0] != platform.cuda.split(".")[0]:
         fitting = [

@@ -19,7 +19,7 @@ from onboarding.environment_view import (
 )
 from onboarding.fault import Fault
 from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec, SharedEndpointSpec
-from onboarding.nearest import comma_list, did_you_mean
+from onboarding.nearest import comma_list
 from onboarding.platform import instance_types
 from onboarding.rules.endpoint_rules import unknown_instance_type
 from onboarding.rules.rule import JoinCase, rule
@@ -86,11 +86,11 @@ def overrides_are_of_something(
             if f"{section}/{name}" in files.unread:
                 continue
             if name not in names:
-                yield environment.document.at(section, name).fault(
+                yield environment.document.at(section, name).unknown(
                     f"overrides '{name}', which is not in {section}/",
-                    value=name,
-                    allowed=comma_list(names),
-                    way_out=did_you_mean(name, names, "remove the override, or add the file"),
+                    name,
+                    names,
+                    "remove the override, or add the file",
                 )
             elif "name" in override:
                 yield environment.document.at(section, name, "name").fault(
@@ -129,11 +129,11 @@ def selected_models_are_there(
         for index, selector in enumerate(selectors):
             known = tuple(sorted(labels)) if "=" in selector else tuple(files.every_model)
             if selector not in known and f"models/{selector}" not in files.unread:
-                yield document.at("models", key, index).fault(
+                yield document.at("models", key, index).unknown(
                     f"'models.{key}' names no model and no label of one",
-                    value=selector,
-                    allowed=comma_list(known),
-                    way_out=did_you_mean(selector, known, "remove it, or write it into a model"),
+                    selector,
+                    known,
+                    "remove it, or write it into a model",
                 )
 
 
@@ -179,15 +179,11 @@ def shared_endpoints_are_there(view: EnvironmentView) -> Iterator[Fault]:
         if name is None or f"endpoints/{name}" in view.unread:
             continue
         if name not in view.endpoints:
-            yield model.document.at("endpoint").fault(
+            yield model.document.at("endpoint").unknown(
                 "unknown shared endpoint",
-                value=name,
-                allowed=comma_list(view.endpoints),
-                way_out=did_you_mean(
-                    name,
-                    view.endpoints,
-                    f"add endpoints/{name}.yaml, or describe an endpoint of the model's own",
-                ),
+                name,
+                view.endpoints,
+                f"add endpoints/{name}.yaml, or describe an endpoint of the model's own",
             )
         else:
             yield from _server_conflict(model, view.endpoints[name], name)
@@ -273,15 +269,11 @@ def joined_model_is_there(case: JoinCase) -> Iterator[Fault]:
             way_out=f"write `endpoint: {wanted}` to share that endpoint",
         )
     else:
-        yield place.fault(
+        yield place.unknown(
             "'endpoint.joins' names no model",
-            value=wanted,
-            allowed=comma_list(known),
-            way_out=did_you_mean(
-                wanted,
-                known,
-                f"add models/{wanted}.yaml, or describe an endpoint of the model's own",
-            ),
+            wanted,
+            known,
+            f"add models/{wanted}.yaml, or describe an endpoint of the model's own",
         )
 
 

@@ -10,7 +10,7 @@ from onboarding.fault import Fault
 from onboarding.hosting_spec import ScalingSpec
 from onboarding.model_spec import EndpointSpec, ModelSpec
 from onboarding.names import readable_sources
-from onboarding.nearest import comma_list, did_you_mean
+from onboarding.nearest import comma_list
 from onboarding.platform import (
     build_route,
     host_images,
@@ -74,16 +74,13 @@ def region_has_the_triton_image(case: PlacementCase) -> Iterator[Fault]:
     image, region, known = case.platform.base_image, case.environment.region, triton_registries()
     needs_it = case.server == "triton" or case.instance.is_gpu
     if needs_it and image is not None and region not in known:
-        yield case.environment_document.at("region").fault(
+        yield case.environment_document.at("region").unknown(
             f"AWS's Triton image, which platform {case.platform.name} is built on, has no "
             "known registry in this region",
-            value=region,
-            allowed=comma_list(known, 40),
-            way_out=did_you_mean(
-                region,
-                known,
-                "choose one of these, or add the region with its source to onboarding/data",
-            ),
+            region,
+            known,
+            "choose one of these, or add the region with its source to onboarding/data",
+            shown=40,
         )
 
 
@@ -204,11 +201,8 @@ def endpoints_with_other_images_are_there(view: EnvironmentView) -> Iterator[Fau
     for index, name in enumerate(view.environment.spec.images.except_):
         unread = {f"models/{name}", f"endpoints/{name}"} & view.unread
         if name not in known and not unread:
-            yield view.environment.document.at("images", "except", index).fault(
-                "'images.except' names no endpoint of the environment",
-                value=name,
-                allowed=comma_list(known),
-                way_out=did_you_mean(name, known, "remove it"),
+            yield view.environment.document.at("images", "except", index).unknown(
+                "'images.except' names no endpoint of the environment", name, known, "remove it"
             )
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 
 from onboarding.text_generation.adapter import engine_rank
-from onboarding.text_generation.platforms import argument_values
+from onboarding.text_generation.platforms import argument_flags
 from onboarding.text_generation.spec import Argument, TextGenerationSpec
 
 VLLM_PREFIX = "SM_VLLM_"
@@ -103,7 +103,7 @@ def container_environment(
 
     AWS's vLLM images read SM_VLLM_X as --x, and leave one out that is false: it becomes --no-x.
     """
-    flags = argument_values(engine_version).flags
+    flags = argument_flags(engine_version)
     values = {
         f"{VLLM_PREFIX}{'NO_' * is_off}{name.upper()}": "true" if is_off else _text(value)
         for name, value in engine_arguments(spec, tensor_parallel).items()

@@ -8,8 +8,6 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from pydantic import Field
-
 from onboarding.values import Value
 from onboarding.yaml_text import load_data
 
@@ -172,32 +170,15 @@ def known_arguments(version: str) -> frozenset[str] | None:
     return frozenset(content["every"]).union(*own)
 
 
-class ArgumentValues(Value):
-    """What the values of a version's arguments may be."""
-
-    flags: frozenset[str] = frozenset()
-    integers: frozenset[str] = frozenset()
-    numbers: frozenset[str] = frozenset()
-    choices: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-
-
 @cache
-def argument_values(version: str | None) -> ArgumentValues:
-    """Return what a version takes as values; of one that was not read, nothing is known."""
-    values = load_data("vllm_arguments.yaml")["values"].get(version)
-    if values is None:
-        return ArgumentValues()
-    return ArgumentValues(
-        flags=frozenset(values["flags"]),
-        integers=frozenset(values["integers"]),
-        numbers=frozenset(values["numbers"]),
-        choices={name: tuple(words) for name, words in values["choices"].items()},
-    )
+def argument_flags(version: str | None) -> frozenset[str]:
+    """Return the arguments that --no-x turns off; none of a version that was not read."""
+    return frozenset(load_data("vllm_arguments.yaml")["flags"].get(version, ()))
 
 
-def versions_with_values() -> tuple[str, ...]:
-    """Return the versions of vLLM of which it is known what their arguments take as values."""
-    return tuple(load_data("vllm_arguments.yaml")["values"])
+def versions_with_flags() -> tuple[str, ...]:
+    """Return the versions of vLLM whose flags are known."""
+    return tuple(load_data("vllm_arguments.yaml")["flags"])
 
 
 @cache

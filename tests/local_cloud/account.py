@@ -144,7 +144,7 @@ class Account:
         return json.loads(answer["Body"].read())
 
 
-def build(cloud, name, buildspec, kind="LINUX_CONTAINER", image=BUILD_IMAGE, **options):
+def build(cloud, name, buildspec):
     """Makes a project, starts a build of it, and returns the build's id."""
     codebuild = cloud.client("codebuild")
     codebuild.create_project(
@@ -153,16 +153,13 @@ def build(cloud, name, buildspec, kind="LINUX_CONTAINER", image=BUILD_IMAGE, **o
         artifacts={"type": "NO_ARTIFACTS"},
         serviceRole=ROLE,
         environment={
-            "type": kind,
-            "image": image,
+            "type": "LINUX_CONTAINER",
+            "image": BUILD_IMAGE,
             "computeType": "BUILD_GENERAL1_SMALL",
-            "environmentVariables": [
-                {"name": "GIVEN", "value": "project"},
-                {"name": MARK, "value": name},
-            ],
+            "environmentVariables": [{"name": MARK, "value": name}],
         },
     )
-    return codebuild.start_build(projectName=name, **options)["build"]["id"]
+    return codebuild.start_build(projectName=name)["build"]["id"]
 
 
 @contextlib.contextmanager
@@ -236,21 +233,6 @@ def endpoint_resources(
                 "EndpointConfigName": {"Fn::GetAtt": ["Config", "EndpointConfigName"]},
             },
         },
-    }
-
-
-def endpoint_config(name, version="1", **fields):
-    """An endpoint config's request with one variant of the model of the same name."""
-    variant = {
-        "VariantName": "AllTraffic",
-        "ModelName": f"{name}-{version}",
-        "InstanceType": "ml.c7i.large",
-        "InitialInstanceCount": 1,
-    }
-    return {
-        "EndpointConfigName": f"{name}-{version}",
-        "ProductionVariants": [variant | fields.pop("variant", {})],
-        **fields,
     }
 
 

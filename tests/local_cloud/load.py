@@ -21,7 +21,6 @@ class Load:
     answers: list[dict] = field(default_factory=list)
     failures: list[Exception] = field(default_factory=list)
     _answers_since: float = 0.0
-    _failures_since: float = 0.0
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
     def forget_answers(self):
@@ -30,15 +29,6 @@ class Load:
             self._answers_since = time.monotonic()
             self.answers.clear()
 
-    def forget_failures(self):
-        """Begins anew where requests were meant to fail.
-
-        One that was asked before may fail only now.
-        """
-        with self._turn:
-            self._failures_since = time.monotonic()
-            self.failures.clear()
-
     def ask(self, invoke):
         """One request, and what comes of it."""
         begun = time.monotonic()
@@ -46,8 +36,7 @@ class Load:
             answer = invoke()
         except (ClientError, BotoCoreError) as error:
             with self._turn:
-                if begun >= self._failures_since:
-                    self.failures.append(error)
+                self.failures.append(error)
             return
         with self._turn:
             if begun >= self._answers_since:

@@ -1,8 +1,7 @@
 """The smallest streaming model server: lines of server-sent events, adapters, and a drain.
 
-A request says how many `events` it wants, after how many `seconds` each, and whether the answer
-breaks off. On SIGTERM the server ends once nothing is in flight, or at once with
-SERVER_MODE=abrupt.
+A request says how many `events` it wants, after how many `seconds` each. On SIGTERM the server ends
+once nothing is in flight; with SERVER_MODE=exits it never answers.
 """
 
 import json
@@ -14,7 +13,6 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-MODE = os.environ.get("SERVER_MODE", "drains")
 GREETING = os.environ.get("GREETING", "hi")
 PORT = int(os.environ.get("SAGEMAKER_BIND_TO_PORT", "8080"))
 adapters = {}
@@ -51,9 +49,6 @@ class Answers(BaseHTTPRequestHandler):
             adapters[request["name"]] = sorted(path.name for path in Path(request["src"]).iterdir())
             self.reply(200)
             return
-        if request.get("refuse"):
-            self.reply(400, b'{"error": {"message": "no such thing"}}')
-            return
         adapter = self.headers.get("X-Amzn-SageMaker-Adapter-Identifier")
         answer = {"greeting": GREETING, "adapter": adapter, "files": adapters.get(adapter)}
         if not request.get("stream"):
@@ -71,9 +66,6 @@ class Answers(BaseHTTPRequestHandler):
             time.sleep(request.get("seconds", 0))
             event = json.dumps({**answer, "number": number, "text": "Île 東京"}, ensure_ascii=False)
             self.chunk(f"data: {event}\n\n".encode())
-        if request.get("breaks"):
-            self.connection.close()
-            os._exit(3)
         self.chunk(b"data: [DONE]\n\n")
         self.chunk(b"")
 
@@ -97,12 +89,12 @@ def end(number, frame):
 
 def drain():
     with turn:
-        turn.wait_for(lambda: in_flight == 0 or MODE == "abrupt")
+        turn.wait_for(lambda: in_flight == 0)
     time.sleep(0.1)
     os._exit(0)
 
 
-if MODE == "exits":
+if os.environ.get("SERVER_MODE") == "exits":
     sys.exit("error: no model here")
 signal.signal(signal.SIGTERM, end)
 ThreadingHTTPServer.request_queue_size = 128

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -17,10 +18,40 @@ import pytest
 
 from roundhouse.measure.compare.tree import MARK
 from roundhouse.session import Session
-from tests.local_cloud.repository_copy import copy_repository, roundhouse
 from tests.local_cloud.tiny_session import REPOSITORY, session_at, weighted_network
 
 pytestmark = pytest.mark.local_cloud
+
+COPIED = (
+    "app.py",
+    "cdk.json",
+    "container",
+    "engine_build",
+    "local_cloud",
+    "onboarding",
+    "requirements",
+    "roundhouse",
+    "roundhouse_cdk",
+    "stacks",
+    "template_rules",
+)
+LINKED = (".venv", ".venvs", "node_modules")
+
+
+def copy_repository(place, *trees):
+    """Copies what runs, and the trees that are named, such as `models`."""
+    for name in (*COPIED, *trees):
+        copy = shutil.copytree if (REPOSITORY / name).is_dir() else shutil.copyfile
+        copy(REPOSITORY / name, place / name)
+    for name in LINKED:
+        (place / name).symlink_to(REPOSITORY / name)
+    return place
+
+
+def roundhouse(repository, *words):
+    """The command line of the desk's own `roundhouse`."""
+    return (str(repository / ".venv" / "bin" / "python"), "-m", "roundhouse", *words)
+
 
 DRIVER = Path(__file__).with_name("compared.py")
 DEADLINE_SECONDS = 300.0

@@ -13,12 +13,11 @@ from onboarding.names import artifact_bucket
 from onboarding.promotion import promotion_path, read_promotion
 from onboarding.tree import read_tree
 from roundhouse.aws.clients import COPIES
-from roundhouse.errors import AwsError, DeployFailedError
+from roundhouse.errors import AwsError
 from roundhouse.gitops.copies import Store, copy_entries
 from roundhouse.processes import Processes
 from tests.local_cloud.two_accounts import DESTINATION, SOURCE, TwoAccounts, stored_objects
 from tests.unit.onboarding.manifests import lock_entry
-from tests.unit.onboarding.text_generation.entries import CONTENT, entry_of
 from tests.unit.roundhouse.gitops.repository import Repository
 from tests.unit.roundhouse.gitops.rungs import BUCKETS, Rungs
 
@@ -106,52 +105,10 @@ def test_engine_is_copied_once_and_has_the_digest_of_its_lock(stores, source_s3)
     assert tags == []
 
 
-@pytest.fixture
-def checkpoint(stores, source_s3):
-    """The entry of a checkpoint whose files and record lie in the source's bucket."""
-    found = entry_of(KEY, CONTENT)
-    record = found.model_dump_json(exclude={"knee"}).encode()
-    for path, data in {f"{KEY}/{path}": data for path, data in CONTENT.items()}.items():
-        put_with_digest(source_s3, stores[0].bucket, f"checkpoints/{path}", data)
-    put_with_digest(source_s3, stores[0].bucket, f"checkpoints/{KEY}.json", record)
-    return found
-
-
 def put_with_digest(s3, bucket, key, data):
     digest = base64.b64encode(hashlib.sha256(data).digest()).decode()
     marked = "roundhouse=unreferenced"
     s3.put_object(Bucket=bucket, Key=key, Body=data, ChecksumSHA256=digest, Tagging=marked)
-
-
-def test_checkpoint_is_copied_from_another_account_once_by_s3s_own_digests(stores, checkpoint):
-    source, destination = stores
-    first = copy_entries(source, destination, [checkpoint], COMMANDS)
-    again = copy_entries(source, destination, [checkpoint], COMMANDS)
-    count = len(CONTENT) + 1
-    assert (first.copied, first.present, again.copied, again.present) == (count, 0, 0, count)
-    own = stored_objects(destination.s3, destination.bucket)
-    assert {key: own[key] for key in own if KEY in key} == {
-        key: data for key, data in stored_objects(source.s3, source.bucket).items() if KEY in key
-    }
-    for key in (f"checkpoints/{KEY}.json", f"{checkpoint.prefix}config.json"):
-        tags = destination.s3.get_object_tagging(Bucket=destination.bucket, Key=key)["TagSet"]
-        assert tags == []
-
-
-def test_alarm_that_rings_in_the_source_account_is_seen(accounts, unpromoted):
-    cloudwatch = accounts.client("cloudwatch", SOURCE, "us-east-1")
-    name = "dev-model-001-server-errors"
-    cloudwatch.put_metric_alarm(
-        AlarmName=name, Namespace="Test", MetricName="Errors", Statistic="Sum", Period=3600,
-        EvaluationPeriods=1, Threshold=1, ComparisonOperator="GreaterThanThreshold",
-        TreatMissingData="ignore",
-    )  # fmt: skip
-    cloudwatch.set_alarm_state(AlarmName=name, StateValue="ALARM", StateReason="a test")
-    try:
-        with pytest.raises(DeployFailedError, match="model-001: an alarm rang"):
-            accounts.promote(unpromoted.paths)
-    finally:
-        cloudwatch.delete_alarms(AlarmNames=[name])
 
 
 def test_source_that_the_receiving_account_may_not_read_is_one_sentence(

@@ -1,147 +1,75 @@
-"""Application Auto Scaling under load; a minute lasts a second here."""
+"""Instances under load, which a minute of a second here scales, and one that dies is replaced."""
 
-import contextlib
-import threading
-import time
-from concurrent.futures import ThreadPoolExecutor
+import os
+import signal
 
 import pytest
 
-from tests.local_cloud.account import until
+from tests.local_cloud.account import marked_processes, until, wait_until_gone
+from tests.local_cloud.load import CALLERS, steady_load
 
 pytestmark = pytest.mark.local_cloud
-RATE, TARGET = 10, 240
-"""Requests a second that need three instances of so many requests a minute, and little of the
-machine.
-"""
+
+PAUSE_SECONDS, TARGET = CALLERS / 10, 240
+"""Ten requests a second need three instances of so many a minute, and little of the machine."""
 
 
-DIMENSION = "sagemaker:variant:DesiredInstanceCount"
-PREDEFINED = {
-    "PredefinedMetricSpecification": {
-        "PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"
+def count(cloud, name):
+    """The present instances once nothing is under way, else None."""
+    shown = cloud.client("sagemaker").describe_endpoint(EndpointName=name)
+    settled = shown["EndpointStatus"] == "InService"
+    return shown["ProductionVariants"][0]["CurrentInstanceCount"] if settled else None
+
+
+def track(cloud, name):
+    """Keeps one to three instances at the target."""
+    scaling = cloud.client("application-autoscaling")
+    target = {
+        "ServiceNamespace": "sagemaker",
+        "ResourceId": f"endpoint/{name}/variant/AllTraffic",
+        "ScalableDimension": "sagemaker:variant:DesiredInstanceCount",
     }
-}
-
-
-class Scaled:
-    """An endpoint of one variant, and how it is scaled."""
-
-    def __init__(self, cloud, name):
-        self.cloud, self.name = cloud, name
-        self.client = cloud.client("application-autoscaling")
-        self.of = {
-            "ServiceNamespace": "sagemaker",
-            "ResourceId": f"endpoint/{name}/variant/AllTraffic",
-            "ScalableDimension": DIMENSION,
-        }
-
-    def register(self, low=1, high=3, **more):
-        self.client.register_scalable_target(**self.of, MinCapacity=low, MaxCapacity=high, **more)
-
-    def track(self, target, metric=PREDEFINED, name="invocations", **more):
-        configuration = {
-            "TargetValue": target,
+    metric = {"PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"}
+    scaling.register_scalable_target(**target, MinCapacity=1, MaxCapacity=3)
+    scaling.put_scaling_policy(
+        **target,
+        PolicyName="invocations",
+        PolicyType="TargetTrackingScaling",
+        TargetTrackingScalingPolicyConfiguration={
+            "TargetValue": TARGET,
+            "PredefinedMetricSpecification": metric,
             "ScaleOutCooldown": 0,
             "ScaleInCooldown": 60,
-            **metric,
-            **more,
-        }
-        return self.client.put_scaling_policy(
-            **self.of,
-            PolicyName=name,
-            PolicyType="TargetTrackingScaling",
-            TargetTrackingScalingPolicyConfiguration=configuration,
-        )
-
-    def count(self):
-        described = self.cloud.client("sagemaker").describe_endpoint(EndpointName=self.name)
-        settled = described["EndpointStatus"] == "InService"
-        return described["ProductionVariants"][0]["CurrentInstanceCount"] if settled else None
-
-    def comes_to(self, count):
-        return until(lambda: self.count() == count)
-
-    def activities(self, **options):
-        named = {field: self.of[field] for field in ("ServiceNamespace", "ResourceId")}
-        return self.client.describe_scaling_activities(**named, **options)["ScalingActivities"]
-
-    def last_activity(self):
-        """The newest activity, once it has ended."""
-
-        def newest_ended():
-            newest = self.activities()[0]
-            return None if newest["StatusCode"] == "InProgress" else newest
-
-        return until(newest_ended)
-
-    def alarms(self):
-        prefix = f"TargetTracking-{self.of['ResourceId']}"
-        found = self.cloud.client("cloudwatch").describe_alarms(AlarmNamePrefix=prefix)[
-            "MetricAlarms"
-        ]
-        return {
-            name.removeprefix(prefix).split("-")[1]: alarm
-            for alarm in found
-            for name in [alarm["AlarmName"]]
-        }
-
-
-CALLERS = 8
-
-
-@contextlib.contextmanager
-def paced_load(ask, rate):
-    """Asks `rate` times a second until the block ends.
-
-    Gives the list of what was answered, in order.
-    """
-    answers, done = [], threading.Event()
-
-    def keep_asking():
-        with ThreadPoolExecutor(CALLERS) as callers:
-            start, count = time.monotonic(), 0
-            while not done.wait(0.01):
-                due = int((time.monotonic() - start) * rate)
-                for _ in range(due - count):
-                    callers.submit(lambda: answers.append(ask()))
-                count = due
-
-    thread = threading.Thread(target=keep_asking)
-    thread.start()
-    try:
-        yield answers
-    finally:
-        done.set()
-        thread.join()
-
-
-@pytest.fixture
-def endpoint(cloud, request):
-    test = request.node.originalname.removeprefix("test_").replace("_", "-")
-    name = f"scaled-{test[:40].strip('-')}"
-    cloud.serve(name)
-    yield Scaled(cloud, name)
-    cloud.destroy(name)
-
-
-def test_load_makes_instances_more_and_its_end_fewer(endpoint):
-    endpoint.register()
-    endpoint.track(TARGET)
-    with paced_load(lambda: endpoint.cloud.invoke(endpoint.name), RATE) as answers:
-        endpoint.comes_to(3)
-        count = len(answers)
-        until(lambda: len({answer["instance"] for answer in answers[count:]}) == 3)
-    grown = endpoint.activities()[-1]
-    high = endpoint.alarms()["AlarmHigh"]["AlarmName"]
-    assert grown["Cause"] == f"monitor alarm {high} in state ALARM triggered policy invocations"
-    assert grown["Description"].startswith("Setting desired instance count to ")
-    endpoint.comes_to(1)
-    shrunk = endpoint.last_activity()
-    assert (shrunk["Description"], shrunk["StatusCode"], shrunk["StatusMessage"]) == (
-        "Setting desired instance count to 1.",
-        "Successful",
-        "Successfully set desired instance count to 1. Change successfully fulfilled by sagemaker.",
+        },
     )
-    assert "-AlarmLow-" in shrunk["Cause"]
-    assert shrunk["EndTime"] >= shrunk["StartTime"]
+
+
+def latest(load):
+    """Which instances gave the newest answers."""
+    return {answer["instance"] for answer in load.answers[-60:]}
+
+
+def test_load_makes_instances_more_and_its_end_fewer(cloud):
+    cloud.serve("scaled")
+    track(cloud, "scaled")
+    with steady_load(cloud, "scaled", pause_seconds=PAUSE_SECONDS) as load:
+        until(lambda: count(cloud, "scaled") == 3)
+        load.forget_answers()
+        until(lambda: len(latest(load)) == 3)
+    until(lambda: count(cloud, "scaled") == 1)
+    cloud.destroy("scaled")
+
+
+def test_a_killed_instance_is_passed_by_and_replaced(cloud):
+    cloud.serve("kill", InitialInstanceCount=3)
+    with steady_load(cloud, "kill", pause_seconds=0) as load:
+        until(lambda: len({answer["instance"] for answer in load.answers}) == 3)
+        os.kill(max(marked_processes("kill")), signal.SIGKILL)
+        until(lambda: len(now := latest(load)) == 3 and "AllTraffic-4" in now)
+    assert len(load.failures) <= CALLERS, (
+        "each caller loses at most the request that the killed instance was answering"
+    )
+    assert {error.response["OriginalStatusCode"] for error in load.failures} <= {0}
+    assert count(cloud, "kill") == 3
+    cloud.destroy("kill")
+    assert wait_until_gone("kill")

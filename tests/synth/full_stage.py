@@ -6,8 +6,10 @@ from pathlib import Path
 
 from aws_cdk import App
 
+from onboarding.deployment import Deployment
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.resolve import deployments
+from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.tree import read_tree
 from stacks.environment_stage import EnvironmentStage
 from tests.synth.assembly import SOURCES, Stacks, synthesized
@@ -41,6 +43,7 @@ source_secrets:
     secret_arn: arn:aws:secretsmanager:us-east-1:444455556666:secret:huggingface-AbCdEf
     kms_key_arn: arn:aws:kms:us-east-1:444455556666:key/0f8fad5b-d9cb-469f-a165-70867728950e
 """
+SHADOW = "models/shadow.yaml"
 OWN_KEY = (
     "kms_key_arn: arn:aws:kms:us-east-1:111122223333:key/0f8fad5b-d9cb-469f-a165-70867728950e\n"
 )
@@ -53,37 +56,44 @@ KINDS = {
 """Endpoints that cannot be all of these at once."""
 
 
-def everything(
-    folder: Path, settings: str, endpoint: dict[str, str], *, is_validated: bool = False
-) -> tuple[EnvironmentSpec, Stacks]:
-    """The stacks of the base tree with a shadow beside its model, and a text generator, in an
-    environment that has every setting.
+Deployed = tuple[EnvironmentSpec, tuple[Deployment, ...], tuple[GenerationDeployment, ...]]
+
+
+def deployed(
+    folder: Path, settings: str, endpoint: dict[str, str], *, has_shadow: bool, has_chat: bool
+) -> Deployed:
+    """The base tree in an environment of these settings, its engines not in the lock.
+
+    With a shadow beside its model, and with a text generator, whose checkpoints are in the lock.
     """
-    shadow = (
-        {"models/shadow.yaml": beside("{joins: example, role: shadow}", "shadow")}
-        if endpoint is KINDS["everything"]
-        else {}
-    )
-    generator = generator_files(**SCALED) if shadow else {}
     changes = {
         "environments/cloud.yaml": {"name: cloud\n": settings},
         MODEL: endpoint,
-        **shadow,
-        **generator,
+        **({SHADOW: beside("{joins: example, role: shadow}", "shadow")} if has_shadow else {}),
+        **(generator_files(**SCALED) if has_chat else {}),
     }
     root = tree_root(folder, changes)
     generators = lock_checkpoints(root)
     tree = read_tree(root)
     assert tree.faults == (), "\n".join(map(str, tree.faults))
-    found = tuple(with_locks(deployment) for deployment in deployments(tree, "cloud"))
-    environment = tree.environments["cloud"]
+    return tree.environments["cloud"], deployments(tree, "cloud"), generators
+
+
+def everything(
+    folder: Path, settings: str, endpoint: dict[str, str], *, is_validated: bool = False
+) -> tuple[EnvironmentSpec, Stacks]:
+    """The stacks of such an environment; the kind `everything` has a shadow and a text generator."""
+    whole = endpoint is KINDS["everything"]
+    environment, found, generators = deployed(
+        folder, settings, endpoint, has_shadow=whole, has_chat=whole
+    )
     others = {} if environment.github is None else neighbours(environment)
     if others:
         environment = environment.model_copy(update={"promotes_from": "staging"})
     stacks = synthesized(
         folder / "out",
         environment,
-        found,
+        tuple(map(with_locks, found)),
         environments=others,
         generators=generators,
         is_validated=is_validated,
@@ -104,19 +114,13 @@ def neighbours(environment: EnvironmentSpec) -> dict[str, EnvironmentSpec]:
 
 def full_stage(app: App, folder: Path) -> EnvironmentStage:
     """The constructs of such an environment, to add Aspects to."""
-    changes = {
-        "environments/cloud.yaml": {"name: cloud\n": SETTINGS},
-        MODEL: endpoint_settings(CAPTURE, "dashboard: true"),
-        **generator_files(**SCALED),
-    }
-    root = tree_root(folder, changes)
-    generators = lock_checkpoints(root)
-    tree = read_tree(root)
-    environment = tree.environments["cloud"]
+    environment, found, generators = deployed(
+        folder, SETTINGS, KINDS["everything"], has_shadow=False, has_chat=True
+    )
     return EnvironmentStage(
         app,
         environment=environment.model_copy(update={"promotes_from": "staging"}),
-        deployments=tuple(map(with_locks, deployments(tree, "cloud"))),
+        deployments=tuple(map(with_locks, found)),
         generators=generators,
         sources=SOURCES,
         environments=neighbours(environment),

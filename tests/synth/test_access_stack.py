@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
 from onboarding.aws_limits import GITHUB_ISSUER
 from onboarding.environment_spec import EnvironmentSpec, GithubSpec, GitlabSpec, SlackSpec
+from roundhouse_cdk.builds.roles import job_statements, project_statements
+from roundhouse_cdk.builds.routes import CPU, QUANTIZER_ROUTE
+from roundhouse_cdk.builds.signing import signer_statements
 from tests.synth.assembly import Stacks, synthesized
 from tests.synth.deployments import ROOT, environment
 from tests.synth.security import items_of
 
 pytestmark = pytest.mark.synth
 
+DEV = environment("dev")
 SECURITY = ROOT / "docs" / "security.md"
 ACTIONS = re.compile(r"`([a-z0-9-]+): ([A-Z]\w+(?:, [A-Z]\w+)*)`")
 """A service and its actions, as the page has them."""
@@ -175,17 +181,60 @@ def test_role_may_do_what_its_commands_call_and_nothing_else(pair, name):
     assert allowed == wanted
 
 
-def test_every_write_is_conditional(pair):
-    wanted = {
-        "build": {"sources/*"},
-        "deploy": {"adapters/*", "sources/*"},
-        "promote": {"checkpoints/*", "engines/*", "networks/*"},
+REACHES = {
+    "plan": ("", "", ""),
+    "drift": ("engines", "", ""),
+    "build": ("checkpoints engines sources", "sources", ""),
+    "deploy": ("adapters checkpoints engines networks sources", "adapters sources", ""),
+    "promote": ("checkpoints engines networks", "checkpoints engines networks", ""),
+}
+BUILDERS = {
+    "project": (
+        lambda: project_statements(DEV, CPU),
+        ("candidates engines networks onnx sources timing-caches", "candidates networks",
+         "timing-caches"),
+    ),
+    "job": (
+        lambda: job_statements(DEV, CPU.image),
+        ("candidates engines jobs networks onnx sources timing-caches", "candidates networks",
+         "jobs timing-caches"),
+    ),
+    "quantizer's project": (
+        lambda: project_statements(DEV, QUANTIZER_ROUTE),
+        ("candidates checkpoints onnx sources", "candidates", ""),
+    ),
+    "signer": (
+        lambda: signer_statements(DEV, has_checkpoints=True),
+        ("candidates checkpoints engines", "checkpoints engines", ""),
+    ),
+}  # fmt: skip
+"""Prefixes of the bucket that a role reads, that it writes once, and that it overwrites."""
+
+
+def reach_of(policy: Sequence[Mapping[str, Any]]) -> tuple[str, str, str]:
+    """The prefixes that statements allow reads, conditional writes and other writes of."""
+    found: dict[tuple[str, bool], set[str]] = {}
+    for item in policy:
+        for action in items_of(item["Action"]):
+            paths = {
+                path.partition("/")[2].partition("/")[0] for path in items_of(item["Resource"])
+            }
+            found.setdefault((action, "Condition" in item), set()).update(paths)
+    keys = (("s3:GetObject", False), ("s3:PutObject", True), ("s3:PutObject", False))
+    read, once, over = (" ".join(sorted(found.get(key, ()))) for key in keys)
+    return read, once, over
+
+
+def test_roles_and_builders_reach_their_own_prefixes_and_replace_nothing_published(pair):
+    found = {name: reach_of(statements(role)) for name, role in roles(pair[1]).items()}
+    assert found == REACHES
+    assert {name: reach_of(policy()) for name, (policy, _) in BUILDERS.items()} == {
+        name: expected for name, (_, expected) in BUILDERS.items()
     }
-    for name, role in roles(pair[1]).items():
-        writes = [item for item in statements(role) if "s3:PutObject" in items_of(item["Action"])]
-        assert all("Condition" in item for item in writes)
-        under = {path.partition("/")[2] for item in writes for path in items_of(item["Resource"])}
-        assert under == wanted.get(name, set())
+    assert actions_of(roles(pair[0])["gate"]) == {
+        "cloudwatch:DescribeAlarmHistory",
+        "cloudwatch:DescribeAlarms",
+    }
 
 
 def test_source_lets_the_promote_role_read_what_is_promoted_alone(pair):

@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 
 from onboarding.generation_resolve import checkpoint_keys
-from onboarding.resolve import deployments
 from onboarding.tree import read_tree
 from tests.synth.assembly import SOURCES, Stacks, synthesized
 from tests.synth.deployments import (
@@ -27,10 +26,7 @@ from tests.synth.deployments import (
     fixed_engines,
     unlocked,
 )
-from tests.synth.endpoint_cases import MODEL, beside
-from tests.synth.full_stage import KINDS, SETTINGS
-from tests.synth.generation_cases import SCALED, generator_files, lock_checkpoints
-from tests.unit.onboarding.trees import tree_root
+from tests.synth.full_stage import KINDS, SETTINGS, deployed
 
 pytestmark = pytest.mark.synth
 
@@ -91,24 +87,17 @@ def environments(folder: Path) -> dict[str, Stacks]:
     stages["dev without locks"] = synthesized(
         folder / "unlocked", environment("dev"), unlocked("dev"), FIXED_SOURCES
     )
-    shadow = {"models/shadow.yaml": beside("{joins: example, role: shadow}", "shadow")}
     for kind, endpoint in KINDS.items():
-        changes = {
-            "environments/cloud.yaml": {"name: cloud\n": SETTINGS},
-            MODEL: endpoint,
-            **({**shadow, **generator_files(**SCALED)} if kind == "everything" else {}),
-        }
-        root = tree_root(folder / kind, changes)
-        generators = tuple(map(fixed_checkpoint, lock_checkpoints(root)))
-        tree = read_tree(root)
-        assert tree.faults == (), "\n".join(map(str, tree.faults))
-        deployed = tuple(map(fixed_engines, deployments(tree, "cloud")))
+        whole = kind == "everything"
+        spec, found, generators = deployed(
+            folder / kind, SETTINGS, endpoint, has_shadow=whole, has_chat=whole
+        )
         stages[kind] = synthesized(
             folder / kind / "out",
-            tree.environments["cloud"],
-            deployed,
+            spec,
+            tuple(map(fixed_engines, found)),
             FIXED_SOURCES,
-            generators=generators,
+            generators=tuple(map(fixed_checkpoint, generators)),
         )
     return stages
 

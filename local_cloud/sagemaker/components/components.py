@@ -19,7 +19,6 @@ from local_cloud.protocol.errors import validation_error
 from local_cloud.sagemaker.components.component import Component, Spec
 from local_cloud.sagemaker.components.copies import Copies, load_adapter, unload_adapter
 from local_cloud.sagemaker.hosting.changes import (
-    FAILURES,
     AlarmStates,
     Monitor,
     RolledBack,
@@ -94,7 +93,7 @@ class CopyUpdate:
         self._remove(self.new, missing)
         try:
             started = self.starter.start(self.component, before, self.fleet, missing, self.adapters)
-        except FAILURES as error:
+        except ServerError as error:
             raise RolledBack(f"{reason} The rollback failed too: {error}") from error
         self.component.add(started)
         self._remove(self.new, len(self.new))
@@ -206,7 +205,7 @@ class Components:
     def move(self, endpoint: Endpoint, fleet: Fleet) -> None:
         """Start the copies of an endpoint's components on another fleet, then end the present ones.
 
-        Raises ServerError or InsufficientCapacity, with the present copies as they were.
+        Raises ServerError, with the present copies as they were.
         """
         for component in self.of_endpoint(endpoint.name):
             if component.base is not None:
@@ -348,7 +347,7 @@ class Components:
             fleet = self.fleet(component)
             self.copies.end(_lost_copies(fleet, component), fleet, 0.0)
             self._scale(component, component.desired)
-        except FAILURES as error:
+        except ServerError as error:
             logger.warning("inference component %s: %s", component.name, error)
         finally:
             component.changing.release()

@@ -125,7 +125,7 @@ class Copies:
         count: int,
         adapters: Sequence[Component] = (),
     ) -> list[Instance]:
-        """Start copies, or none where one fails. Raises ServerError or InsufficientCapacity."""
+        """Start copies, or none where one fails. Raises ServerError."""
 
         def run() -> Instance:
             return self._start(component, specification, fleet, adapters)

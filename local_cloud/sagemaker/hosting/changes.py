@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from local_cloud.containers.capacity import InsufficientCapacity
 from local_cloud.ministack.account import in_background
 from local_cloud.protocol.errors import AwsError
 from local_cloud.sagemaker.hosting.instance import ServerError
@@ -22,7 +21,6 @@ LOOK_SECONDS = 0.2
 PING_EVERY_SECONDS = 5.0
 IN_PROGRESS = ("Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting")
 REASON_CHARACTERS = 1024
-FAILURES = (ServerError, InsufficientCapacity)
 AlarmStates = Callable[[Sequence[str]], Mapping[str, str]]
 """Returns the state of each known alarm: OK, ALARM or INSUFFICIENT_DATA."""
 T = TypeVar("T")
@@ -86,7 +84,7 @@ class Changing:
         status, reason = "InService", None
         try:
             change()
-        except (*FAILURES, RolledBack, RollbackFailed) as error:
+        except (ServerError, RolledBack, RollbackFailed) as error:
             logger.warning("%s: %s", self.arn, error)
             failed = isinstance(error, RollbackFailed)
             status, reason = "UpdateRollbackFailed" if failed else status_on_failure, str(error)
@@ -99,7 +97,7 @@ class Changing:
 
 def failure_reason(error: Exception) -> str:
     """Return what a failed update says of an error."""
-    is_known = isinstance(error, (*FAILURES, RolledBack))
+    is_known = isinstance(error, ServerError | RolledBack)
     return str(error) if is_known else f"the local cloud failed: {error!r}."
 
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, MutableMapping
 from functools import partial
 from typing import Any, TypeVar
 
-from local_cloud.containers.capacity import Capacity
 from local_cloud.ministack.account import Scoped, account_id, in_background, region, sagemaker_arn
 from local_cloud.protocol.errors import validation_error
 from local_cloud.sagemaker.hosting.changes import AlarmStates, Monitor, RolledBack
@@ -39,9 +38,7 @@ class Endpoints:
         self.configs: MutableMapping[str, Record] = Scoped()
         self.endpoints: MutableMapping[str, Endpoint] = Scoped()
         self._alarm_states = alarm_states
-        self._host = Host(
-            settings=settings, capacity=Capacity(settings.state), find_model=self.model
-        )
+        self._host = Host(settings=settings, find_model=self.model)
         self.move_components: Callable[[Endpoint, Fleet], None] = lambda endpoint, fleet: None
         self._all: dict[int, Endpoint] = {}
         self._turn = threading.Lock()

@@ -17,7 +17,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from local_cloud.containers.capacity import Capacity, InsufficientCapacity
 from local_cloud.protocol.errors import AwsError
 from local_cloud.sagemaker.definitions import hosts_components, instance_types, ordered_pools
 from local_cloud.sagemaker.hosting.instance import (
@@ -44,7 +43,6 @@ class Host:
     """What every fleet starts its instances with; `find_model` raises AwsError."""
 
     settings: Settings
-    capacity: Capacity
     find_model: Callable[[str], Spec]
 
 
@@ -79,7 +77,7 @@ class VariantFleet:
             yield instance
 
     def fill(self) -> None:
-        """Start all missing instances or none. Raises ServerError or InsufficientCapacity."""
+        """Start all missing instances or none. Raises ServerError."""
         with self._changing:
             missing = self.desired - len(self.instances)
             if self._given_up.is_set() or missing <= 0:
@@ -131,45 +129,36 @@ class VariantFleet:
     def _replace(self) -> None:
         try:
             self.fill()
-        except (ServerError, InsufficientCapacity) as error:
+        except ServerError as error:
             logger.warning("variant %s: %s", self.name, error)
             self._retry_at = time.monotonic() + RETRY_SECONDS
             return
         self._retry_at = 0.0
 
     def _launch(self) -> Instance:
-        instance_type = self.host.capacity.take(instance_types(self.spec))
+        instance_type = instance_types(self.spec)[0]
         folder = self.folder / f"{self.name}-{next(self._numbers)}"
-        try:
-            if hosts_components(self.spec):
-                return start_machine(self.spec, instance_type, folder)
-            launch = Launch(
-                variant=self.spec,
-                instance_type=instance_type,
-                model=self._model(instance_type),
-                folder=folder,
-                given_up=self._given_up,
-            )
-            return start_instance(launch, self.host.settings)
-        except BaseException:
-            self.host.capacity.give_back(instance_type)
-            raise
+        if hosts_components(self.spec):
+            return start_machine(self.spec, instance_type, folder)
+        launch = Launch(
+            variant=self.spec,
+            instance_type=instance_type,
+            model=self._model(),
+            folder=folder,
+            given_up=self._given_up,
+        )
+        return start_instance(launch, self.host.settings)
 
-    def _model(self, instance_type: str) -> Spec:
-        """The model for an instance type: its pool's own, where it names one."""
-        pools = {pool["InstanceType"]: pool for pool in ordered_pools(self.spec)}
-        name = pools[instance_type].get("ModelNameOverride") or self.spec["ModelName"]
+    def _model(self) -> Spec:
+        """The model of the first pool, which always has capacity here, or the variant's."""
+        name = ordered_pools(self.spec)[0].get("ModelNameOverride") or self.spec["ModelName"]
         try:
             return self.host.find_model(name)
         except AwsError as error:
             raise ServerError(error.message) from error
 
     def _end(self, instances: list[Instance], drain_seconds: float) -> None:
-        def end(instance: Instance) -> None:
-            instance.stop(drain_seconds)
-            self.host.capacity.give_back(instance.instance_type)
-
-        end_together([partial(end, instance) for instance in instances])
+        end_together([partial(instance.stop, drain_seconds) for instance in instances])
 
     def _in_background(self, function: Callable[..., None], *arguments: Any) -> None:
         run = self._context.copy().run

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from local_cloud.sagemaker.hosting.changes import (
-    FAILURES,
     AlarmStates,
     RollbackFailed,
     RolledBack,
@@ -17,6 +16,7 @@ from local_cloud.sagemaker.hosting.changes import (
 )
 from local_cloud.sagemaker.hosting.endpoint import Traffic
 from local_cloud.sagemaker.hosting.fleet import Fleet, VariantFleet, inspect
+from local_cloud.sagemaker.hosting.instance import ServerError
 from local_cloud.sagemaker.hosting.rollout import Rollout
 from local_cloud.settings import Settings
 
@@ -54,7 +54,7 @@ class Update:
         try:
             self.new.start()
             self.place(self.new)
-        except FAILURES as error:
+        except ServerError as error:
             self.new.stop()
             raise RolledBack(str(error)) from error
         try:
@@ -111,7 +111,7 @@ class Update:
             old.desired = min(had, old.desired + batch)
             try:
                 old.fill()
-            except FAILURES as error:
+            except ServerError as error:
                 old.desired = len(old.instances)
                 self._share(young, old)
                 raise RollbackFailed(f"{reason} The rollback failed too: {error}") from error

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
-from local_cloud.containers.capacity import Capacity
 from local_cloud.ministack.account import Scoped, account_id, in_background, region, sagemaker_arn
 from local_cloud.protocol.errors import Actions, AwsError, validation_error
 from local_cloud.protocol.listing import list_page
@@ -31,7 +30,6 @@ class TrainingJobs:
 
     def __init__(self, settings: Settings, tags: Tags) -> None:
         self._settings, self._tags = settings, tags
-        self._capacity = Capacity(settings.state)
         self.runs: MutableMapping[str, TrainingRun] = Scoped()
         self.all_runs: list[TrainingRun] = []
         tags.resources["training-job"] = self.runs
@@ -61,7 +59,6 @@ class TrainingJobs:
             region=region(),
             folder=self._settings.state / "builds" / name,
             settings=self._settings,
-            capacity=self._capacity,
         )
         self.runs[name] = run
         self._tags.begin(arn, request.get("Tags"))

@@ -15,7 +15,6 @@ from typing import Any
 from ministack.services import cloudwatch_logs, s3
 
 from local_cloud.containers.archive import s3_location
-from local_cloud.containers.capacity import Capacity, CapacityFileError, InsufficientCapacity
 from local_cloud.containers.container import ContainerSpec
 from local_cloud.containers.images import ImageError, LocalImage, local_image
 from local_cloud.containers.job import Job
@@ -109,10 +108,6 @@ LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 LOG_SECONDS = 0.3
 GRACE_SECONDS = 120.0
 """Between SIGTERM and SIGKILL."""
-NO_CAPACITY = (
-    "CapacityError: Unable to provision requested ML compute capacity. Please retry using a "
-    "different ML instance type or after some time."
-)
 
 
 class JobFailed(Exception):
@@ -167,7 +162,6 @@ class JobLog:
 class TrainingRun(Job):
     """Runs the job of one record; `_turn` guards it, which its own thread and the API's write."""
 
-    capacity: Capacity
     _turn: threading.RLock = field(default_factory=threading.RLock)
 
     def description(self) -> dict[str, Any]:
@@ -200,16 +194,7 @@ class TrainingRun(Job):
     def _run(self) -> str:
         self._enter("InProgress", "Starting")
         self.folder.mkdir(parents=True)
-        try:
-            instance_type = self.capacity.take((self.record["ResourceConfig"]["InstanceType"],))
-        except CapacityFileError as error:
-            raise JobFailed(f"ClientError: {error}") from error
-        except InsufficientCapacity as error:
-            raise JobFailed(NO_CAPACITY) from error
-        try:
-            return self._train(self._image())
-        finally:
-            self.capacity.give_back(instance_type)
+        return self._train(self._image())
 
     def _image(self) -> LocalImage:
         uri = self.record["AlgorithmSpecification"]["TrainingImage"]

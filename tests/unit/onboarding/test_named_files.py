@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import random
-import re
 import shutil
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import pytest
 from onboarding.dataset import FOLDER, Datasets, array_headers, image_labels
 from onboarding.onnx_header import NetworkTensor, read_onnx_header
 from onboarding.shared_library import read_shared_library, tensorrt_misfit
-from tests.shared_libraries import of_aarch64, plugin
+from tests.shared_libraries import plugin
 from tests.unit.onboarding.onnx_bytes import field, onnx_bytes, varint
 
 
@@ -146,23 +145,9 @@ def test_library_names_its_processor_and_what_it_is_linked_with(library):
     assert tensorrt_misfit(facts, BUILD) is None
 
 
-def test_refuses_a_library_of_another_processor(library, tmp_path):
-    misfit = tensorrt_misfit(
-        read_shared_library(write_library(tmp_path, of_aarch64(library))), BUILD
-    )
-    assert "another processor" in str(misfit) and "(AArch64); allowed: x86-64" in str(misfit)
-
-
-@pytest.mark.parametrize(
-    ("major", "words"),
-    [
-        (11, r"linked with another TensorRT.*libnvinfer.so.11.*allowed: libnvinfer.so.10"),
-        (None, r"linked with no library of TensorRT"),
-    ],
-)
-def test_refuses_a_library_of_another_tensorrt(library, tmp_path, major, words):
-    other = read_shared_library(plugin(tmp_path / "other/libscale.so", major=major))
-    assert re.search(words, str(tensorrt_misfit(other, BUILD)))
+def test_refuses_a_library_without_tensorrt(tmp_path, library):
+    other = read_shared_library(plugin(tmp_path / "other/libscale.so", major=None))
+    assert "linked with no library of TensorRT" in str(tensorrt_misfit(other, BUILD))
 
 
 def test_damaged_libraries_are_refused_in_words(library, tmp_path):

@@ -9,7 +9,6 @@ from tests.unit.onboarding.text_generation.plans import plan_text
 from tests.unit.onboarding.text_generation.shapes import generator_tree, llama
 
 FAQ = {"name": "faq", "source": "adapters/faq"}
-AMI = {"inference_ami_version": "al2023-ami-sagemaker-inference-gpu-4-1"}
 COMPONENT = {"kind": "inference-component"}
 
 
@@ -30,41 +29,6 @@ def _faults(folder, change, **config):
 )
 def test_accepts_quantized_checkpoints_that_vllm_loads(tmp_path, quantization):
     assert not _faults(tmp_path, {}, quantization_config=quantization)
-
-
-@pytest.mark.parametrize(
-    ("serving", "says"),
-    [
-        ({"arguments": {"api_key": "x"}}, "'serving.arguments.api_key' is set by the plan"),
-        ({"arguments": {"headless": True}}, "'serving.arguments.headless' is set by the plan"),
-        ({"arguments": {"grpc": True}}, "'serving.arguments.grpc' is set by the plan"),
-        ({"environment": {"VLLM_API_KEY": "x"}}, "VLLM_API_KEY' is set by the plan"),
-        ({"environment": {"Ref": "main"}}, "environment.Ref' is no name that a model's template"),
-        ({"environment": {"1a": "b"}}, "environment.1a' is no name that a model's template takes"),
-        ({"arguments": {"api_server_count": 0}}, "without a server"),
-        ({"arguments": {"api_server_count": 2}, "adapters": [FAQ]}, "above 1 has no adapters"),
-    ],
-)
-def test_refuses_what_keeps_vllm_from_answering(tmp_path, serving, says):
-    (fault,) = _faults(tmp_path, {"serving": serving, "endpoint": COMPONENT})
-    assert says in fault and "take it out" in fault
-
-
-SERVER_ROW = {"platform": "vllm-server-2.6", "max_num_queued_reqs": None}
-OFF = {"arguments": {"enable_prefix_caching": False}}
-
-
-@pytest.mark.parametrize(
-    ("serving", "version"),
-    [
-        ({"platform": "vllm-0.27.1", "max_num_queued_reqs": None}, "0.27.1"),
-        ({**SERVER_ROW, "engine_version": "0.29.0"}, "0.29.0"),
-    ],
-)
-def test_refuses_a_flag_that_it_cannot_turn_off(tmp_path, serving, version):
-    (fault,) = _faults(tmp_path, {"serving": {**serving, **OFF}, "endpoint": AMI})
-    assert f"how vLLM {version} turns --enable-prefix-caching off is not known" in fault
-    assert "choose a platform with vLLM 0.30.0" in fault
 
 
 @pytest.mark.parametrize(
