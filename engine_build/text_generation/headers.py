@@ -1,7 +1,6 @@
 """`python -m engine_build.text_generation.headers`: headers that a source has once it is fetched.
 
-For `roundhouse check --fetch-headers`, of sources whose tensors cannot be read in parts: packages,
-whose GGUF file becomes safetensors in 16 bits first.
+For `roundhouse check --fetch-headers`, of sources whose tensors cannot be read in parts: packages.
 """
 
 from __future__ import annotations
