@@ -54,24 +54,21 @@ def _answer(
     spec: ProcessingSpec | None,
     given: Tensors | None,
 ) -> Tensors | None:
-    """Return what the user's function makes of tensors; None where they were made up."""
+    """Return what the user's function makes of tensors; of none it is loaded alone."""
     assert spec is not None
     path = context.request.root / spec.file
-    made_up = given is None
-    tensors = _zeros(record.inputs) if given is None else given
-    rows = len(next(iter(tensors.values())))
     try:
         processing = Processing(path, function, seconds=spec.timeout_ms / 1000)
     except ProcessingFailed as fault:
         raise InputRefused(f"{spec.file}: {fault}; correct it.") from fault
-    outputs = [output.model_dump() for output in record.outputs]
+    if given is None:
+        processing.close()
+        context.log.line(f"  {function}() is loaded and, without an example of its inputs, not run")
+        return None
+    outputs, rows = [output.model_dump() for output in record.outputs], _rows(given)
     try:
-        answer = processing.call(tensors)
+        answer = processing.call(given)
     except (ValueError, ProcessingFailed) as fault:
-        if made_up:
-            # Nobody knows what clients send: zeros and one word prove only that the file loads.
-            context.log.line(f"  {function}() of made-up values: {fault}")
-            return None
         has_example = isinstance(spec, PreprocessingSpec) and spec.example is not None
         samples = f"the first {rows} samples of the accuracy dataset"
         origin = "the example of its inputs" if has_example else samples
@@ -87,7 +84,7 @@ def _answer(
             fault
         )
     context.log.line(f"  {function}(): {_listing(record.inputs)} -> {_listing(record.outputs)}")
-    return None if made_up else checked
+    return checked
 
 
 def _client_tensors(served: Served, samples: Sequence[Sample]) -> Tensors | None:
@@ -166,17 +163,8 @@ def _model_answer(served: Served, state: BuildState, samples: Sequence[Sample]) 
     return dict(zip(head.outputs, head.answers(logits), strict=True))
 
 
-def _zeros(records: Sequence[TensorRecord]) -> Tensors:
-    """Return one row of zeros, or of one word, for each tensor; a dynamic axis has size 1."""
-    tensors = {}
-    for record in records:
-        shape = tuple(abs(size) for size in record.shape)
-        tensors[record.name] = (
-            np.full(shape, b"text", object)
-            if record.datatype == "BYTES"
-            else np.zeros(shape, record_dtype(record))
-        )
-    return tensors
+def _rows(tensors: Tensors) -> int:
+    return len(next(iter(tensors.values())))
 
 
 def _listing(records: Sequence[TensorRecord]) -> str:
