@@ -42,17 +42,11 @@ def settings(environment: Mapping[str, str]) -> Settings:
             f"ROUNDHOUSE_BENCHMARK_SECONDS is {text!r}; give a number of seconds, 0 or more, such "
             "as 10."
         )
-    on_cpu, python = variables.get("ROUNDHOUSE_SPEED_ON_CPU"), variables.get(VLLM_PYTHON)
-    if on_cpu not in (None, "true", "false"):
-        raise InputRefused(f"ROUNDHOUSE_SPEED_ON_CPU is {on_cpu!r}; give true or false.")
+    python = variables.get(VLLM_PYTHON)
     if python is not None and not os.access(python, os.X_OK):
         raise InputRefused(
             f"{VLLM_PYTHON} is {python}, which is no program of this machine; name the interpreter "
             "of an environment with vLLM, or unset it."
-        )
-    if on_cpu == "true" and python is None:
-        raise InputRefused(
-            f"ROUNDHOUSE_SPEED_ON_CPU is true, and {VLLM_PYTHON} names no interpreter; set both."
         )
     return Settings(
         source_commit=variables.get("ROUNDHOUSE_SOURCE_COMMIT"),
@@ -60,5 +54,5 @@ def settings(environment: Mapping[str, str]) -> Settings:
         forward_compatible=variables.get("_CUDA_COMPAT_STATUS") == "CUDA Driver OK",
         benchmark_seconds=seconds,
         vllm_python=python,
-        speed_on_cpu=on_cpu == "true",
+        speed_on_cpu=variables.get("ROUNDHOUSE_SPEED_ON_CPU") == "true",
     )

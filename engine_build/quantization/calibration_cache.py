@@ -17,7 +17,6 @@ import re
 import struct
 from collections.abc import Collection
 from dataclasses import dataclass
-from pathlib import Path
 
 from engine_build.errors import InputRefused, NetworkRefused
 from engine_build.request import BuildRequest
@@ -25,11 +24,14 @@ from onboarding.names import network_path
 
 CACHE_NAME = "calibration.cache"
 HEADER = re.compile(r"TRT-([0-9A-Za-z]+)-([0-9A-Za-z]+)")
-ENTRY = re.compile(r"(.+): ([0-9a-f]{8}|0)")
+ENTRY = re.compile("([^\ufffd]+): ([0-9a-f]{8}|0)")
 INFINITE = "7f800000"
 ENTROPY = "EntropyCalibration2"
 HEADER_FORM = "TRT-<version>-<algorithm>, such as TRT-101601-EntropyCalibration2"
-ENTRY_FORM = "<tensor>: <8 lower-case hexadecimal digits, or 0>, such as input: 3c010a14"
+ENTRY_FORM = (
+    "<tensor>: <8 lower-case hexadecimal digits of a scale that is not negative, or 0>, such as "
+    "input: 3c010a14, each tensor once"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,83 +58,33 @@ def cache_path(request: BuildRequest) -> str:
     return network_path(request.network_keys["int8"], CACHE_NAME)
 
 
-def check_calibration(request: BuildRequest) -> None:
-    """Refuse, before anything is fetched, what no calibration cache can be made or used for."""
-    name, platform = request.model.name, request.platform
-    if request.is_cpu:
-        raise InputRefused(
-            f"quantization calibration-cache of {name} is for GPUs, but the engine is for a CPU; "
-            "set `quantization: explicit`."
-        )
-    if platform.trtexec_dialect != 10 or platform.tensorrt is None:
-        raise InputRefused(
-            f"quantization calibration-cache of {name} needs TensorRT 10, but platform "
-            f"{platform.name} has {platform.tensorrt or 'none'}: TensorRT 11 has no calibrators; "
-            "set `quantization: explicit`, or give a source that Model Optimizer quantized by an "
-            "old cache (modelopt.onnx.quantization.quantize, calibration_cache_path)."
-        )
-    calibration = request.model.engine.calibration
-    if calibration is not None and calibration.method != "entropy":
-        raise InputRefused(
-            f"calibration method {calibration.method} of {name} is not for quantization "
-            "calibration-cache, whose caches trtexec takes from the entropy calibrator alone; "
-            "allowed: entropy, or `quantization: explicit`."
-        )
-
-
-def read_cache(path: Path) -> CalibrationCache:
-    """Return the cache of a file. Raises InputRefused, with the line's number."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise InputRefused(
-            f"calibration cache {path} cannot be read ({error.strerror}); name a file that "
-            "TensorRT wrote."
-        ) from error
-    return parse_cache(data, str(path))
-
-
 def parse_cache(data: bytes, source: str) -> CalibrationCache:
     """Return the cache in some bytes; `source` is how messages call them.
 
     Raises InputRefused, with the line's number.
     """
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as error:
-        fault_line = data[: error.start].count(b"\n") + 1
-        raise InputRefused(
-            f"calibration cache {source}, line {fault_line}: it is no UTF-8 text; make the cache "
-            "anew."
-        ) from error
-    lines = text.removesuffix("\n").split("\n")
-    header = HEADER.fullmatch(lines[0])
-    if header is None:
-        raise _fault(source, 1, lines[0], HEADER_FORM)
+    header, *lines = data.decode(errors="replace").removesuffix("\n").split("\n")
+    title = HEADER.fullmatch(header)
+    if title is None:
+        raise _fault(source, 1, header, HEADER_FORM)
     scales: dict[str, float] = {}
-    infinite: list[str] = []
-    for number, line in enumerate(lines[1:], 2):
+    for number, line in enumerate(lines, 2):
         entry = ENTRY.fullmatch(line)
-        if entry is None:
-            raise _fault(source, number, line, ENTRY_FORM)
         # TensorRT 10.6 writes a scale of 0 as one digit.
-        name, digits = entry[1], entry[2].zfill(8)
-        scale = struct.unpack("!f", bytes.fromhex(digits))[0]
-        if digits not in ("00000000", INFINITE) and not 0 < scale < math.inf:
-            allowed = f"a scale that is a number and not negative, and this one is {scale}"
-            raise _fault(source, number, line, allowed)
-        if name in scales or name in infinite:
-            raise InputRefused(
-                f"calibration cache {source}, line {number}: tensor {name!r} has a line already; "
-                "delete one."
-            )
-        if digits == INFINITE:
-            infinite.append(name)
-        else:
-            scales[name] = scale
+        scale = math.nan if entry is None else _scale(entry[2].zfill(8))
+        if entry is None or not scale >= 0 or entry[1] in scales:
+            raise _fault(source, number, line, ENTRY_FORM)
+        scales[entry[1]] = scale
     return CalibrationCache(
-        version=header[1], algorithm=header[2], scales=scales, infinite=tuple(infinite)
+        version=title[1],
+        algorithm=title[2],
+        scales={name: scale for name, scale in scales.items() if scale < math.inf},
+        infinite=tuple(name for name, scale in scales.items() if scale == math.inf),
     )
+
+
+def _scale(digits: str) -> float:
+    return float(struct.unpack("!f", bytes.fromhex(digits))[0])
 
 
 def without_infinite_scales(data: bytes, products: Collection[str]) -> bytes:

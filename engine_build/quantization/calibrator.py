@@ -36,7 +36,6 @@ class DeviceBatches:
     def __init__(self, device: Device, feeds: Iterable[Feed]) -> None:
         self._device = device
         self._feeds = iter(feeds)
-        self._shapes: dict[str, tuple[int, ...]] = {}
         self.served = 0
         """Batches given to TensorRT."""
         self.fault: str | None = None
@@ -47,26 +46,12 @@ class DeviceBatches:
         feed = None if self.fault is not None else next(self._feeds, None)
         if feed is None:
             return []
-        self.fault = self._unfit(feed, names)
-        if self.fault is None:
-            try:
-                return self._send(feed, names)
-            except DeviceFault as error:
-                # Nothing may be raised here: TensorRT's own code calls this.
-                self.fault = str(error)
-        return []
-
-    def _unfit(self, feed: Feed, names: Sequence[str]) -> str | None:
-        for name in names:
-            if name not in feed:
-                return f"the feeds have no input {name!r} of the network"
-            shape, first = feed[name].shape, self._shapes.setdefault(name, feed[name].shape)
-            if shape != first:
-                return (
-                    f"a batch of input {name!r} has shape {list(shape)}, "
-                    f"but the first had {list(first)}"
-                )
-        return None
+        try:
+            return self._send(feed, names)
+        except DeviceFault as error:
+            # Nothing may be raised here: TensorRT's own code calls this.
+            self.fault = str(error)
+            return []
 
     def _send(self, feed: Feed, names: Sequence[str]) -> list[int]:
         blocks: list[Array] = [np.ascontiguousarray(feed[name]) for name in names]

@@ -17,9 +17,7 @@ from engine_build.quantization.calibration_cache import (
     ENTROPY,
     CalibrationCache,
     cache_path,
-    check_calibration,
     parse_cache,
-    read_cache,
     version_digits,
     without_infinite_scales,
 )
@@ -43,7 +41,6 @@ def calibrate_cache(context: BuildContext, network: Network, encoder: Encoder) -
 
     Raises InputRefused and NetworkRefused.
     """
-    check_calibration(context.request)
     known = _known_cache(context)
     if known is not None:
         return known
@@ -91,7 +88,7 @@ def _written_cache(ended: Ended, path: Path) -> CalibrationCache:
             f"TensorRT gives no calibration cache: {reason or 'it wrote none'}; "
             "the log has its output."
         )
-    cache = read_cache(path)
+    cache = parse_cache(path.read_bytes(), CACHE_NAME)
     if cache.infinite:
         path.write_bytes(without_infinite_scales(path.read_bytes(), ended.report["products"]))
     return cache

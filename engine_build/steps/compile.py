@@ -9,13 +9,12 @@ from pathlib import Path
 from engine_build import exported
 from engine_build.context import BuildContext
 from engine_build.datasets.dataset import Array, Feed
-from engine_build.errors import InputRefused, NetworkRefused, NothingForInt8, SourceFault
+from engine_build.errors import InputRefused, NetworkRefused, NothingForInt8
 from engine_build.evaluation.decision import Candidate
 from engine_build.onnx_graph.external_data import copy_network
 from engine_build.onnx_graph.network_store import Network
 from engine_build.ort import version
 from engine_build.packaging.archive import backend_file
-from engine_build.quantization.calibration_cache import check_calibration
 from engine_build.quantization.dynamic import quantize_dynamically
 from engine_build.quantization.fp8 import write_cpu_fp8
 from engine_build.quantization.given_qdq import given_precision
@@ -58,11 +57,7 @@ def _program(context: BuildContext, state: BuildState) -> Candidate:
     from engine_build.sources.program import write_program
 
     request, model = context.request, state.model
-    if model is None:
-        raise SourceFault(
-            "an ONNX file has no model in PyTorch, which runtime "
-            f"{request.runtime.name} needs; choose onnxruntime, onnxruntime-cuda or tensorrt."
-        )
+    assert model is not None
     samples, longest = request.validation.values, request.longest_sequence
     if isinstance(model, ImageModel):
         batches = (samples[:1], samples[-2:], samples[:7], samples[-16:])
@@ -84,19 +79,7 @@ def check_machine(
 
     Refuses, before anything is fetched, what this machine cannot make.
     """
-    precision = request.model.engine.precision
-    if not request.is_plan and not request.is_cpu:
-        return None
-    on_gpu = () if request.is_cpu else ("fp16", "bf16")
-    allowed = ("fp32", *on_gpu, "int8", "fp8", "auto")
-    if precision not in allowed:
-        raise InputRefused(
-            f"precision {precision} cannot be built: ONNX Runtime on a CPU gains nothing by it; "
-            f"allowed: {', '.join(allowed)}."
-        )
-    if request.int8_mode == "calibration-cache":
-        check_calibration(request)
-    if request.is_cpu:
+    if not request.is_plan:
         return None
     if runner.find(PROGRAM) is None:
         raise InputRefused(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import json
-import shutil
+import re
 import struct
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,25 +19,16 @@ from container.tensorrt.device import Device
 from engine_build.datasets.dataset import Samples, Shape
 from engine_build.datasets.tensors import TensorEncoder
 from engine_build.errors import InputRefused, NetworkRefused
-from engine_build.pipeline import NETWORK_STEPS, run_steps
 from engine_build.quantization import calibrator
 from engine_build.quantization.calibration_cache import (
     cache_path,
     parse_cache,
-    read_cache,
     version_digits,
 )
-from engine_build.quantization.calibrator import (
-    DeviceBatches,
-    build_with_calibrator,
-    feed_shapes,
-    read_feeds,
-)
+from engine_build.quantization.calibrator import DeviceBatches
 from engine_build.runner import Ended
 from engine_build.steps.calibrate import CALIBRATE, calibrate_cache, save_feeds
-from engine_build.steps.compile import check_machine
-from engine_build.steps.publish import network_files
-from engine_build.store import FolderStore, sha256_of
+from engine_build.store import FolderStore
 from onboarding.manifest import RuntimeIdentity
 from onboarding.model_spec import CalibrationSpec
 from onboarding.platform import serving_platforms
@@ -45,7 +36,6 @@ from tests.fixtures.recorded_gpu.cuda import Error, RecordedCuda
 from tests.unit.engine_build.graphs import node, tensor, write_graph
 from tests.unit.engine_build.quantization import graphs
 from tests.unit.engine_build.stand_ins import StandInRunner, context
-from tests.unit.engine_build.tensorrt.gpu_machine import TINY, GpuMachine
 from tests.unit.engine_build.tiny import model, write_tree
 
 HEADER = "TRT-101601-EntropyCalibration2\n"
@@ -67,45 +57,24 @@ def test_every_positive_float32_survives_and_zero_is_one_digit_as_tensorrt_write
 
 ENTRY = "allowed: <tensor>: <8 lower-case"
 HEADER_FAULT = r"line 1: .*allowed: TRT-<version>-<algorithm>"
-MALFORMED = {
-    "input 3c010a14": ENTRY,
-    "input: 3c010a1": ENTRY,
-    "input: 3C010A14": ENTRY,
-    "input: 0.0078": ENTRY,
-    "input: 3c010a14\r": ENTRY,
-    ": 3c010a14": ENTRY,
-    "": ENTRY,
-    "input: 7fc00000": "this one is nan",
-    "input: ff800000": "this one is -inf",
-    "input: bf800000": "this one is -1.0",
-    "first: 3c010a14": "tensor 'first' has a line already",
-    "first: 7f800000": "tensor 'first' has a line already",
-}
+MALFORMED = (
+    *("input 3c010a14", "input: 3c010a1", "input: 3C010A14", "input: 0.0078", "input: 3c010a14\r"),
+    *(": 3c010a14", "", "input: 7fc00000", "input: ff800000", "input: bf800000"),
+    *("first: 3c010a14", "first: 7f800000", "\udcff: 3c010a14"),
+)
 FAULTS = [
-    *(
-        (f"{HEADER}first: 3c010a14\n{line}\nlast: 3c010a14\n".encode(), f"line 3: .*{fault}")
-        for line, fault in MALFORMED.items()
-    ),
-    (b"", HEADER_FAULT),
-    (b"TRT-8501\ninput: 3c010a14\n", HEADER_FAULT),
-    (b"input: 3c010a14\n", HEADER_FAULT),
-    (b"\x08\x00\x01", HEADER_FAULT),
-    (HEADER.encode() + b"\xff: 3c010a14\n", "line 2: it is no UTF-8 text"),
+    *((f"{HEADER}first: 3c010a14\n{line}\nlast: 0\n", f"line 3: .*{ENTRY}") for line in MALFORMED),
+    *((text, HEADER_FAULT) for text in ("", "TRT-8501\ninput: 3c010a14\n", "\x08\x00\x01")),
 ]
 
 
-@pytest.mark.parametrize(("data", "fault"), FAULTS)
+@pytest.mark.parametrize(("data", "fault"), FAULTS, ids=range(len(FAULTS)))
 def test_refuses_a_file_that_is_no_cache_by_its_line(data, fault):
     with pytest.raises(InputRefused, match=f"old.cache, {fault}"):
-        parse_cache(data, "old.cache")
+        parse_cache(data.encode(errors="surrogateescape"), "old.cache")
 
 
 INFINITE = HEADER + "x: 3c010a14\nONNXTRT_Broadcast_578_output: 7f800000\nmask: 7f800000"
-
-
-def test_refuses_a_cache_that_is_not_there(tmp_path):
-    with pytest.raises(InputRefused, match=r"no.cache cannot be read"):
-        read_cache(tmp_path / "no.cache")
 
 
 class Calibrating(StandInRunner):
@@ -235,28 +204,6 @@ def test_cache_of_a_store_is_copied_unless_this_tensorrt_would_refuse_it(
     assert tools.work_store.size(cache_path(tools.request)) is not None
 
 
-NO_CALIBRATORS = "TensorRT 11 has no calibrators; set `quantization: explicit`, or give a source"
-
-
-@pytest.mark.parametrize(
-    ("changes", "fault"),
-    [
-        ({"platform": "triton-26.06"}, NO_CALIBRATORS),
-        ({"platform": "triton-24.10-cpu"}, NO_CALIBRATORS),
-        ({"compute_capability": "cpu"}, "is for GPUs, but .* CPU; set `quantization: explicit`"),
-        ({"method": "max"}, r"calibration method max of tiny .* allowed: entropy"),
-    ],
-)
-def test_refuses_what_no_cache_is_for_before_anything_runs(start, changes, fault, calibrate):
-    runner = Calibrating()
-    tools = start(runner, **changes)
-    # Before anything is fetched, and in the step.
-    for refuse in (lambda: check_machine(tools.request, tools.runner), lambda: calibrate(tools)):
-        with pytest.raises(InputRefused, match=fault):
-            refuse()
-    assert runner.commands == []
-
-
 @pytest.mark.parametrize(
     ("ending", "error", "fault"),
     [
@@ -316,38 +263,11 @@ def test_auto_goes_on_without_a_cache_and_int8_is_refused(
     assert len(runner.commands) == 2 * runs
 
 
-def test_build_makes_a_cache_instead_of_a_qdq_network_and_publishes_it(tmp_path, monkeypatch):
-    folder = tmp_path / "root/models/without_attention"
-    shutil.copytree(TINY.parent, folder)
-    source = {"onnx": "models/without_attention/model.onnx", "sha256": sha256_of(TINY)}
-    calibration = {"dataset": "models/data/calibration.txt", "samples": 48, "method": "entropy"}
-    runner = Calibrating()
-    tools = GpuMachine(tmp_path, monkeypatch).context(
-        "int8",
-        quantization="calibration-cache",
-        calibration=calibration,
-        changes={"source": source},
-    )
-    tools = dataclasses.replace(tools, runner=runner)
-    with tools.work:
-        state = run_steps(tools, NETWORK_STEPS)
-        names = [name for name, _ in network_files(tools)]
-    assert list(state.networks) == ["float"]
-    assert len(runner.batches) == 48 / tools.request.opt_shape.batch
-    assert cache_path(tools.request) in names
-
-
 CACHE = b"TRT-101601-EntropyCalibration2\nids: 3c010a14\n"
 FEEDS = [
     {"ids": np.full((2, 4), row, dtype=np.int64), "mask": np.ones((2, 4), dtype=np.int64)}
     for row in range(3)
 ]
-
-
-def failing_cuda(call):
-    cuda = RecordedCuda()
-    cuda.fails[call] = Error.cudaErrorMemoryAllocation
-    return cuda
 
 
 class Base:
@@ -431,25 +351,28 @@ class TensorRT:
 
 
 @pytest.fixture
-def folder(tmp_path) -> Path:
+def calibrate_by_tensorrt(tmp_path, capsys):
+    """Runs the process: the line that it prints, and the cache that it wrote."""
     (tmp_path / "feeds").mkdir()
-    save_feeds(FEEDS, tmp_path / "feeds")
-    return tmp_path / "feeds"
+
+    def run(trt, cuda, feeds=FEEDS):
+        save_feeds(feeds, tmp_path / "feeds")
+        cache = tmp_path / "int8.cache"
+        arguments = ["net.onnx", str(tmp_path / "feeds"), str(cache)]
+        assert calibrator.main(arguments, lambda: (trt, cuda)) == 0
+        line = json.loads(capsys.readouterr().out)
+        assert line.pop("seconds") >= 0 and line.pop("version") == "10.16.1.11"
+        return line, cache.read_bytes() if cache.is_file() else None
+
+    return run
 
 
-def calibrate_by_tensorrt(trt, cuda, folder):
-    """Why there is no cache, and the batches."""
-    batches = DeviceBatches(Device(cuda), read_feeds(folder))
-    cache = folder.parent / "int8.cache"
-    shapes = feed_shapes(folder)
-    reason = build_with_calibrator(trt, Path("net.onnx"), shapes, batches, cache, [])
-    return reason, batches
-
-
-def test_calibration_builds_for_int8_at_the_feeds_shape_and_keeps_the_cache(folder):
-    trt, shape = TensorRT(), (2, 4)
-    reason, batches = calibrate_by_tensorrt(trt, RecordedCuda(), folder)
-    assert (reason, batches.served) == (None, 3)
+def test_calibration_builds_for_int8_at_the_feeds_shape_and_keeps_the_cache(calibrate_by_tensorrt):
+    trt, cuda, shape = TensorRT(), RecordedCuda(), (2, 4)
+    line, cache = calibrate_by_tensorrt(trt, cuda)
+    assert line == {"batches": 3, "products": ["hidden", "ids"], "reason": None}
+    assert cache == CACHE and (cuda.blocks, cuda.streams) == ({}, 0)
+    assert trt.batches == [[0, 1], [1, 1], [2, 1]]
     assert trt.calls == [
         ("network", 0),
         ("parse", "net.onnx"),
@@ -460,84 +383,35 @@ def test_calibration_builds_for_int8_at_the_feeds_shape_and_keeps_the_cache(fold
         ("calibration profile",),
         ("build", 0, 1),
     ]
-    assert trt.batches == [[0, 1], [1, 1], [2, 1]]
-    assert (folder.parent / "int8.cache").read_bytes() == CACHE
 
 
-def test_device_memory_is_taken_once_an_input_and_given_back():
-    cuda = RecordedCuda()
-    device = Device(cuda)
-    batches = DeviceBatches(device, FEEDS)
-    first, second = batches.pointers(["mask", "ids"]), batches.pointers(["mask", "ids"])
-    assert first == second == list(cuda.blocks)
-    turned = np.arange(6, dtype=np.float32).reshape(2, 3).T
-    (pointer,) = DeviceBatches(device, [{"x": turned}]).pointers(["x"])
-    values = cuda.memory(pointer, 24).view(np.float32).tolist()
-    assert values == [0, 3, 1, 4, 2, 5], "rows that are no single block are copied in order"
-    device.close()
-    assert cuda.blocks == {}
-
-
-@pytest.mark.parametrize("call", ["cudaMalloc", "cudaMemcpyAsync", "cudaStreamSynchronize"])
-def test_refuses_a_gpu_that_fails_in_cudas_words(folder, call):
-    reason, batches = calibrate_by_tensorrt(TensorRT(), failing_cuda(call), folder)
-    assert "out of memory" in reason and reason.endswith("calibration failed")
-    assert batches.served == 0 and batches.pointers(["ids", "mask"]) == []
+def test_rows_that_are_no_single_block_are_copied_in_order():
+    cuda, turned = RecordedCuda(), np.arange(6, dtype=np.float32).reshape(2, 3).T
+    (pointer,) = DeviceBatches(Device(cuda), [{"x": turned}]).pointers(["x"])
+    assert cuda.memory(pointer, 24).view(np.float32).tolist() == [0, 3, 1, 4, 2, 5]
 
 
 @pytest.mark.parametrize(
-    ("feeds", "names", "given", "fault"),
+    ("machine", "fails", "feeds", "reason"),
     [
-        (
-            [{"x": np.zeros((2, 2))}, {"x": np.zeros((1, 4))}, {"x": np.zeros((2, 2))}],
-            ["x"],
-            [1, 0, 0],
-            "a batch of input 'x' has shape [1, 4], but the first had [2, 2]",
-        ),
-        ([{"x": np.zeros(4)}], ["x", "y"], [0], "the feeds have no input 'y' of the network"),
+        ({"parses": False}, None, FEEDS, "node /det .operator Det.: no importer"),
+        ({"calibrates": False}, None, FEEDS, "calibration failed"),
+        ({}, None, [{"ids": np.zeros((1, 2))}], "the feeds have no input mask of the network"),
+        ({}, "cudaSetDevice", FEEDS, "out of memory"),
+        ({}, "cudaMalloc", FEEDS, "out of memory.*; calibration failed"),
+        ({}, "cudaMemcpyAsync", FEEDS, "out of memory.*; calibration failed"),
+        ({}, "cudaStreamSynchronize", FEEDS, "out of memory.*; calibration failed"),
     ],
 )
-def test_refuses_a_batch_of_another_shape_or_without_an_input(feeds, names, given, fault):
-    batches = DeviceBatches(Device(RecordedCuda()), feeds)
-    assert [len(batches.pointers(names)) for _ in given] == given
-    assert batches.fault == fault
-
-
-@pytest.mark.parametrize(
-    ("machine", "feeds", "reason"),
-    [
-        ({"parses": False}, FEEDS, "node /det (operator Det): no importer"),
-        ({"calibrates": False}, FEEDS, "calibration failed"),
-        ({}, [{"ids": np.zeros((1, 2))}], "the feeds have no input mask of the network"),
-    ],
-)
-def test_refuses_a_network_in_tensorrts_own_errors(machine, feeds, reason, tmp_path):
-    trt = TensorRT(**machine)
-    save_feeds(feeds, tmp_path)
-    assert calibrate_by_tensorrt(trt, RecordedCuda(), tmp_path)[0] == reason
-    assert ("build" in [call[0] for call in trt.calls]) == (machine == {"calibrates": False})
-
-
-def result(folder, cuda, capsys):
-    """The line that the process prints."""
-    arguments = ["net.onnx", str(folder), str(folder.parent / "int8.cache")]
-    assert calibrator.main(arguments, lambda: (TensorRT(), cuda)) == 0
-    return json.loads(capsys.readouterr().out)
-
-
-def test_process_prints_one_line_or_the_fault_of_a_gpu(folder, capsys):
-    cuda = RecordedCuda()
-    line = result(folder, cuda, capsys)
-    assert line.pop("seconds") >= 0
-    assert line == {
-        "version": "10.16.1.11",
-        "batches": 3,
-        "products": ["hidden", "ids"],
-        "reason": None,
-    }
-    assert cuda.blocks == {} and cuda.streams == 0
-    line = result(folder, failing_cuda("cudaSetDevice"), capsys)
-    assert line["batches"] == 0 and "out of memory" in line["reason"]
+def test_refuses_in_tensorrts_and_cudas_own_words(
+    machine, fails, feeds, reason, calibrate_by_tensorrt
+):
+    trt, cuda = TensorRT(**machine), RecordedCuda()
+    if fails is not None:
+        cuda.fails[fails] = Error.cudaErrorMemoryAllocation
+    line, cache = calibrate_by_tensorrt(trt, cuda, feeds)
+    assert re.search(reason, line["reason"]) and cache is None
+    assert line["batches"] == (3 if machine == {"calibrates": False} else 0)
 
 
 def test_exit_code_says_that_bindings_are_missing(capsys):
