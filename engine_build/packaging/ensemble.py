@@ -13,8 +13,7 @@ from pathlib import Path
 
 from engine_build.errors import InputRefused
 from engine_build.packaging.archive import MANIFEST_CHECK, EngineArchive, backend_file
-from engine_build.packaging.model_configuration import CONFIGURATION, tensors
-from engine_build.packaging.pbtxt import Message, entry, text
+from engine_build.packaging.model_configuration import CONFIGURATION, Message, entry, tensors, text
 from engine_build.packaging.repository import ENSEMBLE
 from onboarding.chain import Chain, Interface, chain, chain_problems
 from onboarding.ensemble_spec import EnsembleSpec

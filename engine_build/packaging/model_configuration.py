@@ -10,11 +10,10 @@ Sources: Triton's model_config.proto and its TensorRT backend (instance_state.cc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from engine_build.errors import InputRefused
-from engine_build.packaging.pbtxt import TRUE, Field, Message, Word, entry, text
 from engine_build.packaging.served import (
     NETWORK_LOGITS,
     SPANS,
@@ -298,3 +297,53 @@ def _row_shapes(served: Served, sequence: int | None) -> list[tuple[int, ...]] |
         row = client_record(record).shape[1:]
         rows.append((sequence, *row[1:]) if sequence is not None and row[0] == -1 else row)
     return None if any(-1 in row for row in rows) else rows
+
+
+class Word(str):
+    """An enum value or a boolean: written without quotes."""
+
+    __slots__ = ()
+
+
+Scalar = str | int
+Field = tuple[str, "Scalar | Sequence[int] | Sequence[str] | Message"]
+Message = Sequence[Field]
+"""Fields in order; a repeated message is its field repeated, a tuple a repeated scalar."""
+TRUE = Word("true")
+
+
+def text(message: Message) -> str:
+    """The message, one field a line, nested by two spaces."""
+    return "".join(f"{line}\n" for line in _lines(message, ""))
+
+
+def entry(key: str, value: Scalar | Message) -> Message:
+    """One entry of a map field."""
+    return [("key", key), ("value", value)]
+
+
+def _lines(message: Message, indent: str) -> Iterable[str]:
+    for name, value in message:
+        if isinstance(value, str | int):
+            yield f"{indent}{name}: {_scalar(value)}"
+        elif isinstance(value, tuple):
+            inside = ", ".join(_scalar(item) for item in value if isinstance(item, str | int))
+            yield f"{indent}{name}: [ {inside} ]" if value else f"{indent}{name}: [ ]"
+        else:
+            yield f"{indent}{name} {{"
+            yield from _lines(value, f"{indent}  ")  # type: ignore[arg-type]
+            yield f"{indent}}}"
+
+
+def _scalar(value: Scalar) -> str:
+    if isinstance(value, Word) or not isinstance(value, str):
+        return str(value)
+    return f'"{"".join(map(_escape, value))}"'
+
+
+def _escape(character: str) -> str:
+    if character in '"\\':
+        return f"\\{character}"
+    if character.isprintable():
+        return character
+    return "".join(f"\\{byte:03o}" for byte in character.encode())

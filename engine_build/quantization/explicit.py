@@ -1,7 +1,7 @@
 """Explicit INT8: a symmetric Q/DQ network of the float one.
 
 Texts of one word repeated join the calibration samples (Encoder.repetitions), and weights are
-rounded so that rows make up for each other (rounding.py).
+rounded so that rows make up for each other (calibration.py).
 
 With a search split, the layers that stay in float are found by what they cost; without one they are
 each MatMul and Gemm behind an activation function, where outliers live; a Conv stands behind one

@@ -1,21 +1,28 @@
 """The fetch and load steps: what a store has of the float network, or the pinned source.
 
 The source is a file or folder on the disk, and of a checkpoint the model in PyTorch, which is
-exported and gives the reference.
+exported and gives the reference. Libraries of custom operators are fetched too, and their digest,
+processor and TensorRT checked.
 """
 
 from __future__ import annotations
 
+import shutil
 from functools import partial
+from pathlib import Path
 
 from engine_build.context import BuildContext, plugin_path
+from engine_build.errors import PublishFailed, SourceFault
+from engine_build.sources.bucket_checkpoint import Bucket, unreadable
+from engine_build.sources.hub import PrivateSources, secret_reader
 from engine_build.sources.network import fetch
-from engine_build.sources.plugin_source import fetch_plugin
-from engine_build.sources.private import PrivateSources, secret_reader
 from engine_build.sources.source import FetchContext, source_name
 from engine_build.steps.reference import stored_reference
 from engine_build.steps.step import BuildState, Step
 from engine_build.store import store_at
+from onboarding.plugin_spec import PluginSpec
+from onboarding.shared_library import read_shared_library, tensorrt_misfit
+from onboarding.source_access import S3_SCHEME, split_s3
 from onboarding.source_spec import SourceSpec
 from onboarding.values import IMAGES, Task
 
@@ -64,6 +71,50 @@ def fetch_context(context: BuildContext, folder: str) -> FetchContext:
         bucket=partial(store_at, region=request.region),
         private=PrivateSources(spec=request.source_secrets, read=secret_reader(request.region)),
     )
+
+
+def fetch_plugin(plugin: PluginSpec, tensorrt: str, fetching: FetchContext) -> Path:
+    """Return a copy of a plugin's library in a folder; nothing loads it. Raises SourceFault."""
+    path, root = fetching.folder / plugin.name, fetching.root
+    if plugin.file.startswith(S3_SCHEME):
+        _download(plugin, fetching.bucket, path)
+    elif not (root / plugin.file).is_file():
+        raise SourceFault(
+            f"plugin {plugin.file} is no file under {root}; add it, or correct the model file."
+        )
+    else:
+        shutil.copyfile(root / plugin.file, path)
+    _check(plugin, path, tensorrt)
+    return path
+
+
+def _download(plugin: PluginSpec, bucket: Bucket, path: Path) -> None:
+    name, key = split_s3(plugin.file)
+    try:
+        is_there = bucket(f"{S3_SCHEME}{name}").download(key, path)
+    except PublishFailed as error:
+        raise unreadable(error) from error
+    if not is_there:
+        raise SourceFault(
+            f"plugin {plugin.file} does not exist; upload it, or correct the model file."
+        )
+
+
+def _check(plugin: PluginSpec, path: Path, tensorrt: str) -> None:
+    try:
+        library = read_shared_library(path)
+    except ValueError as error:
+        raise SourceFault(
+            f"plugin {plugin.file} {error}; name the library that the compiler made with -shared."
+        ) from error
+    if library.sha256 != plugin.sha256:
+        raise SourceFault(
+            f"plugin {plugin.file} has sha256 {library.sha256}, but the model file pins "
+            f"{plugin.sha256}; check which is right."
+        )
+    misfit = tensorrt_misfit(library, tensorrt)
+    if misfit is not None:
+        raise SourceFault(f"plugin {plugin.file} {misfit}.")
 
 
 FETCH = Step(name="fetch", run=run)

@@ -15,23 +15,24 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from engine_build.errors import PublishFailed
 from engine_build.log import Log
 from engine_build.machine import description, return_memory
 from engine_build.runner import Runner
 from engine_build.settings import Settings
-from engine_build.sources.private import PrivateSources, secret_reader
+from engine_build.sources.hub import PrivateSources, secret_reader
 from engine_build.sources.source import FetchContext, source_name
 from engine_build.store import Store, sha256_of, store_at
-from engine_build.text_generation import publish as publishing
-from engine_build.text_generation.gate import Evaluation, evaluation_of, judge
+from engine_build.text_generation.gate import Evaluation, References, evaluation_of, judge
 from engine_build.text_generation.language_model import LanguageModel, stored_kv_scales
 from engine_build.text_generation.quantize import Calibration, copy_source, quantize
 from engine_build.text_generation.recipe import Recipe, recipe_of
-from engine_build.text_generation.references import References
 from engine_build.text_generation.request import CheckpointRequest
 from engine_build.text_generation.source import FetchedSource, fetch
 from engine_build.text_generation.speed import measure_speed
 from engine_build.work_folder import WorkFolder
+from onboarding.checkpoint import checkpoint_files
+from onboarding.names import candidate_path, checkpoint_record_path
 from onboarding.text_generation.checkpoint import read_folder
 from onboarding.text_generation.checkpoint_key import (
     UNCHANGED,
@@ -42,11 +43,14 @@ from onboarding.text_generation.checkpoint_key import (
 from onboarding.text_generation.checkpoint_lock import (
     RECORD_NAME,
     CheckpointEntry,
+    CheckpointFile,
+    CheckpointRecordError,
     GateRecord,
     Interval,
     KvGate,
     SpeedRecord,
     files_sha256,
+    read_record,
 )
 from onboarding.text_generation.spec import GenerationBudgetSpec
 
@@ -140,16 +144,16 @@ class CheckpointJob:
         Raises InputRefused, SourceFault and PublishFailed.
         """
         key = self.request.key
-        known = None if self.store is None else publishing.published_entry(self.store, key)
+        known = None if self.store is None else published_entry(self.store, key)
         if known is not None:
             return "known", known
-        entry = publishing.built_entry(self.work.path, key)
+        entry = built_entry(self.work.path, key)
         if entry is None:
             entry = self._build()
             (self.work.path / RECORD_NAME).write_bytes(entry.record)
         if self.store is not None and self.upload:
             with self.log.step("publish", f"{self.store.place}: files, the record last"):
-                publishing.publish(self.store, entry, self.work.path, self.candidate, self.log)
+                publish(self.store, entry, self.work.path, self.candidate, self.log)
         return ("built" if self.candidate is None else "candidate"), entry
 
     def _build(self) -> CheckpointEntry:
@@ -184,7 +188,7 @@ class CheckpointJob:
 
     @property
     def _folder(self) -> Path:
-        return self.work.path / publishing.FILES
+        return self.work.path / FILES
 
     def _fetch(self) -> FetchedSource:
         environment = self.request.environment
@@ -285,7 +289,7 @@ class CheckpointJob:
         spec, scheme = self.request.spec, self.request.scheme
         missed = () if gate is None else missed_budgets(spec.quantization.budget, gate)
         why = reason(scheme, missed) or slower(scheme, speed)
-        files = publishing.list_files(self._folder)
+        files = list_files(self._folder)
         return CheckpointEntry(
             checkpoint_key=self.request.key,
             model=spec.name,
@@ -305,3 +309,70 @@ class CheckpointJob:
             seconds=round(seconds, 1),
             built_on=description(),
         )
+
+
+FILES = "checkpoint"
+"""The folder of the files, in the work folder and under a candidate."""
+
+
+def list_files(folder: Path) -> tuple[CheckpointFile, ...]:
+    """Return every file of a folder with its size and digest."""
+    return tuple(
+        CheckpointFile(
+            path=name, size_bytes=(folder / name).stat().st_size, sha256=sha256_of(folder / name)
+        )
+        for name in checkpoint_files(folder)
+    )
+
+
+def published_entry(store: Store, key: str) -> CheckpointEntry | None:
+    """Return the checkpoint of a key that is published; None where it, or a file of it, is gone.
+
+    Raises PublishFailed for a record that cannot be read.
+    """
+    name = checkpoint_record_path(key)
+    content = store.read(name)
+    if content is None:
+        return None
+    try:
+        entry = CheckpointEntry.model_validate_json(json.dumps(json.loads(content)))
+    except ValueError as error:
+        raise PublishFailed(
+            f"{store.place}/{name} is no record of a checkpoint; delete it, then build again."
+        ) from error
+    sizes = {file.path: file.size_bytes for file in entry.files if entry.accepted}
+    is_whole = all(
+        store.size(f"{checkpoint_prefix(key)}{path}") == size for path, size in sizes.items()
+    )
+    return entry if is_whole else None
+
+
+def built_entry(out: Path, key: str) -> CheckpointEntry | None:
+    """Return the checkpoint that a work folder has finished; None where it has not."""
+    try:
+        entry = read_record((out / RECORD_NAME).read_bytes())
+    except (OSError, CheckpointRecordError):
+        return None
+    is_whole = entry.checkpoint_key == key and list_files(out / FILES) == entry.files
+    return entry if is_whole else None
+
+
+def publish(
+    store: Store, entry: CheckpointEntry, out: Path, candidate: str | None, log: Log
+) -> None:
+    """Upload a checkpoint, its record last; of one that was not accepted the record alone.
+
+    With `candidate` it waits there for the environment's signer, and replaces nothing: a build's
+    role may not. Raises PublishFailed.
+    """
+    key, is_candidate = entry.checkpoint_key, candidate is not None
+    for number, file in enumerate(entry.files if entry.accepted else ()):
+        log.progress(f"{number} of {len(entry.files)} files")
+        name = f"{checkpoint_prefix(key)}{file.path}"
+        if candidate is not None:
+            name = candidate_path(key, candidate, f"{FILES}/{file.path}")
+        store.upload(out / FILES / file.path, name, only_if_absent=is_candidate)
+    name = checkpoint_record_path(key)
+    if candidate is not None:
+        name = candidate_path(key, candidate, RECORD_NAME)
+    store.upload(out / RECORD_NAME, name, only_if_absent=is_candidate)

@@ -19,7 +19,7 @@ from engine_build.text_generation.gate import (
     long_prompts,
 )
 from engine_build.text_generation.language_model import LanguageModel, next_tokens
-from engine_build.text_generation.references import References
+from engine_build.text_generation.gate import References
 from engine_build.text_generation.scores import divergence
 from onboarding.tree import read_tree
 from tests.text_generation.quantizer.trees import llama_tree

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import errno
-
 import pytest
 
 from engine_build.errors import InputRefused
 from engine_build.packaging.archive import read_engine_archive
-from engine_build.packaging.model_configuration import configurations
-from engine_build.packaging.pbtxt import TRUE, Word, entry, text
+from engine_build.packaging.model_configuration import TRUE, Word, configurations, entry, text
 from onboarding.manifest import MANIFEST_NAME, Prompts, TensorRecord
 from onboarding.processing_spec import ClientTensorSpec, PreprocessingSpec
 from onboarding.serving_spec import ServingSpec
@@ -52,14 +49,6 @@ def test_refuses_an_archive_that_is_not_as_published(files, words, one, tmp_path
 def test_refuses_a_folder_and_names_the_archive_in_it(one, tmp_path):
     words = f"{one.parent} is a folder; give the engine archive itself, such as {one}.$"
     assert_refused(one.parent, tmp_path, words)
-
-
-def test_refuses_an_archive_that_may_not_be_read(one, tmp_path, monkeypatch):
-    def refuse(*_: object, **__: object) -> None:
-        raise PermissionError(errno.EACCES, "Permission denied", str(one))
-
-    monkeypatch.setattr("tarfile.open", refuse)
-    assert_refused(one, tmp_path, "Permission denied; see to permissions and room there")
 
 
 def test_refuses_an_archive_with_any_byte_after_its_header_changed(one, tmp_path):

@@ -9,13 +9,12 @@ from onnx import numpy_helper
 from engine_build.errors import SourceFault
 from engine_build.quantization.calibration import (
     BINS,
-    KEPT_ROWS,
-    activation_samples,
+    MOST_MOVED,
+    compensated_counts,
     entropy_threshold,
     percentile_threshold,
+    second_moments,
 )
-from engine_build.quantization.layers import Activations, quantizable_layers
-from engine_build.quantization.rounding import MOST_MOVED, compensated_counts, second_moments
 from engine_build.quantization.smoothing import (
     ActivationSample,
     best_smoothing,
@@ -26,13 +25,9 @@ from engine_build.quantization.smoothing import (
 )
 from tests.unit.engine_build.quantization.graphs import (
     CHANNELS,
-    WIDTH,
     cnn,
-    feed,
     images,
     ranges,
-    texts,
-    transformer,
 )
 
 MAXIMUM = 40.0
@@ -50,40 +45,12 @@ def test_entropy_and_percentile_clip_a_heavy_tail_and_128_bins_would_not():
     assert entropy_threshold(np.full(BINS, 1000), 1.0) > 0.95, "a range that is used evenly"
 
 
-def test_padding_does_not_widen_a_range():
-    rows = texts(16, seed=1)
-    spoilt = [
-        row | {"x": np.where(row["attention_mask"][:, None] == 1, row["x"], 1e4).astype(np.float32)}
-        for row in rows
-    ]
-    # Padding reaches other tokens through the attention, but not the block's own input.
-    threshold = ranges(transformer(), spoilt)["x"].threshold
-    assert threshold == pytest.approx(ranges(transformer(), rows)["x"].threshold)
-
-
 @pytest.mark.parametrize("method", ["percentile", "entropy"])
 def test_histogram_methods_cut_a_tail_that_max_keeps(method):
     rows = images(64, seed=1)
     rows[0]["x"][0, 0, 0] = 90.0
     assert ranges(cnn(), rows, method)["x"].threshold < 60.0
     assert ranges(cnn(), rows, "max")["x"].threshold == pytest.approx(90.0)
-
-
-def test_neither_order_nor_size_of_batches_decides_a_range_and_kept_rows_do_not_grow():
-    model, rows = transformer(), texts(24, seed=1)
-    axes = {layer.activation: layer.channel_axis for layer in quantizable_layers(model)}
-    activations = Activations(model, axes)
-
-    def ends(rows, size):
-        batches = [feed(rows[begin : begin + size]) for begin in range(0, len(rows), size)]
-        samples = activation_samples(activations.rows(batches), rows_per_batch=4)
-        return np.concatenate([(sample.least, sample.largest) for sample in samples.values()], 1)
-
-    assert np.allclose(ends(rows, 3), ends(rows[::-1], 8), atol=1e-5)
-    for batches in (4, 64):
-        stream = ({"tensor": RANDOM.standard_normal((1000, WIDTH))} for _ in range(batches))
-        sample = activation_samples(stream, rows_per_batch=KEPT_ROWS // batches)["tensor"]
-        assert len(sample.rows) == KEPT_ROWS
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
