@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import json
 import re
 import shutil
 import tarfile
 
-import numpy as np
 import pytest
 
 from engine_build.build import build, build_networks
-from engine_build.datasets.dataset import Samples, Shape
+from engine_build.datasets.dataset import Shape
 from engine_build.errors import (
     BudgetMissed,
     InputRefused,
     PublishFailed,
-    SourceFault,
 )
 from engine_build.log import Log
 from engine_build.options import Options
-from engine_build.request import build_request, check_request
+from engine_build.request import build_request
 from engine_build.runner import Ended
 from engine_build.store import FolderStore, sha256_of
 from onboarding.lock import LockEntry
-from onboarding.model_spec import SensitivitySearchSpec
 from onboarding.names import engine_archive_path, engine_record_path
 from tests.unit.engine_build.stand_ins import BreakingStore, StandInRunner, context
 from tests.unit.engine_build.tiny import WIDTH, model, sample_texts, write_tree
@@ -105,13 +101,6 @@ def test_refuses_a_candidate_that_could_not_be_published_before_it_builds(tiny_b
     assert runner.commands == []
 
 
-def test_networks_of_one_source_are_made_once(tiny_build, networks, tmp_path):
-    runner, name = StandInRunner(), "tiny-int8"
-    result = run(tiny_build.root, tmp_path / "out", store=networks, runner=runner, model=name)
-    assert result.entry.manifest.precision == "int8"
-    assert runner.ran("pip") == 0
-
-
 def test_networks_alone_are_published_and_another_machine_builds_from_them(wheel, tmp_path):
     root, store = write_tree(tmp_path / "root"), FolderStore(tmp_path / "store")
     runner = StandInRunner(wheel)
@@ -123,21 +112,6 @@ def test_networks_alone_are_published_and_another_machine_builds_from_them(wheel
     second = run(root, tmp_path / "second", store=store, runner=without_source)
     assert (second.status, without_source.ran("pip")) == ("built", 0)
     assert without_source.ran("engine_build.onnx_graph.rtx") == 0
-
-
-def test_model_that_refuses_long_texts_is_another_engine_of_the_same_networks(
-    tiny_build, networks, tmp_path
-):
-    spec = model("tiny-fp32", "fp32", serving={"auto_truncate": False})
-    root, runner = write_tree(tmp_path / "root", spec), StandInRunner()
-    options = {"store": networks, "model": "tiny-fp32"}
-    manifest = run(root, tmp_path / "out", runner=runner, **options).entry.manifest
-    assert (runner.ran("pip"), manifest.auto_truncate) == (0, False)
-    backend = tiny_build.result.entry.manifest.files["tiny/1/model.py"]
-    assert manifest.files["tiny-fp32/1/model.py"] == backend
-    other = run(tiny_build.root, tmp_path / "cuts", **options).entry.manifest
-    assert other.auto_truncate and other.engine_key != manifest.engine_key
-    assert other.network_keys == manifest.network_keys
 
 
 def test_damaged_network_in_the_store_is_made_anew(tiny_build, networks, wheel, tmp_path):
@@ -195,13 +169,6 @@ def test_refuses_an_engine_outside_its_budget_and_publishes_nothing(networks, tm
     assert not (tmp_path / "store/engines").exists()
 
 
-def test_compile_check_that_passed_is_kept_with_its_network(tiny_build, networks, tmp_path):
-    assert len(list((tmp_path / "store").glob("networks/*/check-*.json"))) == 1
-    runner = StandInRunner(check=Ended(code=-6, output="", errors="must not run"))
-    result = run(tiny_build.root, tmp_path / "out", store=networks, runner=runner)
-    assert result.entry.manifest.compile_checks == tiny_build.result.entry.manifest.compile_checks
-
-
 def test_what_the_compile_check_refuses_is_evidence_where_no_tensorrt_runs(
     tiny_build, networks, tmp_path
 ):
@@ -228,31 +195,9 @@ def test_refuses_a_gpu_engine_without_trtexec(tmp_path):
         run(root, tmp_path / "out")
 
 
-def onnx_tree(tiny_build, tmp_path, length=None):
-    """A model whose source is the first bytes of a built network, and its tokenizer."""
-    folder = tmp_path / "root/networks"
-    folder.mkdir(parents=True)
-    tokenizer = next(tiny_build.store.glob("networks/*/*-tokenizer.json"))
-    network = next(tokenizer.parent.glob("*-model.onnx"))
-    shutil.copy(tokenizer, folder / "tokenizer.json")
-    (folder / "model.onnx").write_bytes(network.read_bytes()[:length])
-    source = {"onnx": "networks/model.onnx", "sha256": sha256_of(folder / "model.onnx")}
-    return write_tree(tmp_path / "root", model("tiny", "fp32", source=source))
-
-
-def test_refuses_a_truncated_onnx_file(tiny_build, tmp_path):
-    with pytest.raises(SourceFault, match=r"model.onnx is no valid ONNX file \(.*cut short"):
-        run(onnx_tree(tiny_build, tmp_path, 20_000), tmp_path / "out")
-
-
 def request_of(root, model="tiny", log=None, **changes):
     chosen = Options(root=root, environment="desk", model=model, out=root / "out", **changes)
     return build_request(chosen, Log(io.StringIO() if log is None else log))
-
-
-def with_engine(request, **changes):
-    engine = request.model.engine.model_copy(update=changes)
-    return dataclasses.replace(request, model=request.model.model_copy(update={"engine": engine}))
 
 
 def test_request_takes_the_first_samples_and_every_validation_line(tmp_path):
@@ -270,43 +215,6 @@ def test_refuses_few_samples_for_int8(tmp_path):
         request_of(root)
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [("calibration", "validation"), ("search", "validation"), ("calibration", "search")],
-)
-def test_refuses_arrays_that_two_datasets_share(first, second, tmp_path):
-    request = request_of(write_tree(tmp_path, model("tiny", "auto")))
-    request = with_engine(
-        request,
-        sensitivity_search=SensitivitySearchSpec(dataset="models/data/search.npz", samples=4),
-        calibration=request.model.engine.calibration.model_copy(update={"samples": 4}),
-    )
-    parts = {
-        "calibration": Samples(values=tuple({"x": row} for row in np.eye(4))),
-        "search": Samples(values=tuple({"x": row} for row in np.eye(4) * 2)),
-        "validation": Samples(values=({"x": np.ones(4)},)),
-    }
-    check_request(dataclasses.replace(request, **parts))
-    words = rf"4 samples of dataset .* are in {first} dataset .*never saw"
-    with pytest.raises(InputRefused, match=words):
-        check_request(dataclasses.replace(request, **parts | {second: parts[first]}))
-
-
-def test_request_tells_the_engines_of_several_gpu_generations_apart(tmp_path):
-    endpoint = {
-        "instance_type": "ml.g5.xlarge",
-        "instance_pools": [{"instance_type": "ml.g6.xlarge"}],
-        "latency_slo_ms": 50,
-    }
-    root = write_tree(tmp_path, model("tiny", endpoint=endpoint))
-    environment = root / "environments/desk.yaml"
-    environment.write_text(environment.read_text().replace("triton-24.10-cpu", "triton-26.05"))
-    first, ampere, ada = (request_of(root, compute_capability=cc) for cc in (None, "8.6", "8.9"))
-    capabilities = [request.compute_capability for request in (first, ampere, ada)]
-    assert capabilities == ["8.6", "8.6", "8.9"]
-    assert ada.engine_key != ampere.engine_key == first.engine_key
-
-
 def test_refuses_a_tree_with_faults_and_shows_them_all(tmp_path):
     log = io.StringIO()
     with pytest.raises(InputRefused, match="2 faults stand above"):
@@ -321,14 +229,6 @@ def test_faults_of_other_files_do_not_stop_a_build(tmp_path):
     assert line in log.getvalue()
     with pytest.raises(InputRefused, match="speed"):
         request_of(root, "other")
-
-
-def test_refuses_overlapping_datasets(tmp_path):
-    request = request_of(write_tree(tmp_path))
-    values = (*request.validation.values, request.calibration.values[3])
-    words = r"1 samples of dataset models/data/validation.txt are in calibration .*, such as"
-    with pytest.raises(InputRefused, match=words):
-        check_request(dataclasses.replace(request, validation=Samples(values=values)))
 
 
 def test_request_takes_the_engine_of_a_compute_capability(tmp_path):

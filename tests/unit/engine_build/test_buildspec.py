@@ -18,7 +18,7 @@ import yaml
 
 from engine_build.image.images import ABSENT, MANIFEST, Ended, main
 from engine_build.options import options
-from onboarding.plan_source import NO_PLAN, PlanSource
+from onboarding.plan_source import PlanSource
 from onboarding.platform import serving_platforms
 from onboarding.text_generation.platforms import generation_platforms
 from onboarding.values import is_same_build
@@ -78,12 +78,6 @@ def test_build_runs_engine_build_for_the_wanted_compute_capability(run_phases):
         *("--out", "build/engine", "--publish", "s3://bucket", "--candidate", "0a1b-0"),
         *("--format", "json"),
     ]
-
-
-def test_build_without_a_compute_capability_or_a_plan_names_none(run_phases):
-    for given in ({}, {"ROUNDHOUSE_PLAN_FROM": NO_PLAN}):
-        arguments = run_phases("{}", **given)[1]
-        assert "--compute-capability" not in arguments and "--plan-from" not in arguments
 
 
 def test_build_packages_the_plan_of_the_engine_that_it_is_given(run_phases):
@@ -163,37 +157,6 @@ def test_what_an_image_copies_is_there_and_is_sent_and_changes_its_tag(image, te
     assert {IMAGES[image], *(ROOT / path for path in paths)} <= held
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        ".git/config",
-        ".venv/bin/python",
-        "build/x",
-        "engine_build/__pycache__/x.pyc",
-        "tests/tiers.py",
-        "roundhouse/cli/app.py",
-    ],
-)
-def test_context_leaves_out_what_no_image_needs(path):
-    assert not is_sent(path)
-
-
-@every_image
-def test_requirements_are_hashed_wheels(image):
-    runs = [rest for rest in rests(image, "RUN") if rest.startswith("[") and '"install"' in rest]
-    (words,) = (json.loads(rest) for rest in runs)
-    assert {"--require-hashes", "--only-binary=:all:"} <= set(words)
-    names = [Path(words[index + 1]).name for index, word in enumerate(words) if word == "-r"]
-    assert names == ["builder.txt", "bindings.txt"][: len(names)]
-
-
-def test_gpu_builder_starts_from_the_serving_image():
-    serving = instructions(ROOT / "container/triton/Dockerfile")
-    final = [rest for keyword, rest in serving if keyword == "FROM"][-1]
-    expected = [("ARG", "TRITON_IMAGE"), ("FROM", "${TRITON_IMAGE}")]
-    assert instructions(IMAGES["builder-gpu"])[:2] == [serving[0], ("FROM", final)] == expected
-
-
 @every_tensorrt
 def test_every_tensorrt_that_serves_has_locked_bindings_of_that_build(tensorrt):
     bindings = (ROOT / f"requirements/bindings-{tensorrt}.txt").read_text()
@@ -201,17 +164,6 @@ def test_every_tensorrt_that_serves_has_locked_bindings_of_that_build(tensorrt):
     assert found is not None and is_same_build(found[1], tensorrt)
     builder = (ROOT / "requirements/builder.txt").read_text()
     assert _pinned(builder) & _pinned(bindings) == set()
-
-
-@every_image
-def test_one_image_serves_builds_and_training_jobs(image):
-    keywords = {keyword for keyword, _ in instructions(IMAGES[image])}
-    # CodeBuild ignores an entry point; SageMaker runs the program `train` of an image that has
-    # none; both want root.
-    assert keywords.isdisjoint({"ENTRYPOINT", "CMD", "USER"})
-    targets = {shlex.split(rest)[-2]: shlex.split(rest)[-1] for rest in rests(image, "COPY")}
-    assert targets["engine_build/image/train"] == "/usr/local/bin/"
-    assert targets["engine_build/training_job.py"] == "/opt/roundhouse/"
 
 
 def test_quantizers_image_measures_with_the_vllm_that_serves():

@@ -169,13 +169,6 @@ def test_image_classifier_is_built_against_the_pipeline(tmp_path):
     }
 
 
-def test_engine_is_evaluated_by_its_logits(tmp_path):
-    budget = {"mean": 0.999, "worst": 0.999}
-    root = image_tree(tmp_path, accuracy={"metric": "relative_error", "budget": budget})
-    manifest = build_entry(root, tmp_path).manifest
-    assert [record.verdict for record in manifest.accuracy] == ["pass"]
-
-
 def network_tree(tmp_path, **processor):
     root = image_tree(tmp_path)
     folder = root / "networks"

@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto
 
 from engine_build.build import build
-from engine_build.errors import BudgetMissed, BuildError, InputRefused
+from engine_build.errors import BuildError, InputRefused
 from engine_build.ort import OrtNetwork
 from engine_build.packaging.reused_plan import find_plan
 from engine_build.steps.export import EXPORT
@@ -25,7 +25,7 @@ from onboarding.plan_source import PlanSource
 from tests.fixtures.signer import Signer
 from tests.unit.engine_build.quantized import write_float, write_quantized
 from tests.unit.engine_build.stand_ins import StandInRunner, context
-from tests.unit.engine_build.tiny import model, sample_texts, write_tree
+from tests.unit.engine_build.tiny import model, write_tree
 from tests.unit.engine_build.trees import write_tensors_tree
 
 
@@ -104,44 +104,6 @@ def test_refuses_a_plan_whose_archive_is_unsigned_or_another_s(packaging, tiny_b
         assert find_plan(packaging) is None, "no engine is named"
 
 
-PROMPTS = {"query": "find: ", "passage": "text: "}
-PROFILE = {"batch": [1, 2, 4], "sequence": [4, 8, 12]}
-
-
-@pytest.mark.parametrize(
-    ("change", "is_same"),
-    [
-        ({"source": {"prompts": PROMPTS, "default_prompt_name": "query"}}, False),
-        ({"accuracy": {"budget": {"mean": 0.98, "worst": 0.91}}}, False),
-        ({"accuracy": {"budget": {"mean": 0.98, "worst": 0.9, "neighbours": 0.1}}}, False),
-        ({"accuracy": {"dataset": "models/data/other.txt"}}, False),
-        ({"engine": {"optimization_profiles": [PROFILE]}}, False),
-        ({"name": "renamed"}, True),
-    ],
-)
-def test_plan_is_of_the_same_key_whatever_a_lock_says(tiny_build, tmp_path, change, is_same):
-    """The source is named, as a lock that somebody changed would name it."""
-    spec = model()
-    for key, value in change.items():
-        spec[key] = {**spec[key], **value} if isinstance(value, dict) else value
-    root = write_tree(tmp_path / "root", spec)
-    (root / "models/data/other.txt").write_text("\n".join(sample_texts(120, seed=3)))
-    tools = context(
-        root,
-        tmp_path / "out",
-        store=FolderStore(tiny_build.store),
-        runner=StandInRunner(),
-        model=spec["name"],
-    )
-    tools = with_source(tools, tiny_build.result.entry.manifest.engine_key)
-    with tools.work:
-        if is_same:
-            assert find_plan(tools) is not None
-        else:
-            with pytest.raises(InputRefused, match="names another plan than"):
-                find_plan(tools)
-
-
 INT8, UINT8, E4M3 = TensorProto.INT8, TensorProto.UINT8, TensorProto.FLOAT8E4M3FN
 RANDOM = np.random.default_rng(1)
 ROWS = RANDOM.standard_normal((120, 16)).astype(np.float32)
@@ -212,12 +174,6 @@ def test_a_float_reference_judges_the_nodes(tmp_path):
     assert manifest.accuracy[-1].mean == pytest.approx(1 - errors.mean(), abs=1e-3)
 
 
-def test_refuses_nodes_outside_the_budget_against_the_float_reference(tmp_path):
-    network, reference = write_quantized(tmp_path / "q.onnx"), write_float(tmp_path / "f.onnx")
-    with pytest.raises(BudgetMissed, match=r"misses its accuracy budget: the closest, int8, has"):
-        build_entry(tools(tmp_path, network, reference=reference, mean=0.9999))
-
-
 def test_a_float_network_is_quantized_to_fp8_and_served_on_a_cpu(tmp_path):
     source = write_float(tmp_path / "f.onnx")
     entry = build_entry(tools(tmp_path, source, precision="fp8", calibrated=True))
@@ -249,24 +205,6 @@ g (float[batch, 16] x) => (float[batch, 16] y) { y = Relu(x) }""")
     network = write_quantized(tmp_path / "q.onnx")
     with pytest.raises(BuildError, match=words):
         build_entry(tools(tmp_path, network, reference=path))
-
-
-def test_a_gpus_network_is_half_the_sources_and_keeps_its_nodes(tmp_path):
-    """FP8 on an L4: the float part becomes FP16, and nothing is quantized again."""
-    from engine_build.steps.half_precision import HALF_PRECISION
-    from engine_build.steps.reference import REFERENCE
-
-    given = tools(tmp_path, write_quantized(tmp_path / "q.onnx", E4M3), platform="ml.g6.xlarge")
-    with given.work:
-        state = BuildState(given)
-        for step in (FETCH, EXPORT, REFERENCE, HALF_PRECISION):
-            assert step.applies(given)
-            step.run(given, state)
-        model = onnx.load(state.half_networks["fp8"].path)
-    scales = {tensor.name: tensor.data_type for tensor in model.graph.initializer}
-    assert scales["step_fp16"] == TensorProto.FLOAT16 and scales["zero"] == E4M3
-    operators = [node.op_type for node in model.graph.node]
-    assert operators.count("QuantizeLinear") == 2 and set(state.half_networks) == {"fp8"}
 
 
 def test_auto_leaves_int8_out_of_a_network_below_opset_13(tmp_path):

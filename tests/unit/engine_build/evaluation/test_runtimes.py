@@ -6,7 +6,6 @@ The network is two multiplications, and a module does the same.
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +26,6 @@ from engine_build.evaluation.footprint import (
 from engine_build.evaluation.runtimes import (
     ORDER,
     TorchModule,
-    import_runtime,
     load_engine,
     machine_runtimes,
     missing_runtimes,
@@ -133,22 +131,6 @@ def test_every_runtime_gives_the_same_rows(network):
     half = TorchModule(Source.module, ("x",), device="cpu", half=True).rows(feed)
     assert half.dtype == np.float32 and half == pytest.approx(expected, abs=0.02)
     assert next(Source.module.parameters()).dtype == torch.float32, "the source stays as it was"
-
-
-@pytest.mark.parametrize(
-    ("packages", "imported"),
-    [(["tensorrt_bindings"], "tensorrt_bindings"), (["tensorrt", "tensorrt_bindings"], "tensorrt")],
-)
-def test_tensorrt_is_imported_under_one_of_its_names(tmp_path, monkeypatch, packages, imported):
-    for name in packages:
-        (tmp_path / f"{name}.py").touch()
-    names = ("tensorrt", "tensorrt_bindings")
-    for name in names:
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.syspath_prepend(tmp_path)
-    import_runtime("tensorrt")
-    # Taken out by hand: what monkeypatch deletes it puts back.
-    assert [name for name in names if sys.modules.pop(name, None) is not None] == [imported]
 
 
 CALLS = (

@@ -16,7 +16,6 @@ from engine_build.onnx_graph.custom_operators import (
 )
 from engine_build.onnx_graph.tensor_names import free_own_names
 from engine_build.ort import OrtNetwork
-from engine_build.tensorrt.half_precision import write_half_precision
 from tests.unit.engine_build.custom import FEED, scaled_network
 from tests.unit.engine_build.graphs import node, tensor, write_graph
 
@@ -56,17 +55,6 @@ def test_attention_of_opset_23_becomes_its_own_nodes(tmp_path):
     feed = {"x": np.random.default_rng(0).standard_normal((2, 5, 8)).astype(np.float32)}
     own = OrtNetwork(model.SerializeToString()).rows(feed)
     assert np.allclose(own, OrtNetwork(path).rows(feed), atol=1e-5)
-
-
-def test_operators_of_plugins_stay_in_fp32_in_a_network_in_fp16(network, tmp_path):
-    path = tmp_path / "half.onnx"
-    write_half_precision(network, path, {"Scale", "Shift"})
-    model = onnx.load(path)
-    nodes = {output: node for node in model.graph.node for output in node.output}
-    (scale,) = [node for node in model.graph.node if node.op_type == "Scale"]
-    assert nodes[scale.input[0]].op_type == "Cast"
-    assert onnx.TensorProto.FLOAT16 in {weight.data_type for weight in model.graph.initializer}
-    assert np.allclose(OrtNetwork(path).rows(FEED), OrtNetwork(network).rows(FEED), atol=0.02)
 
 
 def in_a_branch(model):
@@ -126,14 +114,6 @@ def test_refuses_sparse_weights_by_name(add, tmp_path):
     onnx.save(model, path)
     with pytest.raises(NetworkRefused, match=r"weight w of the network is sparse .*from_array"):
         read_inlined(path)
-
-
-def test_a_network_of_standard_nodes_stays_as_it_is(tmp_path):
-    path = tmp_path / "model.onnx"
-    nodes = [node("Flatten", "x", "y", axis=1)]
-    write_graph(path, nodes, [tensor("x", "b", 4)], [tensor("y", "b", 4)])
-    model, is_changed = read_inlined(path)
-    assert not is_changed and model == onnx.load(path)
 
 
 RANDOM = np.random.default_rng(0)

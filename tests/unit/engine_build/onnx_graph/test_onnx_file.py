@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 
 import numpy as np
 import onnx
@@ -18,7 +17,6 @@ from engine_build.onnx_graph.external_data import (
     data_file,
     external_files,
     external_names,
-    load_model,
     load_network,
     network_sha256,
     onnx_sha256,
@@ -35,8 +33,7 @@ from engine_build.onnx_graph.onnx_file import (
     refuse_opset,
     tensor_records,
 )
-from engine_build.onnx_graph.refusal import Fault, advice, explanation, origin
-from engine_build.onnx_graph.rtx import MIB, LayerLog
+from engine_build.onnx_graph.refusal import Fault, advice, explanation
 from engine_build.ort import OrtNetwork
 from engine_build.store import FolderStore, sha256_of
 from onboarding.manifest import TensorRecord
@@ -210,12 +207,6 @@ def test_refuses_data_outside_the_folder(place, model):
         external_names("m.onnx", model)
 
 
-def test_data_with_several_hard_links_is_read(model, large, tmp_path):
-    os.link(large.with_name(DATA_NAME), tmp_path / "other")
-    for read in (load_model, read_model):
-        assert read(large).graph.initializer[1].raw_data == model.graph.initializer[1].raw_data
-
-
 def break_graph(large):
     model = onnx.load(large, load_external_data=False)
     model.graph.node[0].input[0] = "missing"
@@ -265,94 +256,9 @@ def test_node_is_found_by_its_output_or_in_the_message_and_the_first_ones_are_ex
     assert text.startswith(f"node {DET.name} (operator Det;") and "export with dynamic axes" in text
 
 
-def test_newer_exporters_say_the_line_of_code(tmp_path):
-    det = onnx.NodeProto()
-    det.CopyFrom(DET)
-    lines = ('File "run.py", line 1, in <module>', 'File "model.py", line 7', "return x.det()")
-    det.metadata_props.add(key="pkg.torch.onnx.stack_trace", value="\n  ".join(lines))
-    model = read_model(write_graph(tmp_path / "model.onnx", [det], *VALUES))
-    text = origin(model, model.graph.node[0])
-    assert text == 'from File "model.py", line 7, exported by tests 1'
-
-
-@pytest.mark.parametrize(
-    ("operator", "message", "words"),
-    [
-        ("NonZero", "plugin creator not found", "use a mask"),
-        ("StringNormalizer", "false", "give the network numbers"),
-        ("SplitToSequence", "false", "as one tensor"),
-        ("MatMulInteger", "false", "name the float network"),
-        ("Loop", "anything", "fixed number of steps"),
-        ("Add", "SUM requires inputs with type kFLOAT", "cast its inputs to FP32"),
-        ("", "Unsupported ONNX data type: INT16", "cast to FP32"),
-        ("QuantizeLinear", "Non-zero zero point is not supported", "every zero point 0"),
-        ("Foo", "false", "engine.plugins"),
-        ("MatMul", "Found unsupported input type of INT64", "cast its inputs to FP32 or FP16"),
-        ("Transpose", "ITransposeLayer cannot be used with uint8 input", "cast it to FP32 before"),
-    ],
-)
-def test_advice_follows_operator_and_message(operator, message, words):
-    assert words in advice(operator, message)
-
-
 def test_advice_for_another_domain_is_standard_operators():
     assert "domain 'com.example' is not ONNX's" in advice("Loop", "false", "com.example")
     assert "hummingbird-ml" in advice("TreeEnsembleRegressor", "false", "ai.onnx.ml")
-
-
-HALF, INT8 = "Datatype: Half, Format: (Linear) Row major", "Datatype: Int8, Format: (Linear)"
-
-
-def layer(name, kind, inputs, constants=HALF, outputs=HALF):
-    """A line of TensorRT-RTX 1.7.1's log, shortened."""
-    return (
-        f"Name: {name}, LayerType: {kind}, Inputs: [ {{ Name: x, Dimensions: [-1,384], {inputs} }}]"
-        f", Constants: [ {{ Name: w, {constants} }}], Outputs: [ {{ Name: y, {outputs} }}], "
-        "TacticName: , StreamId: 0, Metadata: "
-    )
-
-
-LOG = "\n".join(
-    [
-        "Layers:",
-        "Name: [ShapeHostToDeviceCopy 0], LayerType: ShapeHostToDevice, Inputs: [], Outputs: "
-        "[ { Name: g, Location: Device, Dimensions: [1], Datatype: Int64 }], StreamId: 0",
-        "Name: __mye1, LayerType: shape_call, Inputs: [], Constants: [], Outputs: [], StreamId: 0",
-        layer("norm and quantize", "kgen", HALF, outputs=INT8),
-        layer("/layer.0/value/MatMul+/layer.0/query/MatMul_myl1_2", "gemm", INT8, INT8),
-        layer("attention", "kgen", HALF),
-        layer("/layer.0/output/MatMul", "gemm", HALF),
-        layer("conv", "correlation", INT8, INT8),
-        layer("copy", "Reformat", INT8),
-        "",
-        "I/O Tensors:",
-        " Name: input_ids, IOMode: Input, DataType: Int64, Dimensions: [-1,-1], Location: Device",
-    ]
-)
-
-
-def read(*messages):
-    log = LayerLog()
-    for message in messages:
-        log.read(message)
-    return log.counts()
-
-
-def test_products_and_reformats_are_counted_and_what_runs_on_the_host_is_not():
-    memory = f"Total Activation Memory: {32 * MIB + MIB // 2} bytes"
-    assert read("Parsing node: x", LOG, memory) == {
-        "layers": 6,
-        "products": 3,
-        "int8_products": 2,
-        "reformats": 1,
-        "activation_mib": 32.5,
-    }
-
-
-def test_only_what_a_layer_reads_makes_a_product_int8_and_no_layers_have_no_counts():
-    line = layer("quantizes its result", "gemm", HALF, INT8, INT8)
-    assert read(line)["int8_products"] == 0
-    assert read("Engine generation completed", "Total Activation Memory: 5 bytes") is None
 
 
 @pytest.mark.parametrize(
@@ -371,15 +277,3 @@ def test_refuses_an_invalid_file_with_the_way_out_of_its_fault(change, way_out, 
     path.write_bytes(model.SerializeToString())
     with pytest.raises(SourceFault, match=way_out):
         read_model(path)
-
-
-def test_refuses_a_functions_constant_in_another_file():
-    function = onnx.helper.make_function(
-        "own", "F", ["x"], ["y"], in_a_constant(external()), [onnx.helper.make_opsetid("", 17)]
-    )
-    graph = onnx.helper.make_graph(
-        [node("F", "x", "y", domain="own")], "g", [tensor("x", 3)], [tensor("y", 3)]
-    )
-    model = onnx.helper.make_model(graph, functions=[function])
-    with pytest.raises(SourceFault, match=r"m.onnx keeps weights in '../../etc/passwd'"):
-        external_names("m.onnx", model)

@@ -5,18 +5,13 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, numpy_helper
 
-from engine_build.datasets.dataset import Shape
 from engine_build.errors import InputRefused
-from engine_build.quantization.explicit import format_share
 from engine_build.quantization.layers import (
-    COUNTED,
-    NOT_COUNTED,
     implicit_int8_fault,
     multiply_accumulates,
     node_work,
-    not_counted,
     quantizable_layers,
     tensors_of,
 )
@@ -26,7 +21,7 @@ from engine_build.quantization.placement import (
     residual_inputs,
 )
 from engine_build.quantization.qdq import quantize_layers
-from engine_build.quantization.sparsity import measure_sparsity, refuse_dense_network, sparse_share
+from engine_build.quantization.sparsity import refuse_dense_network, sparse_share
 from tests.unit.engine_build.custom import scaled_network
 from tests.unit.engine_build.graphs import node, tensor, write_graph
 from tests.unit.engine_build.quantization import graphs
@@ -77,21 +72,6 @@ def test_gemm_has_scales_along_its_output_channels_unless_it_is_more_than_a_prod
     assert [layer.column_axis for layer in quantizable_layers(model)] == axes
 
 
-def test_weights_stand_in_constant_nodes_and_behind_identities_and_doubles_stay():
-    model = chain("Relu")
-    first, second = model.graph.initializer
-    values = numpy_helper.from_array(numpy_helper.to_array(first), "held")
-    model.graph.node.insert(0, helper.make_node("Constant", [], ["held"], value=values))
-    model.graph.node.insert(1, helper.make_node("Identity", [second.name], ["alias"]))
-    matmuls = [node for node in model.graph.node if node.op_type == "MatMul"]
-    matmuls[0].input[1], matmuls[1].input[1] = "held", "alias"
-    onnx.checker.check_model(model)
-    assert [layer.weight for layer in quantizable_layers(model)] == ["held", second.name]
-    doubles = numpy_helper.to_array(second).astype(np.float64)
-    second.CopyFrom(numpy_helper.from_array(doubles, second.name))
-    assert [layer.weight for layer in quantizable_layers(model)] == ["held"]
-
-
 X, W, R = (2, 3, 8), (1, 16, 8), (1, 16, 4)
 """Of an LSTM: two steps of three rows of 8, hidden states of 4."""
 
@@ -115,21 +95,6 @@ def test_work_is_that_of_every_product(operator, shapes, attributes, work):
     made = node(operator, inputs, "y", **attributes)
     assert set(tensors_of(made)) <= set(shapes)
     assert node_work(made, shapes) == work
-
-
-def test_an_operator_is_counted_or_listed_as_not_counted():
-    known = {schema.name for schema in onnx.defs.get_all_schemas()}
-    own = {"FusedMatMul", "FusedGemm", "FusedConv", "MultiHeadAttention", "MatMulNBits"}
-    assert {*COUNTED, *NOT_COUNTED} - own <= known and not set(COUNTED) & set(NOT_COUNTED)
-    model = chain("Relu")
-    model.graph.node.append(helper.make_node("Loop", ["n", "b"], ["g"]))
-    model.graph.node.append(helper.make_node("DeformConv", ["y", "y", "y"], ["e"]))
-    assert not_counted(model) == ("1 DeformConv", "1 Loop")
-    facts = {"int8_share_of_matmul_macs": 0.5, "int8_layers": 2, "not_counted": ["1 Loop"]}
-    assert format_share(facts, Shape(batch=1)) == (
-        "2 layers are INT8: 50.0% of all counted multiply-accumulates at 1; "
-        "not counted, and in float: 1 Loop"
-    )
 
 
 @pytest.mark.parametrize(
@@ -300,14 +265,6 @@ def test_sparse_layers_are_counted_with_their_share_of_weights(tmp_path):
     assert str(sparsity) == (
         "1 of 2 weighted layers (66.7% of their weights) have two zeros in every four"
     )
-
-
-@pytest.mark.parametrize("transposed", [0, 1])
-def test_gemm_is_measured_whichever_way_its_weight_lies(tmp_path, transposed):
-    weight = pruned(8, 6).T.copy() if transposed else pruned(8, 6)
-    nodes, x, y = [node("Gemm", "x w", "y", transB=transposed)], tensor("x", "b", 8), ("b", 6)
-    path = write_graph(tmp_path / "gemm.onnx", nodes, [x], [tensor("y", *y)], w=weight)
-    assert measure_sparsity(onnx.load(path)).sparse_weights == 1.0
 
 
 @pytest.mark.parametrize(("channels", "group", "share"), [(8, 1, 1.0), (6, 1, 0.0), (8, 8, 0.0)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import ml_dtypes
@@ -36,8 +35,7 @@ from engine_build.quantization.given_qdq import (
     refuse_scales_of_rows,
 )
 from engine_build.quantization.layers import quantizable_layers
-from engine_build.quantization.qdq import SwitchableNetwork, quantize_layers, with_gates
-from engine_build.quantization.smoothing import Smoothing
+from engine_build.quantization.qdq import SwitchableNetwork, quantize_layers
 from engine_build.tensorrt.half_precision import half_precision
 from tests.unit.engine_build.quantization.graphs import (
     KINDS,
@@ -45,8 +43,6 @@ from tests.unit.engine_build.quantization.graphs import (
     constants,
     feed,
     ranges,
-    texts,
-    transformer,
 )
 from tests.unit.engine_build.quantized import BIASED, quantized
 
@@ -97,31 +93,6 @@ def test_network_is_symmetric_by_output_channel_and_answers_closely_and_not_the_
     assert np.abs(before - after).max() > 1e-5
 
 
-def test_what_a_shift_takes_goes_into_the_bias_where_there_is_one():
-    model = transformer()
-    layers, limits = quantizable_layers(model), ranges(model, texts(32, seed=1))
-    weights = constants(model)
-    widths = {layer.activation: layer.rows(weights[layer.weight]).shape[0] for layer in layers}
-    shifted = {
-        name: replace(
-            limit,
-            smoothing=Smoothing(
-                alpha=0.5,
-                scales=np.ones(widths[name], dtype=np.float32),
-                shifts=np.full(widths[name], 0.25, dtype=np.float32),
-            ),
-        )
-        for name, limit in limits.items()
-    }
-    qdq = quantize_layers(model, layers, shifted)
-    adds = [node for node in qdq.graph.node if node.op_type == "Add"]
-    before = [node for node in model.graph.node if node.op_type == "Add"]
-    away = [node for node in adds if node.input[1].endswith("_shifted_away")]
-    # The Gemm's bias is no Add, and each activation has one for its offset.
-    assert [node.output[0] for node in away] == [layers[-1].output]
-    assert len(adds) == len(before) + len(shifted) + len(away)
-
-
 def test_refuses_an_opset_without_scales_by_channel():
     model = chain("Relu")
     model.opset_import[0].version = 12
@@ -147,30 +118,6 @@ def test_switched_layers_answer_as_the_network_written_with_them(kind):
     # All switched off is the float network, and the rows of all feeds come in order.
     float_rows = switchable.rows([feed(values[:3]), feed(values[3:])], ())
     assert np.allclose(float_rows, rows(model, feed(values)), atol=1e-5)
-
-
-def test_a_weight_that_only_a_branch_reads_stays_in_the_network():
-    model = chain("Relu")
-    for name, value in (("outer", np.full(1, 3.0, np.float32)), ("condition", np.array(True))):
-        model.graph.initializer.append(numpy_helper.from_array(value, name))
-    output = helper.make_tensor_value_info("copy", TensorProto.FLOAT, None)
-    identity = helper.make_node("Identity", ["outer"], ["copy"])
-    branch = helper.make_graph([identity], "branch", [], [output])
-    last = model.graph.node[-1]
-    result, last.output[0] = last.output[0], "before"
-    model.graph.node.extend(
-        [
-            helper.make_node(
-                "If", ["condition"], ["chosen"], then_branch=branch, else_branch=branch
-            ),
-            helper.make_node("Add", ["before", "chosen"], [result]),
-        ]
-    )
-    layers = quantizable_layers(model)
-    limits = ranges(model, [{"x": np.full(4, value, np.float32)} for value in range(1, 9)])
-    for network in (quantize_layers(model, layers, limits), with_gates(model, layers, limits)):
-        onnx.checker.check_model(network)
-        assert "outer" in constants(network)
 
 
 RANDOM = np.random.default_rng(0)

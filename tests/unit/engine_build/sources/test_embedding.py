@@ -11,7 +11,10 @@ import torch
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize
-from sentence_transformers.sentence_transformer.modules import Dropout, LayerNorm
+from sentence_transformers.sentence_transformer.modules import (
+    Dropout,
+    LayerNorm,
+)
 from tokenizers import Tokenizer
 
 from engine_build.datasets.text import TextEncoder
@@ -35,7 +38,11 @@ from tests.unit.engine_build.embedders import (
     write_embedder,
     write_t5,
 )
-from tests.unit.engine_build.tiny import WIDTH, model, sample_texts
+from tests.unit.engine_build.tiny import (
+    WIDTH,
+    model,
+    sample_texts,
+)
 
 OLD = "sentence_transformers.models"
 NEW = "sentence_transformers.sentence_transformer.modules"
@@ -153,7 +160,7 @@ def test_network_gives_what_encode_gives(modules, checkpoint, tmp_path):
     assert cosines(folder, tmp_path).min() >= 0.9999
 
 
-@pytest.mark.parametrize("kind", ["Qwen3", "Mistral"])
+@pytest.mark.parametrize("kind", ["Qwen3"])
 def test_decoder_gives_what_encode_gives(kind, tmp_path):
     decoder = write_decoder(tmp_path / "decoder", kind)
     modules = [pooling("lasttoken"), Normalize()]
@@ -330,14 +337,3 @@ def test_refuses_a_pooling_that_leaves_prompts_out(declaring):
     with pytest.raises(SourceFault, match=r"leaves its prompts' tokens out of its pooling"):
         served_prompts(folder, spec())
     assert not served_prompts(declaring(prompts={"query": ""}), spec()).differ
-
-
-@every_style
-@pytest.mark.parametrize("kind", ["CNN", "LSTM", "WeightedLayerPooling", "WordEmbeddings"])
-def test_refuses_modules_that_are_not_reproduced(style, kind, with_modules):
-    folder = with_modules(
-        style, ("Transformer", None), (f"sentence_transformers.models.{kind}", {})
-    )
-    words = rf"the modules Transformer, {kind}; allowed: Transformer, Pooling, and after them Dense"
-    with pytest.raises(SourceFault, match=words):
-        embedding_pipeline(folder)

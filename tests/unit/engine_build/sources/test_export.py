@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ import transformers
 from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import load_file, save_file
 
-from engine_build.datasets.dataset import Shape
 from engine_build.datasets.text import TextEncoder, save_padded
 from engine_build.errors import SourceFault
 from engine_build.ort import OrtNetwork
@@ -24,7 +22,7 @@ from engine_build.sources.checkpoint import (
 )
 from engine_build.sources.export import comparison_feeds, export, largest_difference
 from engine_build.sources.head import Head, head_of, refuse_other_head, refuse_other_scores
-from engine_build.sources.source_model import SourceModel, refuse_long_sequences
+from engine_build.sources.source_model import SourceModel
 from tests.unit.engine_build.architectures import VOCABULARY
 from tests.unit.engine_build.tiny import sample_texts, word_tokenizer
 
@@ -48,13 +46,6 @@ def network(source, tmp_path_factory):
 @pytest.fixture(scope="module")
 def encoder(network):
     return TextEncoder(network.tokenizer, inputs=network.input_names, longest=16)
-
-
-@pytest.mark.parametrize(("batch", "sequence"), [(1, 3), (5, 16), (4, 9)])
-def test_network_takes_every_batch_and_sequence(source, network, encoder, batch, sequence):
-    feed = encoder.shaped(sample_texts(30, seed=4), Shape(batch=batch, sequence=sequence))
-    assert feed["input_ids"].shape == (batch, sequence)
-    assert np.abs(OrtNetwork(network.path).rows(feed) - source.rows(feed)).max() < 1e-5
 
 
 def change_weight(folder, name, change):
@@ -95,17 +86,6 @@ def test_refuses_what_cannot_be_exported_and_prints_nothing(copied, tmp_path, ca
     with pytest.raises(SourceFault, match=r"cannot be exported .*fft.*; export it yourself, as by"):
         export(source, sample_texts(30, seed=3), tmp_path, longest=16)
     assert capfd.readouterr().out == ""
-
-
-@pytest.mark.parametrize("is_pickled", [False, True])
-def test_refuses_weights_that_are_cut_short_or_pickled(is_pickled, copied):
-    weights = copied / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:1000])
-    if is_pickled:
-        weights.unlink()
-        torch.save({}, copied / "pytorch_model.bin")
-    with pytest.raises(SourceFault, match="the checkpoint cannot be loaded"):
-        SourceModel(copied, longest=16)
 
 
 def test_refuses_weights_that_are_nan(copied):
@@ -315,12 +295,3 @@ def test_refuses_a_network_that_scores_otherwise():
     assert refuse_other_scores(reference + 1e-6, reference) is None
     with pytest.raises(SourceFault, match=r"differ from those of .* predict\(\) \(by 0.5\)"):
         refuse_other_scores(reference + 0.5, reference)
-
-
-def test_model_that_counts_no_positions_takes_every_length():
-    encoder = torch.nn.Identity()
-    encoder.config = SimpleNamespace(max_position_embeddings=-1)
-    refuse_long_sequences(encoder, 100_000)
-    encoder.config = SimpleNamespace(max_position_embeddings=64)
-    with pytest.raises(SourceFault, match="at most 64 tokens, but a profile goes up to 65"):
-        refuse_long_sequences(encoder, 65)

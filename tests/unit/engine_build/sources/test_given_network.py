@@ -15,7 +15,7 @@ import onnx
 import pytest
 import torch
 import transformers
-from onnx import TensorProto, version_converter
+from onnx import TensorProto
 from sentence_transformers.sentence_transformer.modules import Pooling
 
 from engine_build.errors import SourceFault
@@ -92,41 +92,13 @@ def test_sequence_axis_is_dynamic_where_the_profile_has_one(tmp_path):
     assert network.outputs[0].shape == (-1, -1, 2)
 
 
-@pytest.mark.parametrize(
-    ("operator", "inputs", "outputs", "weights", "fault"),
-    [
-        (
-            "Relu",
-            ("batch", 3, "height", "width"),
-            ("batch", 3, "height", "width"),
-            {},
-            r"dynamic in axis 2 \(height\), axis 3 \(width\); .* axes are the batch: export",
-        ),
-        (
-            "Reshape",
-            ("batch", 4),
-            ("rows", 2),
-            {"s": np.array([-1, 2])},
-            "gives 2 rows for 1 samples; it must give one for each",
-        ),
-        (
-            "Reshape",
-            ("batch", 4),
-            ("batch", 4),
-            {"s": np.array([1, 4])},
-            r"does not run at x \[3, 4\] \(.*; export it for every size of the profiles",
-        ),
-    ],
-)
-def test_refuses_rows_and_axes_that_are_not_served(
-    operator, inputs, outputs, weights, fault, tmp_path
-):
-    nodes = [node(operator, " ".join(["x", *weights]), "y")]
+def test_refuses_a_batch_that_the_network_does_not_run_at(tmp_path):
+    values = [tensor("x", "batch", 4)], [tensor("y", "batch", 4)]
     path = tmp_path / "model.onnx"
-    write_graph(path, nodes, [tensor("x", *inputs)], [tensor("y", *outputs)], **weights)
-    rows = ROWS if len(inputs) == 2 else RANDOM.standard_normal((5, 3, 4, 4)).astype(np.float32)
+    write_graph(path, [node("Reshape", "x s", "y")], *values, s=np.array([1, 4]))
+    fault = r"does not run at x \[3, 4\] \(.*; export it for every size of the profiles"
     with pytest.raises(SourceFault, match=fault):
-        tensor_network(tmp_path, path, rows)
+        tensor_network(tmp_path, path)
 
 
 @pytest.mark.parametrize(
@@ -252,16 +224,6 @@ def test_merged_network_answers_as_the_two_one_after_the_other(opset, tmp_path):
     assert np.abs(expected).max() > 0.01 and np.allclose(answer, expected, atol=1e-6)
 
 
-def test_merged_network_is_a_source_of_a_text_task(tmp_path):
-    _, out = merge(tmp_path, 18)
-    shutil.copy(HERE / "tokenizer.json", out.parent)
-    labels = {"id2label": {0: "calm", 1: "glad", 2: "sad"}}
-    out.with_name("config.json").write_text(json.dumps(labels))
-    accuracy = {"dataset": "models/data/validation.txt", "metric": "agreement"}
-    network = text_network(out.parent, out, task="text-classification", accuracy=accuracy)
-    assert network.labels == ("calm", "glad", "sad")
-
-
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
@@ -304,16 +266,6 @@ def plain(checkpoint, tmp_path_factory):
 def pooled(tmp_path, path, **settings):
     source = {"onnx": "model.onnx", "pooling": settings}
     return text_network(tmp_path, path, source=source)
-
-
-@pytest.mark.parametrize("opset", [18, 21])
-def test_network_keeps_its_opset(opset, plain, tmp_path):
-    path = tmp_path / "model.onnx"
-    onnx.save(version_converter.convert_version(onnx.load(plain), opset), path)
-    shutil.copy(plain.with_name("tokenizer.json"), tmp_path)
-    network = pooled(tmp_path, path, mode="mean", normalize=True)
-    assert network.facts["opset"] == opset
-    onnx.checker.check_model(str(network.path), full_check=True)
 
 
 def test_vector_among_several_outputs_is_the_answer(plain, tmp_path):

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import pytest
 
-from engine_build.errors import BudgetMissed, InputRefused, NetworkRefused, NothingForInt8
+from engine_build.errors import BudgetMissed, InputRefused, NetworkRefused
 from engine_build.log import Log
 from engine_build.options import Options
 from engine_build.ort import OrtNetwork
@@ -31,9 +31,9 @@ from onboarding.model_spec import BudgetSpec, OptimizationProfileSpec
 from tests.unit.engine_build.graphs import linear, node, tensor, write_graph
 from tests.unit.engine_build.quantization import graphs
 from tests.unit.engine_build.quantization.graphs import network, record
-from tests.unit.engine_build.stand_ins import StandInRunner, context
+from tests.unit.engine_build.stand_ins import StandInRunner
 from tests.unit.engine_build.tensorrt.gpu_machine import TINY, GpuMachine
-from tests.unit.engine_build.tiny import model, sample_texts, word_tokenizer, write_tree
+from tests.unit.engine_build.tiny import sample_texts, word_tokenizer, write_tree
 from tests.unit.engine_build.trees import write_tensors_tree
 from tests.unit.onboarding.onnx_bytes import onnx_bytes
 
@@ -164,17 +164,6 @@ def tensors(tmp_path, rows, *, output=(-1, 3), calibration=None, **settings):
     root = write_tensors_tree(tmp_path / "root", any_rows, datasets, **settings)
     shape = (-1, -1) if "profile" in settings else (-1, 4)
     return request_of(root), network(path, (record("x", *shape),), (record("y", *output),))
-
-
-def test_few_long_texts_are_cut_and_logged(tmp_path, text_network):
-    texts = [
-        *sample_texts(110, seed=2),
-        *(" ".join([text] * 4) for text in sample_texts(10, seed=7)),
-    ]
-    log = io.StringIO()
-    check_data(request_of(write_tree(tmp_path / "root", validation=texts)), text_network, log)
-    dataset = "accuracy dataset models/data/validation.txt"
-    assert f"10 of 120 samples of {dataset} are cut at 16 tokens" in log.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -345,25 +334,6 @@ def test_refuses_where_tensorrt_may_refuse_too(tmp_path, operator, message):
     words = rf"refuses the float network: node /x \(operator {operator}; .*{message}; way out: "
     with pytest.raises(NetworkRefused, match=words):
         check(network_of(operator, tmp_path), refusal(operator, message))
-
-
-def test_auto_goes_on_without_int8_that_a_requested_precision_needs(tmp_path):
-    graph, path, stream = graphs.chain("Relu"), tmp_path / "float.onnx", io.StringIO()
-    graph.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 9
-    onnx.save(graph, path)
-    network = graphs.network(path)
-    for precision in ("auto", "int8"):
-        root = write_tree(tmp_path / precision, model("tiny", precision))
-        tools = context(root, tmp_path / "out", store=None, runner=StandInRunner())
-        tools = dataclasses.replace(tools, log=Log(stream))
-        with tools.work:
-            if precision == "auto":
-                (candidate,) = compile_candidates(tools, {"float": network, "int8": network})
-                assert candidate.precision == "fp32"
-                continue
-            with pytest.raises(NothingForInt8, match="cannot quantize the network dynamically"):
-                compile_candidates(tools, {"float": network, "int8": network})
-    assert "int8 is not tried: ONNX Runtime cannot quantize" in stream.getvalue()
 
 
 def test_refuses_calibration_texts_that_are_mostly_longer_than_the_engine_takes(

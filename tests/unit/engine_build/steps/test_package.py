@@ -37,7 +37,7 @@ from engine_build.runner import Ended
 from engine_build.settings import Settings
 from engine_build.steps.package import quantization, source_commit
 from engine_build.steps.publish import publish, publish_candidate
-from engine_build.store import FolderStore, S3Store, sha256_of, store_at
+from engine_build.store import FolderStore, S3Store, sha256_of
 from onboarding.checkpoint import checkpoint_sha256
 from onboarding.lock import lock_text, write_lock_entry
 from onboarding.manifest import MANIFEST_NAME, TensorRecord
@@ -109,26 +109,6 @@ def test_data_of_a_network_lies_beside_it(has_data, lay_out, tmp_path):
 
 
 BACKEND = ("model.py", "manifest_check.py", "heads.py")
-
-
-CPU_TEXT = ["config.pbtxt", *(f"1/{n}" for n in (*BACKEND, "model.onnx", "tokenizer.json"))]
-
-
-@pytest.mark.parametrize(
-    ("is_cpu", "changes", "files", "tokenizer"),
-    [
-        (True, {}, CPU_TEXT, "1/tokenizer.json"),
-        (True, golden.VISION, CPU_TEXT[:-1], None),
-        (False, golden.VISION, ["config.pbtxt", "1/model.plan"], None),
-    ],
-    ids=["texts on a CPU", "tensors on a CPU", "tensors on a GPU"],
-)
-def test_archive_is_one_model_with_what_it_needs(is_cpu, changes, files, tokenizer, lay_out):
-    laid = lay_out(is_cpu=is_cpu, has_tokenizer=tokenizer is not None, **changes)
-    folder = changes.get("model", "embedder")
-    assert list(laid.files) == [f"{folder}/{name}" for name in files]
-    assert laid.engine_file == f"{folder}/1/{'model.onnx' if is_cpu else 'model.plan'}"
-    assert laid.tokenizer_file == (tokenizer and f"{folder}/{tokenizer}")
 
 
 def test_gpu_archive_of_texts_is_an_ensemble_and_its_members(lay_out, tmp_path):
@@ -283,14 +263,6 @@ def test_an_upload_that_another_build_contests_is_tried_again_until_one_is_there
     assert (bucket.objects["x"], naps) == (b"the other's", [1, 2])
 
 
-def test_store_is_a_bucket_or_a_folder(tmp_path):
-    assert store_at("s3://bucket/", region="us-east-1").place == "s3://bucket"
-    assert store_at(str(tmp_path), region="us-east-1").place == str(tmp_path)
-    words = r"--publish file:///tmp/x is no store; allowed: s3://BUCKET"
-    with pytest.raises(InputRefused, match=words):
-        store_at("file:///tmp/x", region="us-east-1")
-
-
 @pytest.mark.parametrize(
     ("bucket", "words"),
     [
@@ -308,10 +280,6 @@ def test_refuses_a_store_that_does_not_answer_or_cannot_be_written(bucket, words
     store = FolderStore(file) if bucket is None else s3_store(bucket, **naps)
     with pytest.raises(PublishFailed, match=words):
         store.upload(file, "a/b", only_if_absent=True)
-
-
-def test_publish_writes_the_record_of_the_archive_last(store, send, entry):
-    assert send(store) == entry == known_engine(store, entry.manifest.engine_key)
 
 
 class Witness(FolderStore):
@@ -468,15 +436,3 @@ def test_refuses_every_fault_of_a_wheel_at_once(tmp_path, capsys):
     wheel = wheel_tree(tmp_path / "wheel", tmp_path / "broken")
     with pytest.raises(InputRefused, match="5 faults stand above, the first: "):
         run(tmp_path / "wheel", tmp_path / "out", wheel)
-
-
-def test_refuses_plans_without_the_gpu_and_the_build_that_made_them(tmp_path):
-    def with_plan(folder):
-        (folder / "engine/1").mkdir(parents=True)
-        (folder / "engine/1/model.plan").write_text("a plan")
-        text = (folder / "scale/config.pbtxt").read_text()
-        text = text.replace('backend: "python"', 'platform: "tensorrt_plan"')
-        (folder / "engine/config.pbtxt").write_text(text)
-
-    with pytest.raises(InputRefused, match=r"no backend tensorrt|TensorRT plan"):
-        run(tree(tmp_path / "tree", with_plan), tmp_path / "out")

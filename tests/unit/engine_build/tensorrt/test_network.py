@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import struct
-from contextlib import closing
 
 import numpy as np
 import pytest
@@ -19,7 +18,6 @@ from engine_build.tensorrt.network import Range, TensorrtNetwork, fill_feed, loa
 from tests.fixtures.recorded_gpu.cuda import RecordedCuda
 from tests.unit.engine_build.tensorrt.gpu_machine import TINY, feed, install_runtime
 from tests.unit.engine_build.tensorrt.stand_ins import (
-    StandInContext,
     StandInTensorRT,
 )
 
@@ -169,25 +167,3 @@ def test_refuses_types_that_numpy_lacks(plan, trt, cuda):
     reason = "sentence_embedding of the plan has a type that numpy lacks"
     with pytest.raises(NetworkRefused, match=reason):
         TensorrtNetwork(plan(output_type="bf16"), trt=trt, cuda=cuda)
-
-
-@pytest.mark.parametrize(
-    ("method", "answer", "reason"),
-    [
-        ("get_tensor_shape", [2, -1], "the shape of output sentence_embedding follows from values"),
-        ("set_input_shape", False, "it takes no such input_ids"),
-        ("infer_shapes", ["token_type_ids"], "it misses token_type_ids"),
-        ("execute_async_v3", False, "it cannot be queued"),
-    ],
-)
-def test_refuses_what_the_context_refuses(network, monkeypatch, method, answer, reason):
-    monkeypatch.setattr(StandInContext, method, lambda *_: answer)
-    with pytest.raises(NetworkRefused, match=f"the plan does not run: {reason}"):
-        network.rows(feed(2, 8))
-
-
-def test_refuses_a_plan_of_another_tensorrt_in_its_own_words(trt, cuda, tmp_path):
-    (tmp_path / "model.plan").write_bytes(b"other")
-    reason = r"model.plan does not load \(The engine plan file is not compatible"
-    with pytest.raises(NetworkRefused, match=reason):
-        TensorrtNetwork(tmp_path / "model.plan", trt=trt, cuda=cuda)

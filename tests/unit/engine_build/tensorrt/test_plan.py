@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from engine_build.errors import InputRefused, NetworkRefused
-from engine_build.quantization.calibration_cache import ENTROPY, parse_cache, version_digits
 from engine_build.runner import Ended
 from engine_build.tensorrt.host import BANNER, GpuHost, check_host, parse_host
 from engine_build.tensorrt.plan import (
@@ -257,17 +256,6 @@ def test_banner_of_10_16_names_version_and_build_and_that_of_10_2_does_not():
 def test_nvidia_smi_of_an_h200_is_read():
     expected = GpuHost(gpu="NVIDIA H200", driver="580.159.04", compute_capability="9.0")
     assert parse_host(text_of("nvidia-smi-h200.csv").strip()) == expected
-
-
-def test_calibration_cache_of_tensorrt_10_is_read():
-    cache = parse_cache((PUBLISHED / "calibration-10.0.1.cache").read_bytes(), "published")
-    assert (cache.version, cache.algorithm) == (version_digits("10.0.1.6"), ENTROPY)
-    assert set(cache.scales) == {
-        "inputT0",
-        "outputT0",
-        "(Unnamed Layer* 0) [PluginV3_V3ONE]_output",
-    }
-    assert cache.scales["outputT0"] == pytest.approx(0.3825076)
 
 
 def test_refuses_a_log_in_the_place_of_the_inspectors_file():

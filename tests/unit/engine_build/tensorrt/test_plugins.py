@@ -102,19 +102,6 @@ def test_engine_with_a_plugin_is_built_compared_and_packed(subject, monkeypatch)
         assert tar.extractfile("libscale.so").read() == subject.library.read_bytes()
 
 
-def test_trtexec_gets_the_library_and_a_network_without_the_function(subject):
-    tools = subject.context()
-    with tools.work:
-        run_fetch(tools, BuildState(tools))
-        (candidate,) = compile_candidates(tools, subject.float_network())
-    network = onnx.load(candidate.path.with_name("network.onnx"))
-    assert not network.functions and "Scale" in {node.op_type for node in network.graph.node}
-    log = tools.log._stream.getvalue()
-    assert f"--staticPlugins={candidate.path.with_name('libscale.so')}" in log
-    runs = [line for line in log.splitlines() if "--loadEngine" in line and "--shapes" in line]
-    assert all("--staticPlugins=" in line for line in runs) and runs
-
-
 def test_refuses_a_plan_whose_library_does_not_load(subject):
     tools = subject.context()
     with tools.work:
