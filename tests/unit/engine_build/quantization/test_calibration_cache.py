@@ -400,7 +400,6 @@ def test_rows_that_are_no_single_block_are_copied_in_order():
         ({}, "cudaSetDevice", FEEDS, "out of memory"),
         ({}, "cudaMalloc", FEEDS, "out of memory.*; calibration failed"),
         ({}, "cudaMemcpyAsync", FEEDS, "out of memory.*; calibration failed"),
-        ({}, "cudaStreamSynchronize", FEEDS, "out of memory.*; calibration failed"),
     ],
 )
 def test_refuses_in_tensorrts_and_cudas_own_words(
