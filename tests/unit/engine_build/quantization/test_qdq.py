@@ -31,7 +31,6 @@ from engine_build.quantization.given_qdq import (
     GivenQuantization,
     given_quantization,
     kept_precision,
-    refuse_for_tensorrt,
     refuse_scales_of_rows,
 )
 from engine_build.quantization.layers import quantizable_layers
@@ -283,24 +282,6 @@ g (float[n, 4] x) => (float[n, 4] y) <float s = {0.1}> {
     model.graph.node[0].attribute.add(name="output_dtype", type=2, i=INT8)
     given = given_quantization(model)
     assert (given.types, given.asymmetric) == (("int8",), None)
-
-
-@pytest.mark.parametrize(
-    ("kind", "value", "precision", "words"),
-    [
-        (INT8, 3, "int8", r"asymmetrically.*symmetrically to INT8.*on a CPU"),
-        (UINT8, 0, "int8", "asymmetrically"),
-        (UINT8, 128, "int8", "asymmetrically"),
-        (E4M3, 0, "fp8", r"fp8, which needs compute capability 8.9.* is 8.6"),
-    ],
-)
-def test_refuses_nodes_that_tensorrt_does_not_take(kind, value, precision, words):
-    given = given_quantization(quantized(kind, value))
-    with pytest.raises(NetworkRefused, match=words):
-        refuse_for_tensorrt(given, precision, "8.6")
-    for capability in ("8.9", "9.0", "12.0"):
-        for taken, of_it in ((INT8, "int8"), (E4M3, "fp8")):
-            refuse_for_tensorrt(given_quantization(quantized(taken)), of_it, capability)
 
 
 ROWS = """<ir_version: 9, opset_import: ["": 21]>

@@ -33,7 +33,6 @@ from tests.unit.engine_build.quantization import graphs
 from tests.unit.engine_build.quantization.graphs import network, record
 from tests.unit.engine_build.stand_ins import StandInRunner
 from tests.unit.engine_build.tensorrt.gpu_machine import TINY, GpuMachine
-from tests.unit.engine_build.tiny import sample_texts, word_tokenizer, write_tree
 from tests.unit.engine_build.trees import write_tensors_tree
 from tests.unit.onboarding.onnx_bytes import onnx_bytes
 
@@ -120,21 +119,12 @@ def test_refusal_is_evidence_where_tensorrts_list_supports_the_operator(
     assert record.reason.endswith(f"; TensorRT's operator list supports {operator}")
 
 
-CLASSES = ("calm", "glad")
 RANDOM = np.random.default_rng(0)
 
 
 def request_of(root):
     options = Options(root=root, environment="desk", model="tiny", out=root / "out")
     return build_request(options, Log(io.StringIO()))
-
-
-@pytest.fixture
-def text_network(tmp_path):
-    word_tokenizer().save(str(tmp_path / "tokenizer.json"))
-    ids = tuple(record(n, -1, -1, datatype="INT64") for n in ("input_ids", "attention_mask"))
-    tokenizer, path = tmp_path / "tokenizer.json", tmp_path / "model.onnx"
-    return network(path, ids, (record("logits", -1, 2),), tokenizer=tokenizer, labels=CLASSES)
 
 
 def check_data(request, network, log=None):
@@ -334,16 +324,3 @@ def test_refuses_where_tensorrt_may_refuse_too(tmp_path, operator, message):
     words = rf"refuses the float network: node /x \(operator {operator}; .*{message}; way out: "
     with pytest.raises(NetworkRefused, match=words):
         check(network_of(operator, tmp_path), refusal(operator, message))
-
-
-def test_refuses_calibration_texts_that_are_mostly_longer_than_the_engine_takes(
-    tmp_path, text_network
-):
-    texts = [" ".join([text] * 4) for text in sample_texts(120, seed=7)]
-    request = request_of(write_tree(tmp_path / "root", calibration=texts))
-    words = (
-        r"of the \d+ samples of calibration dataset models/data/calibration.txt are longer than "
-        r"the 16 tokens of the longest sequence; raise"
-    )
-    with pytest.raises(InputRefused, match=words):
-        check_data(request, text_network)
