@@ -12,6 +12,7 @@ import torch
 from engine_build.log import Log
 from engine_build.store import FolderStore
 from engine_build.text_generation.gate import (
+    References,
     candidate_scores,
     evaluation_of,
     judge,
@@ -19,7 +20,6 @@ from engine_build.text_generation.gate import (
     long_prompts,
 )
 from engine_build.text_generation.language_model import LanguageModel, next_tokens
-from engine_build.text_generation.gate import References
 from engine_build.text_generation.scores import divergence
 from onboarding.tree import read_tree
 from tests.text_generation.quantizer.trees import llama_tree

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import struct
+from contextlib import closing
 
 import numpy as np
 import pytest
