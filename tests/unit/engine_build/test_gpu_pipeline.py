@@ -26,7 +26,7 @@ class Both:
         return (self.answers if command.argv[1:2] == ("-m",) else self.programs).run(command)
 
 
-def test_auto_tries_what_the_gpu_computes_in_and_its_engine_is_built_judged_and_packed(
+def test_auto_tries_what_the_gpu_computes_in_and_its_engine_is_built_and_packed(
     tiny_build, wheel, tmp_path, monkeypatch
 ):
     install_runtime(monkeypatch)
