@@ -19,6 +19,7 @@ from engine_build.text_generation.job import missed_budgets, reason, slower
 from engine_build.text_generation.scores import (
     SampleScore,
     divergence,
+    score_drop,
     score_sample,
 )
 from engine_build.text_generation.speed import MODULE, SECONDS, measure_speed
@@ -185,6 +186,17 @@ def test_means_are_of_tokens_and_intervals_of_paired_samples(random):
     scores = [sample(50, kl) for kl in random.exponential(0.1, 30)]
     assert divergence(scores) == divergence(scores)
     assert divergence(scores).kl_per_token.low < divergence(scores).kl_per_token.high
+
+
+@pytest.mark.parametrize("count", [20, 150])
+def test_interval_of_a_drop_holds_the_true_one_as_often_as_it_says(random, count):
+    held = 0
+    for _ in range(400):
+        draws = random.random(count)
+        reference, candidate = draws < 0.8, (draws < 0.75) | (draws > 0.98)
+        drop = score_drop(reference.tolist(), candidate.tolist())
+        held += drop.low <= 0.03 <= drop.high
+    assert held >= 372
 
 
 def test_answers_that_are_no_numbers_are_as_wrong_as_can_be(random):
