@@ -9,33 +9,34 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from onboarding import names
 from onboarding.deployed_endpoint import DeployedEndpoint
-from onboarding.deployment import Deployment, Target, signature_faults
+from onboarding.deployment import Deployment, signature_faults
 from onboarding.environment_spec import EnvironmentSpec, promotion_neighbours
 from onboarding.generation_findings import generation_plans
 from onboarding.generation_resolve import generation_deployments
-from onboarding.lock import LockEntry
 from onboarding.prices import price, prices_date
-from onboarding.resolve import deployments, runtime_identity
+from onboarding.resolve import deployments
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.tree import Tree
 from roundhouse import synthesis
 from roundhouse.gitops.endpoint_facts import (
-    declared_template,
+    VariantFacts,
+    declared_variants,
     monthly_cost,
     resources_of,
     rollout_plan,
-    scaling_changes,
+    variant_facts,
 )
-from roundhouse.gitops.engine_changes import engine_changes, previous_target
+from roundhouse.gitops.engine_changes import engine_changes
 from roundhouse.gitops.plan_document import (
     CostChange,
     EndpointChange,
     EnvironmentPlan,
+    PermissionChange,
     ResourceChange,
     RolloutPlan,
     StackChange,
@@ -98,7 +99,6 @@ def environment_plan(change: Change, other_stacks: OtherStacks) -> EnvironmentPl
     trees = (change.base, change.head)
     before, after = (_by_name(tree, name, deployments) for tree in trees)
     old_generators, generators = (_by_name(tree, name, generation_deployments) for tree in trees)
-    estimated = {key: _with_estimates(item, before) for key, item in after.items()}
     deployed = json.dumps(change.deployed or {})
     engines = [
         engine
@@ -106,20 +106,20 @@ def environment_plan(change: Change, other_stacks: OtherStacks) -> EnvironmentPl
         if engine.state == "missing" or engine.key not in deployed
     ]
     old: dict[str, Endpoint] = {**before, **old_generators}
-    new: dict[str, Endpoint] = {**estimated, **generators}
+    new: dict[str, Endpoint] = {**after, **generators}
     endpoints: list[EndpointChange] = []
     digests: dict[str, tuple[str, str]] = {}
     for endpoint in sorted(old.keys() | new.keys() | _deployed_endpoints(change)):
         pair = (old.get(endpoint), new.get(endpoint))
-        found = _found_change(change, endpoint, pair, after.get(endpoint))
+        found = _found_change(change, endpoint, pair)
         if found is None:
             continue
         endpoints.append(found[0])
-        if endpoint in new:
+        if endpoint in new and found[0].is_built:
             digests[names.stack_name(change.environment, f"endpoint-{endpoint}")] = found[1]
     sides = (
         (list(before.values()), list(old_generators.values())),
-        (list(estimated.values()), list(generators.values())),
+        (list(after.values()), list(generators.values())),
     )
     stacks = _stack_changes(change, other_stacks, sides, digests)
     missing = [engine.key for engine in engines if engine.state == "missing"]
@@ -137,35 +137,29 @@ def environment_plan(change: Change, other_stacks: OtherStacks) -> EnvironmentPl
 
 
 def _found_change(
-    change: Change,
-    endpoint: str,
-    pair: tuple[Endpoint | None, Endpoint | None],
-    files: Deployment | None,
+    change: Change, endpoint: str, pair: tuple[Endpoint | None, Endpoint | None]
 ) -> tuple[EndpointChange, tuple[str, str]] | None:
     """Return what becomes of an endpoint, with digests of its templates; None: nothing.
 
-    `files`: what they give where the new one of `pair` has estimates of an engine that is not
-    built. A text generator whose checkpoint is not built has no template yet: its plan says so.
+    A text generator whose checkpoint is not built has no template yet: its plan says so.
     """
     old, new = pair
     if old is not None and old == new and change.uris_before == change.image_uris:
         return None
     faults: tuple[str, ...] = ()
-    is_estimated = False
     if isinstance(new, GenerationDeployment):
         if new.problem is not None:
             return None
         faults = generation_faults(new)
-    elif new is not None and files is not None:
+    elif new is not None:
         faults = () if new.missing else endpoint_faults(new)
-        faults += tuple(map(str, signature_faults(files)))
-        is_estimated = new != files or bool(new.missing)
+        faults += tuple(map(str, signature_faults(new)))
     templates = _templates(change, endpoint, pair)
     found = endpoint_change(change.environment.region, endpoint, pair, templates)
-    if not (found.resources or faults or is_estimated):
+    if not found.resources and not faults and found.is_built:
         return None
-    found = found.model_copy(update={"faults": faults, "is_estimated": is_estimated})
-    return found, (template_digest(templates[0]), template_digest(templates[1]))
+    digests = template_digest(templates[0]), template_digest(templates[1])
+    return found.model_copy(update={"faults": faults}), digests
 
 
 def _templates(
@@ -200,34 +194,6 @@ def _deployed_endpoints(change: Change) -> set[str]:
     }
 
 
-def _with_estimates(deployment: Deployment, before: Mapping[str, Deployment]) -> Deployment:
-    """Return the deployment with the lock entry of the engine before in place of a missing one."""
-    candidates = [target for item in before.values() for target in item.targets]
-
-    def estimated(target: Target) -> Target:
-        previous = previous_target(target, candidates)
-        if target.lock_entry is not None or previous is None or previous.lock_entry is None:
-            return target
-        return replace(target, lock_entry=_stand_in(deployment, target, previous.lock_entry))
-
-    return deployment.with_targets(estimated)
-
-
-def _stand_in(deployment: Deployment, target: Target, entry: LockEntry) -> LockEntry:
-    path = names.engine_archive_path(target.engine_key)
-    manifest = entry.manifest.model_copy(
-        update={
-            "engine_key": target.engine_key,
-            "network_keys": target.network_keys,
-            "compute_capability": target.instance_type.compute_capability,
-            "gpu": target.plan_gpu,
-            "runtime": runtime_identity(target.model, deployment.platform, target.instance_type),
-        }
-    )
-    archive = entry.archive.model_copy(update={"path": path})
-    return LockEntry(archive=archive, manifest=manifest, capacity=entry.capacity)
-
-
 def endpoint_change(
     region: str,
     endpoint: str,
@@ -236,23 +202,23 @@ def endpoint_change(
 ) -> EndpointChange:
     """Return what becomes of an endpoint, by what deploys it and its templates of both sides."""
     before, after = templates
-    resources = resource_changes(before, after)
     of = [item if isinstance(item, Deployment) else None for item in deployments]
-    counted = [
-        declared_template(item) if item is not None and item.missing else template
+    is_built = of[1] is None or not of[1].missing
+    # What an engine that is not built will bring is not known.
+    resources = resource_changes(before, after) if is_built else ()
+    costs = [
+        None if template is None else monthly_cost(_variants(item, template), region)
         for item, template in zip(of, templates, strict=True)
     ]
-    costs = [None if template is None else monthly_cost(template, region) for template in counted]
     capacities = [None if item is None else per_million_requests(item) for item in of]
     return EndpointChange(
         name=endpoint,
         kind="new" if before is None else "gone" if after is None else "changed",
         outage=is_outage(resources),
-        is_estimated=False,
+        is_built=is_built,
         resources=resources,
-        permissions=permission_changes(before, after),
+        permissions=permission_changes(before, after) if is_built else PermissionChange(),
         rollout=_rollout(before, after, resources),
-        scaling=scaling_changes(*counted),
         cost=CostChange(
             before=None if costs[0] is None else costs[0][0],
             after=None if costs[1] is None else costs[1][0],
@@ -261,6 +227,13 @@ def endpoint_change(
             unknown=tuple(sorted({name for cost in costs if cost for name in cost[1]})),
         ),
     )
+
+
+def _variants(deployment: Deployment | None, template: Template) -> tuple[VariantFacts, ...]:
+    """Return an endpoint's variants by its template, or by the files of one that is not built."""
+    if deployment is not None and deployment.missing:
+        return declared_variants(deployment)
+    return variant_facts(template)
 
 
 def per_million_requests(deployment: Deployment) -> float | None:
@@ -295,6 +268,11 @@ def _stack_changes(
         after |= other_stacks(change.environment, change.head.environments)
         if change.deployed is None and change.base is not None and base is not None:
             before |= other_stacks(base, change.base.environments)
+    dashboard = names.stack_name(change.environment, "observability")
+    if dashboard in before and any(item.missing for item in deployments_of[1][0]):
+        # What it shows of an engine is known once that is built.
+        after.pop(dashboard, None)
+        before.pop(dashboard)
     found = []
     for stack in sorted(before.keys() | after.keys()):
         pair = (before.get(stack), after.get(stack))
