@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from onboarding.deployment import Deployment, Target
+from onboarding.deployment import DeployedEndpoint, Deployment, Target
 from onboarding.lock import LockEntry
 from onboarding.resolve import deployments
 from onboarding.tree import Tree
@@ -13,13 +13,18 @@ from roundhouse.gitops.plan_document import EngineChange, EngineEvidence
 
 
 def engine_changes(
-    head: Tree, before: Mapping[str, Deployment], after: Mapping[str, Deployment]
+    head: Tree, before: Iterable[DeployedEndpoint], after: Iterable[DeployedEndpoint]
 ) -> tuple[EngineChange, ...]:
     """Return every engine that endpoints `after` need and `before` did not, or nobody has built."""
-    old = {target.engine_key: target for item in before.values() for target in item.built_targets}
+    old = {
+        target.engine_key: target
+        for item in before
+        if isinstance(item, Deployment)
+        for target in item.built_targets
+    }
     found: dict[str, EngineChange] = {}
-    for deployment in after.values():
-        for target in _unbuilt_targets(deployment):
+    for deployment in after:
+        for target in _unbuilt_targets(deployment) if isinstance(deployment, Deployment) else ():
             if target.engine_key not in old or target.lock_entry is None:
                 previous = previous_target(target, old.values())
                 found.setdefault(target.engine_key, _change(head, deployment, target, previous))

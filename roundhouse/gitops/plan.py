@@ -10,19 +10,16 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from onboarding import names
-from onboarding.deployed_endpoint import DeployedEndpoint
 from onboarding.deployment import Deployment, signature_faults
 from onboarding.environment_spec import EnvironmentSpec, promotion_neighbours
 from onboarding.generation_findings import generation_plans
-from onboarding.generation_resolve import generation_deployments
 from onboarding.prices import price, prices_date
-from onboarding.resolve import deployments
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.tree import Tree
-from roundhouse import synthesis
+from onboarding.workload import endpoint_deployments
 from roundhouse.gitops.endpoint_facts import (
     VariantFacts,
     declared_variants,
@@ -49,7 +46,7 @@ from roundhouse.gitops.template_changes import (
     resource_changes,
     template_digest,
 )
-from roundhouse.synthesis import endpoint_template
+from roundhouse.synthesis import endpoint_template, observability_template
 from stacks.capacity.variant import variant_capacity
 from stacks.endpoint.change import COMPONENT, update_steps
 from stacks.endpoint.findings import endpoint_faults
@@ -62,10 +59,7 @@ OtherStacks = Callable[[EnvironmentSpec, Mapping[str, EnvironmentSpec]], Mapping
 Of the environment, among all of its tree by name.
 """
 Endpoint = Deployment | GenerationDeployment
-Side = tuple[Sequence[Deployment], Sequence[GenerationDeployment]]
-"""The endpoints of an environment on one side of a change."""
 PERCENT = 100.0
-EndpointT = TypeVar("EndpointT", bound=DeployedEndpoint)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,17 +90,13 @@ def environment_plan(change: Change, other_stacks: OtherStacks) -> EnvironmentPl
     Raises FaultsError where a lock cannot be read.
     """
     name = change.environment.name
-    trees = (change.base, change.head)
-    before, after = (_by_name(tree, name, deployments) for tree in trees)
-    old_generators, generators = (_by_name(tree, name, generation_deployments) for tree in trees)
+    old, new = (_by_name(tree, name) for tree in (change.base, change.head))
     deployed = json.dumps(change.deployed or {})
     engines = [
         engine
-        for engine in engine_changes(change.head, before, after)
+        for engine in engine_changes(change.head, old.values(), new.values())
         if engine.state == "missing" or engine.key not in deployed
     ]
-    old: dict[str, Endpoint] = {**before, **old_generators}
-    new: dict[str, Endpoint] = {**after, **generators}
     endpoints: list[EndpointChange] = []
     digests: dict[str, tuple[str, str]] = {}
     for endpoint in sorted(old.keys() | new.keys() | _deployed_endpoints(change)):
@@ -117,10 +107,7 @@ def environment_plan(change: Change, other_stacks: OtherStacks) -> EnvironmentPl
         endpoints.append(found[0])
         if endpoint in new and found[0].is_built:
             digests[names.stack_name(change.environment, f"endpoint-{endpoint}")] = found[1]
-    sides = (
-        (list(before.values()), list(old_generators.values())),
-        (list(after.values()), list(generators.values())),
-    )
+    sides = (tuple(old.values()), tuple(new.values()))
     stacks = _stack_changes(change, other_stacks, sides, digests)
     missing = [engine.key for engine in engines if engine.state == "missing"]
     return EnvironmentPlan(
@@ -177,13 +164,15 @@ def _templates(
     return before, None if new is None else endpoint_template(new, change.image_uris)
 
 
-def _by_name(
-    tree: Tree | None, environment: str, resolve: Callable[[Tree, str], Sequence[EndpointT]]
-) -> dict[str, EndpointT]:
-    """Return the endpoints of one kind in an environment; none of a tree that is not there."""
+def _by_name(tree: Tree | None, environment: str) -> dict[str, Endpoint]:
+    """Return the endpoints of an environment; none of a tree that is not there."""
     if tree is None or environment not in tree.views:
         return {}
-    return {item.name: item for item in resolve(tree, environment)}
+    return {
+        item.name: item
+        for item in endpoint_deployments(tree, environment)
+        if isinstance(item, Deployment | GenerationDeployment)
+    }
 
 
 def _deployed_endpoints(change: Change) -> set[str]:
@@ -251,14 +240,12 @@ def per_million_requests(deployment: Deployment) -> float | None:
 def _stack_changes(
     change: Change,
     other_stacks: OtherStacks,
-    deployments_of: tuple[Side, Side],
+    endpoints: tuple[Sequence[Endpoint], Sequence[Endpoint]],
     digests: dict[str, tuple[str, str]],
 ) -> tuple[StackChange, ...]:
     """Return the changes of the stacks that are no endpoint's, and note their digests."""
     base = None if change.base is None else change.base.environments.get(change.environment.name)
-    before, after = (
-        dict(observability_template(change.environment, *items)) for items in deployments_of
-    )
+    before, after = (observability_template(change.environment, side) for side in endpoints)
     if change.deployed is not None:
         prefix = names.stack_name(change.environment, "endpoint-")
         before = {
@@ -269,7 +256,9 @@ def _stack_changes(
         if change.deployed is None and change.base is not None and base is not None:
             before |= other_stacks(base, change.base.environments)
     dashboard = names.stack_name(change.environment, "observability")
-    if dashboard in before and any(item.missing for item in deployments_of[1][0]):
+    if dashboard in before and any(
+        isinstance(item, Deployment) and item.missing for item in endpoints[1]
+    ):
         # What it shows of an engine is known once that is built.
         after.pop(dashboard, None)
         before.pop(dashboard)
@@ -283,18 +272,6 @@ def _stack_changes(
                 StackChange(name=stack, resources=resources, permissions=permission_changes(*pair))
             )
     return tuple(found)
-
-
-def observability_template(
-    environment: EnvironmentSpec,
-    of: Sequence[Deployment],
-    generators: Sequence[GenerationDeployment] = (),
-) -> dict[str, Template]:
-    """Return the stack of the environment's dashboard, by its name; none without an endpoint."""
-    if not of and not generators:
-        return {}
-    stack = names.stack_name(environment, "observability")
-    return {stack: synthesis.observability_template(environment, of, generators)}
 
 
 def _may_differ(change: Change) -> bool:

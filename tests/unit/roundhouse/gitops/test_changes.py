@@ -133,9 +133,9 @@ endpoint: {instance_type: ml.g5.xlarge}
 def test_ensemble_that_is_not_built_needs_its_models_too(tmp_path):
     tree = read_tree(tree_root(tmp_path, {"models/pair.yaml": PAIR}))
     (pair,) = [item for item in deployments(tree, "cloud") if item.name == "pair"]
-    found = engine_changes(tree, {}, {"pair": pair})
+    found = engine_changes(tree, (), (pair,))
     assert [item.model for item in found] == ["example", "joiner", "pair"]
-    assert engine_changes(tree, {"pair": pair}, {"pair": pair}) == found, "nothing is built yet"
+    assert engine_changes(tree, (pair,), (pair,)) == found, "nothing is built yet"
 
 
 def test_promotion_takes_what_an_ensembles_models_follow_from(tmp_path):
