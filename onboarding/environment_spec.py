@@ -187,8 +187,7 @@ class ImagesSpec(Value):
 
     pinned: dict[ServingImage, ImagePinSpec] = Field(
         default_factory=dict,
-        description="By image; `roundhouse build --images --pin` writes them. Default: the "
-        "code's own",
+        description="By image; `roundhouse build --images` shows them. Default: the code's own",
     )
     except_: tuple[str, ...] = Field(
         (),
