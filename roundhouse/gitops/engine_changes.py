@@ -23,8 +23,8 @@ def engine_changes(
         for target in item.built_targets
     }
     found: dict[str, EngineChange] = {}
-    for deployment in after:
-        for target in _unbuilt_targets(deployment) if isinstance(deployment, Deployment) else ():
+    for deployment in (item for item in after if isinstance(item, Deployment)):
+        for target in _unbuilt_targets(deployment):
             if target.engine_key not in old or target.lock_entry is None:
                 previous = previous_target(target, old.values())
                 found.setdefault(target.engine_key, _change(head, deployment, target, previous))

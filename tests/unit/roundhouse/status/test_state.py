@@ -33,7 +33,7 @@ def no_credentials(monkeypatch, tmp_path):
     ("profile", "says"),
     [(None, "no AWS credentials were found; set AWS_PROFILE"), ("nope", "nope")],
 )
-def test_refuses_an_account_that_cannot_be_asked(
+def test_refuses_an_account_without_credentials(
     no_credentials, monkeypatch, tmp_path, profile, says
 ):
     if profile is not None:
