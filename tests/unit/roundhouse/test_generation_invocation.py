@@ -22,7 +22,7 @@ from tests.unit.onboarding.text_generation.shapes import FIXTURES, generator_tre
 
 pytestmark = pytest.mark.unit
 ADDRESS = GeneratorAddress(name="chat", endpoint="dev-chat", component="dev-chat")
-USAGE = {"prompt_tokens": 5, "completion_tokens": 3}
+USAGE = {"prompt_tokens": 5, "completion_tokens": 2}
 WHOLE = {"choices": [{"message": {"content": "Paris"}, "finish_reason": "stop"}], "usage": USAGE}
 
 
@@ -85,9 +85,9 @@ def test_a_stream_is_printed_as_it_comes_with_its_times():
     body = json.loads(request["Body"])
     assert body["stream"] and body["max_tokens"] == 9
     document = timed.as_dict("dev-chat")
-    assert (document["output_tokens"], document["finish_reason"]) == (3, "stop")
+    assert (document["output_tokens"], document["finish_reason"]) == (2, "stop")
     assert document["ttft_ms"] >= 0 and document["output_tokens_per_second"] > 0
-    assert "ms to the first token, 5 + 3 tokens" in timed.sentence()
+    assert "ms to the first token, 5 + 2 tokens" in timed.sentence()
 
 
 def test_a_whole_answer_has_no_first_token():
@@ -157,6 +157,8 @@ def test_a_generator_and_its_adapters_are_found_by_name_and_endpoint(session):
 
 
 def test_refuses_prompts_that_do_not_fit(session):
+    assert find_generator(session, "chat", Prompt(text="hello")).component == "cloud-chat"
+    assert find_generator(session, "other", Prompt(text=None)) is None
     with pytest.raises(UsageError, match="chat: is a text generator; give --prompt TEXT"):
         find_generator(session, "chat", Prompt(text=None))
     with pytest.raises(UsageError, match=r"'chatt' is no text .* of cloud; allowed: chat, chat-fr"):
