@@ -56,8 +56,14 @@ demo-chat test-chat environments-chat: CHAT := chat
 environments-chat: doctor
 	@$(PYTHON) -m roundhouse.dev.environments --also vllm quantizer
 
-lock: doctor ## write requirements/*.txt anew from requirements/*.in
-	@$(PYTHON) -m roundhouse.dev.environments --lock
+lock: environments ## write requirements/*.txt anew from requirements/*.in
+	@cd requirements && for file in *.in; do name=$${file%.in}; case $$name in \
+	  torch-cpu) options="--no-deps --torch-backend cpu";; \
+	  torch-cuda) options="--excludes torch-needs.txt";; \
+	  *-gpu) options=;; \
+	  *) options="--excludes excludes.txt";; esac; \
+	  ../.venvs/uv/bin/uv pip compile --quiet --generate-hashes --upgrade --python-version 3.11 \
+	    $$options --custom-compile-command "make lock" $$file -o $$name.txt || exit; done
 
 schema: environments ## write schemas/*.schema.json anew
 	@.venv/bin/python -m onboarding.schema --write

@@ -147,11 +147,6 @@ class BuildsSpec(Value):
 class GatesSpec(Value):
     """What must be known of every endpoint before its engines are promoted."""
 
-    capacity_days: Annotated[int, Field(ge=1, le=3650)] | None = Field(
-        30,
-        description="A load test (`roundhouse bench --record`) within the SLO and at most so many "
-        "days old; null: none is asked for",
-    )
     quiet_minutes: Annotated[int, Field(ge=0, le=20_160)] = Field(
         60, description="No alarm of the endpoint rang for so long; 0: alarms are not asked"
     )
@@ -192,8 +187,7 @@ class ImagesSpec(Value):
 
     pinned: dict[ServingImage, ImagePinSpec] = Field(
         default_factory=dict,
-        description="By image; `roundhouse build --images --pin` writes them. Default: the "
-        "code's own",
+        description="By image; `roundhouse build --images` shows them. Default: the code's own",
     )
     except_: tuple[str, ...] = Field(
         (),

@@ -1,4 +1,4 @@
-"""`promotions/<environment>.lock.yaml`: the commit that an environment deploys, and why it may."""
+"""`promotions/<environment>.lock.yaml`: the commit that an environment deploys."""
 
 from __future__ import annotations
 
@@ -24,19 +24,6 @@ HEADER = """\
 """
 Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
 _WAY_OUT = "restore it from git, or run `roundhouse promote` again"
-
-
-class Evidence(Value):
-    """What was measured of one endpoint before its promotion."""
-
-    endpoint: str
-    instance_type: str
-    requests_per_second: float
-    slo_ms: float
-    measured: str
-    """Date of the load test."""
-    quiet_minutes: int
-    """Minutes before the promotion in which no alarm of the endpoint was in ALARM."""
 
 
 class PromotedCheckpoint(Value):
@@ -67,8 +54,6 @@ class Promotion(Value):
     """sha256 of each archive, by engine key."""
     checkpoints: dict[str, PromotedCheckpoint] = Field(default_factory=dict)
     """By text generator; what it serves."""
-    evidence: dict[str, Evidence] = Field(default_factory=dict)
-    """By endpoint; empty where the environment's gates ask for none."""
     date: str
 
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from onboarding.deployment import Target
 from roundhouse import invocation
 from roundhouse.aws.clients import Client
-from roundhouse.invocation import Address, Scores, Vector, cosine
+from roundhouse.invocation import Address, Vector, cosine
 from roundhouse.table import table
 
 if TYPE_CHECKING:
     from container.wire import Array
     from roundhouse.table import Table
 
-SHOWN_NUMBERS, SHOWN_CLASSES, SHOWN_VALUES = 8, 3, 6
+SHOWN_NUMBERS, SHOWN_CLASSES, SHOWN_VALUES = 8, 4, 6
 """Of a vector, of the labels of a text, and of an array, in a table."""
 
 
@@ -48,48 +48,38 @@ def text_answers(
 
 
 def answers_table(fields: Sequence[Mapping[str, Any]]) -> Table | str:
-    """Return a table of the answers to texts, by their fields; a line for a single vector."""
-    texts = [row["text"] for row in fields]
-    if "score" in fields[0]:
-        ranked = ((str(n), f"{row['score']:.4f}", row["text"]) for n, row in enumerate(fields, 1))
-        return table(("Rank", "Score", "Text"), ranked, right=("Rank", "Score"))
-    if "entities" in fields[0]:
-        return _entities_table(fields)
-    if "classes" in fields[0]:
-        return classes_table(texts, [tuple(row["classes"].items()) for row in fields])
+    """Return a table with a column for each field of the answers.
+
+    Of several vectors it has their cosines; a single vector is a line.
+    """
+    if "embedding" not in fields[0]:
+        return table(fields[0], (map(_cell, row.values()) for row in fields), right=("score",))
     vectors = [row["embedding"] for row in fields]
-    return vector_text(vectors[0]) if len(vectors) == 1 else cosine_table(texts, vectors)
+    if len(vectors) == 1:
+        return vector_text(vectors[0])
+    return cosine_table([row["text"] for row in fields], vectors)
+
+
+def _cell(value: Any) -> str:
+    """Return a score, the likeliest classes, or the entities of a text."""
+    if isinstance(value, float):
+        return f"{value:.4f}"
+    if isinstance(value, Mapping):
+        shares = list(value.items())[:SHOWN_CLASSES]
+        return ", ".join(f"{name} {share:.3f}" for name, share in shares)
+    if isinstance(value, str):
+        return value
+    found = (
+        f"{item['text']} ({item['start']}-{item['end']}) {item['label']} {item['score']:.3f}"
+        for item in value
+    )
+    return ", ".join(found) or "none"
 
 
 def vector_text(vector: Vector) -> str:
     """Return the first numbers of a vector, and how many it has."""
     head = ", ".join(f"{number:+.4f}" for number in vector[:SHOWN_NUMBERS])
     return f"[{head}, …]  {len(vector)} numbers"
-
-
-def classes_table(texts: Sequence[str], classes: Sequence[Scores]) -> Table:
-    """Return a table of the likeliest class of every text, and the next ones."""
-    rows = (
-        (
-            text,
-            scores[0][0],
-            f"{scores[0][1]:.3f}",
-            ", ".join(f"{name} {share:.3f}" for name, share in scores[1 : 1 + SHOWN_CLASSES]),
-        )
-        for text, scores in zip(texts, classes, strict=True)
-    )
-    return table(("Text", "Class", "Score", "Then"), rows, right=("Score",))
-
-
-def _entities_table(fields: Sequence[Mapping[str, Any]]) -> Table:
-    """Return a table of the entities of every text; a text without any has a row of its own."""
-    rows = [
-        (row["text"], e["text"], e["label"], f"{e['score']:.3f}", f"{e['start']}-{e['end']}")
-        for row in fields
-        for e in row["entities"]
-    ]
-    rows += [(row["text"], "none", "", "", "") for row in fields if not row["entities"]]
-    return table(("Text", "Entity", "Label", "Score", "Characters"), rows, right=("Score",))
 
 
 def cosine_table(texts: Sequence[str], vectors: Sequence[Vector]) -> Table:

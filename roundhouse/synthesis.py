@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from onboarding.deployment import Deployment
 from onboarding.environment_spec import EnvironmentSpec
+from onboarding.names import stack_name
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from roundhouse import settings
 
@@ -22,21 +23,22 @@ def endpoint_template(
 
 
 def observability_template(
-    environment: EnvironmentSpec,
-    deployments: Sequence[Deployment],
-    generators: Sequence[GenerationDeployment],
-) -> dict[str, Any]:
-    """Return the template of the stack of an environment's dashboard."""
+    environment: EnvironmentSpec, endpoints: Collection[Deployment | GenerationDeployment]
+) -> dict[str, Mapping[str, Any]]:
+    """Return the stack of an environment's dashboard, by its name; none without an endpoint."""
+    if not endpoints:
+        return {}
     settings.quieten_cdk()
     from stacks.endpoint_stack import synthesize
     from stacks.environment_stage import ObservabilityStack
 
-    return synthesize(
+    template = synthesize(
         lambda app: ObservabilityStack(
             app,
             "Observability",
             environment=environment,
-            deployments=deployments,
-            generators=generators,
+            deployments=[item for item in endpoints if isinstance(item, Deployment)],
+            generators=[item for item in endpoints if isinstance(item, GenerationDeployment)],
         )
     )
+    return {stack_name(environment, "observability"): template}

@@ -32,25 +32,18 @@ def plan_statements(environment: EnvironmentSpec) -> tuple[Statement, ...]:
         stack_reads(environment, "DescribeStacks GetTemplate"),
         allow("ListEngines", "s3:ListBucket", [arns.bucket(environment)], listed),
         _endpoint_reads(environment, described, "endpoint", "endpoint-config", "model"),
-        _scaling_reads(),
         alarm_reads(environment, "DescribeAlarms"),
     )
 
 
 def drift_statements(environment: EnvironmentSpec) -> tuple[Statement, ...]:
     """What CloudFormation does not read of endpoints, and AWS's price list. Code of main asks."""
-    described = (
-        "sagemaker:DescribeEndpoint DescribeEndpointConfig DescribeInferenceComponent"
-        " DescribeModel ListTags"
-    )
-    kinds = ("endpoint", "endpoint-config", "inference-component", "model")
+    described = "sagemaker:DescribeEndpoint DescribeInferenceComponent"
     return (
-        *bucket_reads(environment, [ENGINES]),
-        *key_use(environment, ["kms:Decrypt"]),
         stack_list(),
-        stack_reads(environment, "DescribeStackResources DescribeStacks GetTemplate"),
-        _endpoint_reads(environment, described, *kinds),
-        _scaling_reads(),
+        stack_reads(environment, "DescribeStacks GetTemplate"),
+        _endpoint_reads(environment, described, "endpoint", "inference-component"),
+        allow("ReadScaling", "application-autoscaling:DescribeScalableTargets", ["*"]),
         allow("ReadPrices", "pricing:GetProducts", ["*"]),
     )
 
@@ -60,15 +53,6 @@ def _endpoint_reads(environment: EnvironmentSpec, actions: str, *kinds: str) -> 
     prefix = names.endpoint_name(environment, "*")
     resources = [arns.arn(environment, "sagemaker", f"{kind}/{prefix}") for kind in kinds]
     return allow("ReadEndpoints", actions, resources)
-
-
-def _scaling_reads() -> Statement:
-    return allow(
-        "ReadScaling",
-        "application-autoscaling:DescribeScalableTargets DescribeScalingPolicies"
-        " DescribeScheduledActions",
-        ["*"],
-    )
 
 
 def bucket_reads(environment: EnvironmentSpec, paths: list[str]) -> tuple[Statement, ...]:

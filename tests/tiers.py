@@ -67,7 +67,6 @@ TIERS = (
             (".venv", "tests/unit/template_rules"),
             (".venv", "tests/unit/vllm_server"),
             (".venv", "tests/unit/benchmarks"),
-            (".venv", "tests/unit/aws"),
         ),
     ),
     Tier(

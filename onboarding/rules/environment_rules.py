@@ -54,7 +54,7 @@ def pinned_images_are_of_the_platform(case: EnvironmentCase) -> Iterator[Fault]:
                 else "the pinned image does not name its serving platform",
                 value=pin.platform,
                 allowed=case.spec.platform,
-                way_out="pin an image of this platform (`roundhouse build --images --pin`), "
+                way_out="pin an image of this platform (`roundhouse build --images` shows them), "
                 "or none",
             )
         elif image not in PLATFORM_IMAGES and pin.platform is not None:

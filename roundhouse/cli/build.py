@@ -36,14 +36,6 @@ def build(
         bool,
         typer.Option("--images", help="Only the container images that the environment lacks."),
     ] = False,
-    pin: Annotated[
-        bool,
-        typer.Option(
-            "--pin",
-            help="With --images: build nothing; print the lines of the environment file that keep "
-            "endpoints at the serving images of this code.",
-        ),
-    ] = False,
     root: Root = None,
     form: Form = Format.text,
 ) -> None:
@@ -59,14 +51,12 @@ def build(
     from roundhouse.report import open_report, print_json
     from roundhouse.session import open_session
 
-    if pin and not images:
-        raise UsageError("--pin is of the images; add --images.")
     if images and (model or allow_dirty):
         raise UsageError("--images builds no engine; leave --model and --allow-dirty.")
     report, paths = open_report(form), current_paths(root)
     session = open_session(paths, report, env)
     if images:
-        build_or_show_images(session, report, pin=pin, dry_run=dry_run, form=form)
+        build_or_show_images(session, report, dry_run=dry_run, form=form)
         return
     requests = engines.missing_builds(session, tuple(model or ()))
     if dry_run:
@@ -105,22 +95,12 @@ def _print_preview(
         report.print(NOTHING)
 
 
-def build_or_show_images(
-    session: Session, report: Report, *, pin: bool, dry_run: bool, form: Format
-) -> None:
+def build_or_show_images(session: Session, report: Report, *, dry_run: bool, form: Format) -> None:
     """Build the container images that an environment lacks. In CodeBuild: no Docker here."""
-    from roundhouse.deploy.images import (
-        NOT_HERE,
-        build_images,
-        image_states,
-        pin_block,
-    )
+    from roundhouse.deploy.images import NOT_HERE, build_images, image_states
     from roundhouse.report import print_json
 
     is_local, states = session.is_local, image_states(session)
-    if pin:
-        report.print(pin_block(session, states).rstrip())
-        return
     missing = (
         () if is_local or dry_run else tuple(state.order for state in states if not state.is_there)
     )
@@ -136,9 +116,11 @@ def build_or_show_images(
 
 
 def images_table(rows: Sequence[Mapping[str, str]]) -> Table:
-    """Return a table of images: name, address in the registry, state."""
+    """Return a table of images: name, address in the registry, state, digest."""
     from roundhouse.table import table
 
+    keys = ("image", "uri", "state", "digest")
     return table(
-        ("Image", "Address", "State"), ((row["image"], row["uri"], row["state"]) for row in rows)
+        ("Image", "Address", "State", "Digest"),
+        (tuple(row[key] or "–" for key in keys) for row in rows),
     )

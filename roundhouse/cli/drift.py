@@ -23,14 +23,15 @@ def drift(
 ) -> None:
     """Compare what runs with what was deployed.
 
-    Endpoint configs, weights, counts, scaling, schedules, alarms, archives, and stacks that no file
-    names. What scaling and schedules change is no drift. Exit code 2 when something differs.
+    Endpoint configs, weights, counts, bounds of scaling, copies, protection, and stacks that no
+    file names; for the rest `aws cloudformation detect-stack-drift`. What scaling and schedules
+    change is no drift. Exit code 2 when something differs.
     """
     from textwrap import shorten
 
     from roundhouse.deploy.stacks import environment_templates
     from roundhouse.errors import DriftError
-    from roundhouse.gitops.drift.environment import drift_markdown, environment_drift
+    from roundhouse.gitops.drift import drift_markdown, environment_drift
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report, print_json
     from roundhouse.session import open_session

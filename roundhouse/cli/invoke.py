@@ -72,7 +72,6 @@ def invoke(
         answers_table,
         arrays_document,
         arrays_table,
-        classes_table,
         text_answers,
     )
     from roundhouse.generation_invocation import Prompt
@@ -95,7 +94,7 @@ def invoke(
     if input is not None and image is not None:
         labels = invocation.invoke_labels(runtime, address, [image])
         document = [{"image": input.name, "classes": dict(labels[0])}]
-        shown = classes_table([input.name], labels)
+        shown = answers_table(document)
     elif input is not None:
         arrays = invocation.invoke_arrays(runtime, address, read_arrays(input))
         document, shown = arrays_document(arrays), arrays_table(arrays)

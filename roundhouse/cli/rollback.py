@@ -6,19 +6,16 @@ from typing import Annotated
 
 import typer
 
-from roundhouse.cli.options import Root
+from roundhouse.cli.options import Env, Root
 
 EXAMPLE = "roundhouse rollback --env prod"
 
 
 def rollback(
+    env: Env,
     endpoint: Annotated[
         str | None,
         typer.Argument(help="Roll this endpoint back alone; default: the whole environment."),
-    ] = None,
-    env: Annotated[
-        str | None,
-        typer.Option("--env", help="Environment; default: the only one that has a promotion."),
     ] = None,
     to: Annotated[
         str | None,

@@ -1,4 +1,4 @@
-"""`roundhouse status`: the local cloud, and each engine, lock and endpoint of an environment."""
+"""`roundhouse status`: the local cloud, each engine, checkpoint and endpoint of an environment."""
 
 from __future__ import annotations
 
@@ -31,24 +31,12 @@ def status(
     ] = False,
     root: Root = None,
     form: Form = Format.text,
-    model: Annotated[
-        str | None, typer.Argument(help="With --card: a file in models/, without .yaml.")
-    ] = None,
-    card: Annotated[
-        bool,
-        typer.Option(
-            "--card",
-            help="Only show a model's precisions with memory, latency and accuracy.",
-        ),
-    ] = False,
 ) -> None:
-    """Show engines, locks, and what runs.
+    """Show engines, checkpoints, locks, and what runs.
 
-    What runs: endpoint configs, engines, images, instances, alarms. How that differs from the files
+    What runs: endpoint configs, images, instances, copies, alarms. How that differs from the files
     is for `roundhouse plan --against deployed` and `roundhouse drift`.
     """
-    from roundhouse.card import show_card
-    from roundhouse.errors import UsageError
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report, print_json
     from roundhouse.session import LOCAL
@@ -58,11 +46,6 @@ def status(
         show_environments(current_paths(root), env, form)
         return
     env, report = env or LOCAL, open_report(form)
-    if card != (model is not None):
-        raise UsageError("--card: is of one model; write `roundhouse status MODEL --card`.")
-    if model is not None:
-        show_card(current_paths(root), report, env, model)
-        return
     state = state_of(current_paths(root), report, env)
     if form is Format.json:
         print_json(state.as_dict())
@@ -93,26 +76,19 @@ def show_environments(paths: Paths, env: str | None, form: Format) -> None:
 def show_state(report: Report, state: State) -> None:
     """Print the tables of a state, and below each what it rests on."""
     from roundhouse.status.table import (
-        generator_lines,
-        generators_table,
-        live_generator_lines,
-        live_generators_table,
+        components_table,
+        live_lines,
         live_table,
         state_table,
-        unknown_lines,
     )
 
     report.print(f"Local cloud: {state.cloud or 'not up (`roundhouse up` starts it)'}")
     report.print_table(state_table(state))
-    if state.generators:
-        report.print_table(generators_table(state.generators))
-    for line in generator_lines(state.generators):
-        report.print(line)
-    for line in unknown_lines(state):
+    for line in state.notes:
         report.print(line)
     if state.live:
         report.print_table(live_table(state.live))
-    if state.live_generators:
-        report.print_table(live_generators_table(state.live_generators))
-    for line in live_generator_lines(state.live_generators):
+    if any(endpoint.components for endpoint in state.live):
+        report.print_table(components_table(state.live))
+    for line in live_lines(state.live):
         report.print(line)

@@ -6,12 +6,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
-
-import yaml
+from typing import Any
 
 from onboarding import names
-from onboarding.environment_spec import ImagePinSpec, ServingImage
 from onboarding.fault import Fault, FaultsError
 from onboarding.names import IMAGES_ROUTE, builder_project
 from onboarding.platform import registry_host, serving_platforms
@@ -21,11 +18,9 @@ from roundhouse.deploy.builds.source import publish_source, zipped
 from roundhouse.errors import (
     BuildFailedError,
     DeployFailedError,
-    RoundhouseError,
 )
 from roundhouse.session import Session
 from stacks.images import (
-    FROM_PLATFORM,
     ImageOrder,
     base_image,
     image_orders,
@@ -126,28 +121,6 @@ def require_pinned_images(session: Session) -> None:
             )
     if faults:
         raise DeployFailedError(f"Refused before deploying: {'; '.join(faults)}.")
-
-
-def pin_block(session: Session, states: Sequence[ImageState]) -> str:
-    """Return the lines of an environment file that pin serving images as the registry has them.
-
-    Raises RoundhouseError where it lacks one.
-    """
-    serving = [state for state in states if state.order.image in get_args(ServingImage)]
-    if absent := [state.order.uri for state in serving if not state.is_there]:
-        raise RoundhouseError(
-            f"{', '.join(absent)}: is not in the registry, so it cannot be pinned; `roundhouse "
-            f"build --images --env {session.environment.name}` builds it."
-        )
-    pinned = {
-        state.order.image: ImagePinSpec(
-            tag=state.order.tag,
-            digest=state.digest,
-            platform=session.environment.platform if state.order.image in FROM_PLATFORM else None,
-        ).model_dump(exclude_none=True)
-        for state in serving
-    }
-    return yaml.safe_dump({"images": {"pinned": pinned}}, sort_keys=False, width=120)
 
 
 def environment_image_uris(session: Session) -> dict[str, str]:

@@ -273,21 +273,11 @@ def _import(workshop: Workshop, recipe: Recipe) -> None:
         )
 
 
-def _lockable(workshop: Workshop, names: Sequence[str]) -> list[str]:
-    """Leave out the lock of torch for CPUs where its index does not answer: it stays as it is."""
-    build = recipes.cpu_build(workshop.torch_index)
-    if workshop.run(recipes.probe_command(build, workshop.root)).code == 0:
-        return list(names)
-    workshop.say(f"  requirements/{build.name}.txt stays as it is: its index does not answer")
-    return [name for name in names if name != build.name]
-
-
 def main(arguments: Sequence[str], workshop: Workshop) -> int:
     """Return exit code 5 when an environment could not be made, 130 after Ctrl-C."""
     parser = argparse.ArgumentParser(prog="make environments", description=__doc__)
     for flag, text in (
         ("--dev", "with what tests and checks need"),
-        ("--lock", "write requirements/*.txt anew from requirements/*.in"),
         ("--also", "those that are named beside all others"),
     ):
         parser.add_argument(flag, action="store_true", help=text)
@@ -297,16 +287,10 @@ def main(arguments: Sequence[str], workshop: Workshop) -> int:
     if unknown := [name for name in options.names if name not in OPTIONAL]:
         parser.error(f"unknown environment {unknown[0]}; allowed: {', '.join(OPTIONAL)}")
     try:
-        if options.lock:
-            if workshop.is_missing(UV):
-                make(workshop, UV)
-            names = sorted(path.stem for path in (workshop.root / "requirements").glob("*.in"))
-            _run(workshop, UV, recipes.lock_commands(_lockable(workshop, names), workshop.root))
-        else:
-            named = tuple(OPTIONAL[name] for name in options.names)
-            whole = RECIPES if workshop.code in (None, workshop.root) else recipes.LOCAL
-            others = () if named and not options.also else whole
-            prepare(workshop, (*named, *others), dev=options.dev)
+        named = tuple(OPTIONAL[name] for name in options.names)
+        whole = RECIPES if workshop.code in (None, workshop.root) else recipes.LOCAL
+        others = () if named and not options.also else whole
+        prepare(workshop, (*named, *others), dev=options.dev)
     except NotReadyError as error:
         print(error, file=sys.stderr)
         return error.exit_code

@@ -15,7 +15,6 @@ from roundhouse.processes import Command
 TORCH_CPU, TORCH_CUDA = "torch-cpu", "torch-cuda"
 """The builds of torch: PyTorch's for CPUs, and PyPI's with NVIDIA's libraries."""
 ANSWER_SECONDS, PROBE_SECONDS = 3, 10
-OF_GPUS = "-gpu"
 STAMP = ".roundhouse-stamp"
 DEV_STAMP = ".roundhouse-dev-stamp"
 
@@ -165,28 +164,6 @@ def dev_commands(recipe: Recipe, root: Path) -> tuple[Command, ...]:
     if recipe.dev is None:
         return ()
     return (_install(root, root / recipe.folder, root / recipe.dev),)
-
-
-def lock_commands(names: Sequence[str], root: Path) -> tuple[Command, ...]:
-    """Return the commands that write requirements/<name>.txt from requirements/<name>.in."""
-    options = ("--quiet", "--generate-hashes", "--upgrade", "--python-version", "3.11")
-    compile_command = (_uv(root), "pip", "compile", *options)
-    origin = ("--custom-compile-command", "make lock")
-    return tuple(
-        _command(
-            root / "requirements",
-            *(*compile_command, *_lock_options(name), *origin, f"{name}.in", "-o", f"{name}.txt"),
-        )
-        for name in names
-    )
-
-
-def _lock_options(name: str) -> tuple[str, ...]:
-    if name == TORCH_CPU:
-        return ("--no-deps", "--torch-backend", "cpu")
-    if name == TORCH_CUDA:
-        return ("--excludes", "torch-needs.txt")
-    return () if name.endswith(OF_GPUS) else ("--excludes", "excludes.txt")
 
 
 def _install(root: Path, folder: Path, lock: Path, *options: str) -> Command:

@@ -19,7 +19,6 @@ from roundhouse.deploy.builds.requests import (
     EngineRequest,
     compile_route,
 )
-from roundhouse.gitops.plan_document import BuildEstimate
 from roundhouse.session import Session
 
 CODEBUILD_HOSTS = {"cpu": "linux.large", "gpu": "linux-gpu.small", QUANTIZER: "linux.xlarge"}
@@ -33,6 +32,15 @@ MACHINES = {
     "quantizer": "CodeBuild, Linux",
     "quantizer-job": "SageMaker training job on",
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildEstimate:
+    """What a build may take; `origin` says where the numbers come from. None: not known."""
+
+    minutes: float | None
+    usd: float | None
+    origin: str
 
 
 def job_usd(region: str, host: str | None, instance_type: str, seconds: float) -> float | None:

@@ -1,23 +1,21 @@
-"""What a template says of its endpoint: counts, scaling targets, rollout and instance types."""
+"""What a template, or its files alone, say of an endpoint: counts, types, cost and rollout."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from onboarding.deployment import Deployment
-from onboarding.metrics import ScaledCount
 from onboarding.prices import HOURS_A_MONTH, price
-from roundhouse.gitops.plan_document import MonthlyCost, RolloutPlan, ScalingChange
+from roundhouse.gitops.plan_document import MonthlyCost, RolloutPlan
 from roundhouse.gitops.template_changes import Template
 from stacks.rollout import initial_count
 from stacks.scaling.counts import scaled_counts
 
 CONFIG, ENDPOINT = "AWS::SageMaker::EndpointConfig", "AWS::SageMaker::Endpoint"
 TARGET = "AWS::ApplicationAutoScaling::ScalableTarget"
-POLICY = "AWS::ApplicationAutoScaling::ScalingPolicy"
 PERCENT = 100.0
 
 
@@ -31,14 +29,6 @@ class VariantFacts:
     most: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScaledValue:
-    """A number that scaling holds a variant to, with its derivation."""
-
-    value: float
-    derivation: str | None
-
-
 def variant_facts(template: Template) -> tuple[VariantFacts, ...]:
     """Return every variant of an endpoint's template, shadows too."""
     targets = {variant_name(item): item["Properties"] for item in resources_of(template, TARGET)}
@@ -50,52 +40,34 @@ def variant_facts(template: Template) -> tuple[VariantFacts, ...]:
     )
 
 
-def declared_template(deployment: Deployment) -> Template:
-    """Return the counts and bounds that the files declare, whatever engines are built.
-
-    It holds what `variant_facts`, `monthly_cost` and `scaling_changes` read, and no more.
-    """
-    variants: dict[str, list[dict[str, Any]]] = {
-        "ProductionVariants": [],
-        "ShadowProductionVariants": [],
-    }
+def declared_variants(deployment: Deployment) -> tuple[VariantFacts, ...]:
+    """Return the variants that the files declare, whatever engines are built."""
+    counts = {count.resource_id.rpartition("/")[2]: count for count in scaled_counts(deployment)}
+    found = []
     for variant in deployment.variants:
-        kind = "ShadowProductionVariants" if variant.role == "shadow" else "ProductionVariants"
-        variants[kind].append(
-            {
-                "VariantName": variant.name,
-                "InstancePools": [{"InstanceType": p.instance_type.name} for p in variant.pools],
-                "InitialInstanceCount": initial_count(variant),
-            }
+        count, first = counts.get(variant.name), initial_count(variant)
+        bounds = [(first, first)]
+        if count is not None:
+            scheduled = ((row.least, row.most) for row in count.schedule)
+            bounds = [(count.least, count.most), *scheduled]
+        found.append(
+            VariantFacts(
+                name=variant.name,
+                instance_types=tuple(pool.instance_type.name for pool in variant.pools),
+                least=min(least for least, _ in bounds),
+                most=max(most for _, most in bounds),
+            )
         )
-    return {
-        "Resources": {
-            "EndpointConfig": {"Type": CONFIG, "Properties": variants},
-            **{count.id: _declared_target(count) for count in scaled_counts(deployment)},
-        }
-    }
+    return tuple(found)
 
 
-def _declared_target(count: ScaledCount) -> dict[str, Any]:
-    actions = [
-        {
-            "Schedule": bounds.schedule,
-            "Timezone": bounds.timezone,
-            "ScalableTargetAction": {"MinCapacity": bounds.least, "MaxCapacity": bounds.most},
-        }
-        for bounds in count.schedule
-    ]
-    bounds = {"MinCapacity": count.least, "MaxCapacity": count.most}
-    properties = {"ResourceId": count.resource_id, **bounds, "ScheduledActions": actions}
-    return {"Type": TARGET, "Properties": properties}
-
-
-def monthly_cost(template: Template, region: str) -> tuple[MonthlyCost, tuple[str, ...]]:
+def monthly_cost(
+    variants: Sequence[VariantFacts], region: str
+) -> tuple[MonthlyCost, tuple[str, ...]]:
     """Return USD a month of an endpoint's instances, and the types without a known price.
 
     Of several instance types the cheapest counts at the least, the dearest at the most.
     """
-    variants = variant_facts(template)
     types = sorted({name for variant in variants for name in variant.instance_types})
     prices = {name: price(region, "hosting", name) for name in types}
     unknown = tuple(name for name, value in prices.items() if value is None)
@@ -112,23 +84,6 @@ def monthly_cost(template: Template, region: str) -> tuple[MonthlyCost, tuple[st
         least=month(sum(cheapest[item.name] * item.least for item in variants)),
         most=month(sum(dearest[item.name] * item.most for item in variants)),
     ), ()
-
-
-def scaling_changes(before: Template | None, after: Template | None) -> tuple[ScalingChange, ...]:
-    """Return the targets and bounds that a change moves."""
-    old, new = (dict(_scaled_values(template or {})) for template in (before, after))
-    absent = ScaledValue(value=math.nan, derivation=None)
-    return tuple(
-        ScalingChange(
-            variant=variant,
-            what=what,
-            before=_number(old.get((variant, what), absent)),
-            after=_number(new.get((variant, what), absent)),
-            derivation=new.get((variant, what), absent).derivation,
-        )
-        for variant, what in sorted(old.keys() | new.keys())
-        if _number(old.get((variant, what), absent)) != _number(new.get((variant, what), absent))
-    )
 
 
 def rollout_plan(template: Template, updates: int) -> RolloutPlan | None:
@@ -195,34 +150,6 @@ def _facts(variant: Mapping[str, Any], target: Mapping[str, Any] | None) -> Vari
 def _scheduled(target: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     for action in target.get("ScheduledActions", ()):
         yield action["ScalableTargetAction"]
-
-
-def _scaled_values(template: Template) -> Iterator[tuple[tuple[str, str], ScaledValue]]:
-    for item in resources_of(template, TARGET):
-        for key, what in (("MinCapacity", "fewest instances"), ("MaxCapacity", "most instances")):
-            yield (
-                (variant_name(item), what),
-                ScaledValue(value=float(item["Properties"][key]), derivation=None),
-            )
-    for item in resources_of(template, POLICY):
-        tracking = item["Properties"].get("TargetTrackingScalingPolicyConfiguration")
-        if tracking is not None:
-            note = item.get("Metadata", {}).get("Derivation", {}).get("TargetValue")
-            yield (
-                (variant_name(item), f"target of {_metric(tracking)}"),
-                ScaledValue(value=float(tracking["TargetValue"]), derivation=note),
-            )
-
-
-def _metric(tracking: Mapping[str, Any]) -> str:
-    if "PredefinedMetricSpecification" in tracking:
-        return str(tracking["PredefinedMetricSpecification"]["PredefinedMetricType"])
-    custom = tracking["CustomizedMetricSpecification"]
-    return str(custom.get("MetricName", "metric math"))
-
-
-def _number(scaled: ScaledValue) -> float | None:
-    return None if math.isnan(scaled.value) else scaled.value
 
 
 def variant_name(item: Mapping[str, Any]) -> str:

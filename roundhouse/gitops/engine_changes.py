@@ -1,37 +1,33 @@
-"""Engines that a change asks for: what builds take, and what locks say."""
+"""Engines that a change asks for, and what locks say of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from onboarding.deployment import Deployment, Target
+from onboarding.deployment import DeployedEndpoint, Deployment, Target
 from onboarding.lock import LockEntry
-from onboarding.plan_source import PlanSource, locked_plans, plan_keys, plan_sources
-from onboarding.platform import PACKAGING_ROUTE
 from onboarding.resolve import deployments
-from onboarding.signature import parse_public_key
 from onboarding.tree import Tree
-from roundhouse.deploy.builds.requests import compile_route
-from roundhouse.gitops.build_estimates import build_estimate
 from roundhouse.gitops.plan_document import EngineChange, EngineEvidence
 
 
 def engine_changes(
-    head: Tree, before: Mapping[str, Deployment], after: Mapping[str, Deployment]
+    head: Tree, before: Iterable[DeployedEndpoint], after: Iterable[DeployedEndpoint]
 ) -> tuple[EngineChange, ...]:
     """Return every engine that endpoints `after` need and `before` did not, or nobody has built."""
-    old = {target.engine_key: target for item in before.values() for target in item.built_targets}
+    old = {
+        target.engine_key: target
+        for item in before
+        if isinstance(item, Deployment)
+        for target in item.built_targets
+    }
     found: dict[str, EngineChange] = {}
-    sources = _plan_sources(head, after.values())
-    for deployment in after.values():
+    for deployment in (item for item in after if isinstance(item, Deployment)):
         for target in _unbuilt_targets(deployment):
             if target.engine_key not in old or target.lock_entry is None:
                 previous = previous_target(target, old.values())
-                source = sources.get(target.engine_key)
-                found.setdefault(
-                    target.engine_key, _change(head, deployment, target, previous, source)
-                )
+                found.setdefault(target.engine_key, _change(head, deployment, target, previous))
     return tuple(found[key] for key in sorted(found, key=lambda key: (found[key].model, key)))
 
 
@@ -41,30 +37,6 @@ def _unbuilt_targets(deployment: Deployment) -> Iterator[Target]:
         if target.lock_entry is None:
             yield from (step for step in target.steps if step.lock_entry is None)
         yield target
-
-
-def _plan_sources(head: Tree, after: Iterable[Deployment]) -> dict[str, PlanSource]:
-    """Return the engines whose plans the engines to build are packaged of, by engine key.
-
-    By the locks alone: whether their archives are in S3 is not known here.
-    """
-    deployments_after = tuple(after)
-    missing = [
-        target
-        for deployment in deployments_after
-        for target in _unbuilt_targets(deployment)
-        if target.lock_entry is None and _other_builder(head, deployment, target) is None
-    ]
-    if not missing:
-        return {}
-    environment = deployments_after[0].environment
-    signers = [parse_public_key(signer) for signer in environment.trusted_signers]
-    locked = locked_plans(head.root / environment.locks, plan_keys(missing))
-    trusted = {
-        plan: [item for item in entries if not signers or item.signature_fault(signers) is None]
-        for plan, entries in locked.items()
-    }
-    return plan_sources(missing, trusted)
 
 
 def previous_target(target: Target, candidates: Any) -> Target | None:
@@ -95,28 +67,17 @@ def evidence(target: Target | None) -> EngineEvidence | None:
 
 
 def _change(
-    head: Tree,
-    deployment: Deployment,
-    target: Target,
-    previous: Target | None,
-    source: PlanSource | None,
+    head: Tree, deployment: Deployment, target: Target, previous: Target | None
 ) -> EngineChange:
-    environment, instance = deployment.environment, target.instance_type
-    is_missing = target.lock_entry is None
-    built_in = _other_builder(head, deployment, target) if is_missing else None
-    last = None if previous is None else previous.lock_entry
-    is_built_here = source is not None or (is_missing and built_in is None)
+    instance, is_missing = target.instance_type, target.lock_entry is None
     return EngineChange(
         model=target.model.name,
         key=target.engine_key,
         instance_type=instance.name,
         compute_capability=instance.compute_capability,
         gpu=instance.gpu,
-        route=compile_route(environment, target) if source is None else PACKAGING_ROUTE,
         state="missing" if is_missing else "locked",
-        built_in=built_in,
-        plan_from=None if source is None else source.engine_key,
-        estimate=build_estimate(environment, target, last, source) if is_built_here else None,
+        built_in=_other_builder(head, deployment, target) if is_missing else None,
         before=evidence(previous),
         after=evidence(target),
     )

@@ -26,7 +26,7 @@ class Moved:
 
     promotion: Promotion
     endpoints: tuple[DeployedEndpoint, ...]
-    """Those of the models that moved; their evidence is not in the promotion yet."""
+    """Those of the models that moved."""
     is_new: bool
     """False: the environment deploys exactly this already."""
 
@@ -70,10 +70,8 @@ def move_models(
     after = tree_endpoints(composed, present.environment)
     chosen = {item.name for item in (*before.values(), *wanted) if models & set(item.models)}
     _require_whole(before, _by_name(wanted), after, chosen, models, instead)
-    others = after.keys() - chosen
-    kept = {name: item for name, item in present.evidence.items() if name in others}
     return Moved(
-        promotion=with_artifacts(moved.model_copy(update={"evidence": kept}), after.values()),
+        promotion=with_artifacts(moved, after.values()),
         endpoints=tuple(item for item in wanted if item.name in chosen),
         is_new=before != after,
     )

@@ -9,33 +9,31 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any
 
 from onboarding import names
-from onboarding.deployed_endpoint import DeployedEndpoint
-from onboarding.deployment import Deployment, Target, signature_faults
+from onboarding.deployment import Deployment, signature_faults
 from onboarding.environment_spec import EnvironmentSpec, promotion_neighbours
 from onboarding.generation_findings import generation_plans
-from onboarding.generation_resolve import generation_deployments
-from onboarding.lock import LockEntry
 from onboarding.prices import price, prices_date
-from onboarding.resolve import deployments, runtime_identity
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.tree import Tree
-from roundhouse import synthesis
+from onboarding.workload import endpoint_deployments
 from roundhouse.gitops.endpoint_facts import (
-    declared_template,
+    VariantFacts,
+    declared_variants,
     monthly_cost,
     resources_of,
     rollout_plan,
-    scaling_changes,
+    variant_facts,
 )
-from roundhouse.gitops.engine_changes import engine_changes, previous_target
+from roundhouse.gitops.engine_changes import engine_changes
 from roundhouse.gitops.plan_document import (
     CostChange,
     EndpointChange,
     EnvironmentPlan,
+    PermissionChange,
     ResourceChange,
     RolloutPlan,
     StackChange,
@@ -48,7 +46,7 @@ from roundhouse.gitops.template_changes import (
     resource_changes,
     template_digest,
 )
-from roundhouse.synthesis import endpoint_template
+from roundhouse.synthesis import endpoint_template, observability_template
 from stacks.capacity.variant import variant_capacity
 from stacks.endpoint.change import COMPONENT, update_steps
 from stacks.endpoint.findings import endpoint_faults
@@ -61,10 +59,7 @@ OtherStacks = Callable[[EnvironmentSpec, Mapping[str, EnvironmentSpec]], Mapping
 Of the environment, among all of its tree by name.
 """
 Endpoint = Deployment | GenerationDeployment
-Side = tuple[Sequence[Deployment], Sequence[GenerationDeployment]]
-"""The endpoints of an environment on one side of a change."""
 PERCENT = 100.0
-EndpointT = TypeVar("EndpointT", bound=DeployedEndpoint)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,32 +90,24 @@ def environment_plan(change: Change, other_stacks: OtherStacks) -> EnvironmentPl
     Raises FaultsError where a lock cannot be read.
     """
     name = change.environment.name
-    trees = (change.base, change.head)
-    before, after = (_by_name(tree, name, deployments) for tree in trees)
-    old_generators, generators = (_by_name(tree, name, generation_deployments) for tree in trees)
-    estimated = {key: _with_estimates(item, before) for key, item in after.items()}
+    old, new = (_by_name(tree, name) for tree in (change.base, change.head))
     deployed = json.dumps(change.deployed or {})
     engines = [
         engine
-        for engine in engine_changes(change.head, before, after)
+        for engine in engine_changes(change.head, old.values(), new.values())
         if engine.state == "missing" or engine.key not in deployed
     ]
-    old: dict[str, Endpoint] = {**before, **old_generators}
-    new: dict[str, Endpoint] = {**estimated, **generators}
     endpoints: list[EndpointChange] = []
     digests: dict[str, tuple[str, str]] = {}
     for endpoint in sorted(old.keys() | new.keys() | _deployed_endpoints(change)):
         pair = (old.get(endpoint), new.get(endpoint))
-        found = _found_change(change, endpoint, pair, after.get(endpoint))
+        found = _found_change(change, endpoint, pair)
         if found is None:
             continue
         endpoints.append(found[0])
-        if endpoint in new:
+        if endpoint in new and found[0].is_built:
             digests[names.stack_name(change.environment, f"endpoint-{endpoint}")] = found[1]
-    sides = (
-        (list(before.values()), list(old_generators.values())),
-        (list(estimated.values()), list(generators.values())),
-    )
+    sides = (tuple(old.values()), tuple(new.values()))
     stacks = _stack_changes(change, other_stacks, sides, digests)
     missing = [engine.key for engine in engines if engine.state == "missing"]
     return EnvironmentPlan(
@@ -137,35 +124,29 @@ def environment_plan(change: Change, other_stacks: OtherStacks) -> EnvironmentPl
 
 
 def _found_change(
-    change: Change,
-    endpoint: str,
-    pair: tuple[Endpoint | None, Endpoint | None],
-    files: Deployment | None,
+    change: Change, endpoint: str, pair: tuple[Endpoint | None, Endpoint | None]
 ) -> tuple[EndpointChange, tuple[str, str]] | None:
     """Return what becomes of an endpoint, with digests of its templates; None: nothing.
 
-    `files`: what they give where the new one of `pair` has estimates of an engine that is not
-    built. A text generator whose checkpoint is not built has no template yet: its plan says so.
+    A text generator whose checkpoint is not built has no template yet: its plan says so.
     """
     old, new = pair
     if old is not None and old == new and change.uris_before == change.image_uris:
         return None
     faults: tuple[str, ...] = ()
-    is_estimated = False
     if isinstance(new, GenerationDeployment):
         if new.problem is not None:
             return None
         faults = generation_faults(new)
-    elif new is not None and files is not None:
+    elif new is not None:
         faults = () if new.missing else endpoint_faults(new)
-        faults += tuple(map(str, signature_faults(files)))
-        is_estimated = new != files or bool(new.missing)
+        faults += tuple(map(str, signature_faults(new)))
     templates = _templates(change, endpoint, pair)
     found = endpoint_change(change.environment.region, endpoint, pair, templates)
-    if not (found.resources or faults or is_estimated):
+    if not found.resources and not faults and found.is_built:
         return None
-    found = found.model_copy(update={"faults": faults, "is_estimated": is_estimated})
-    return found, (template_digest(templates[0]), template_digest(templates[1]))
+    digests = template_digest(templates[0]), template_digest(templates[1])
+    return found.model_copy(update={"faults": faults}), digests
 
 
 def _templates(
@@ -183,13 +164,15 @@ def _templates(
     return before, None if new is None else endpoint_template(new, change.image_uris)
 
 
-def _by_name(
-    tree: Tree | None, environment: str, resolve: Callable[[Tree, str], Sequence[EndpointT]]
-) -> dict[str, EndpointT]:
-    """Return the endpoints of one kind in an environment; none of a tree that is not there."""
+def _by_name(tree: Tree | None, environment: str) -> dict[str, Endpoint]:
+    """Return the endpoints of an environment; none of a tree that is not there."""
     if tree is None or environment not in tree.views:
         return {}
-    return {item.name: item for item in resolve(tree, environment)}
+    return {
+        item.name: item
+        for item in endpoint_deployments(tree, environment)
+        if isinstance(item, Deployment | GenerationDeployment)
+    }
 
 
 def _deployed_endpoints(change: Change) -> set[str]:
@@ -200,34 +183,6 @@ def _deployed_endpoints(change: Change) -> set[str]:
     }
 
 
-def _with_estimates(deployment: Deployment, before: Mapping[str, Deployment]) -> Deployment:
-    """Return the deployment with the lock entry of the engine before in place of a missing one."""
-    candidates = [target for item in before.values() for target in item.targets]
-
-    def estimated(target: Target) -> Target:
-        previous = previous_target(target, candidates)
-        if target.lock_entry is not None or previous is None or previous.lock_entry is None:
-            return target
-        return replace(target, lock_entry=_stand_in(deployment, target, previous.lock_entry))
-
-    return deployment.with_targets(estimated)
-
-
-def _stand_in(deployment: Deployment, target: Target, entry: LockEntry) -> LockEntry:
-    path = names.engine_archive_path(target.engine_key)
-    manifest = entry.manifest.model_copy(
-        update={
-            "engine_key": target.engine_key,
-            "network_keys": target.network_keys,
-            "compute_capability": target.instance_type.compute_capability,
-            "gpu": target.plan_gpu,
-            "runtime": runtime_identity(target.model, deployment.platform, target.instance_type),
-        }
-    )
-    archive = entry.archive.model_copy(update={"path": path})
-    return LockEntry(archive=archive, manifest=manifest, capacity=entry.capacity)
-
-
 def endpoint_change(
     region: str,
     endpoint: str,
@@ -236,23 +191,23 @@ def endpoint_change(
 ) -> EndpointChange:
     """Return what becomes of an endpoint, by what deploys it and its templates of both sides."""
     before, after = templates
-    resources = resource_changes(before, after)
     of = [item if isinstance(item, Deployment) else None for item in deployments]
-    counted = [
-        declared_template(item) if item is not None and item.missing else template
+    is_built = of[1] is None or not of[1].missing
+    # What an engine that is not built will bring is not known.
+    resources = resource_changes(before, after) if is_built else ()
+    costs = [
+        None if template is None else monthly_cost(_variants(item, template), region)
         for item, template in zip(of, templates, strict=True)
     ]
-    costs = [None if template is None else monthly_cost(template, region) for template in counted]
     capacities = [None if item is None else per_million_requests(item) for item in of]
     return EndpointChange(
         name=endpoint,
         kind="new" if before is None else "gone" if after is None else "changed",
         outage=is_outage(resources),
-        is_estimated=False,
+        is_built=is_built,
         resources=resources,
-        permissions=permission_changes(before, after),
+        permissions=permission_changes(before, after) if is_built else PermissionChange(),
         rollout=_rollout(before, after, resources),
-        scaling=scaling_changes(*counted),
         cost=CostChange(
             before=None if costs[0] is None else costs[0][0],
             after=None if costs[1] is None else costs[1][0],
@@ -261,6 +216,13 @@ def endpoint_change(
             unknown=tuple(sorted({name for cost in costs if cost for name in cost[1]})),
         ),
     )
+
+
+def _variants(deployment: Deployment | None, template: Template) -> tuple[VariantFacts, ...]:
+    """Return an endpoint's variants by its template, or by the files of one that is not built."""
+    if deployment is not None and deployment.missing:
+        return declared_variants(deployment)
+    return variant_facts(template)
 
 
 def per_million_requests(deployment: Deployment) -> float | None:
@@ -278,14 +240,12 @@ def per_million_requests(deployment: Deployment) -> float | None:
 def _stack_changes(
     change: Change,
     other_stacks: OtherStacks,
-    deployments_of: tuple[Side, Side],
+    endpoints: tuple[Sequence[Endpoint], Sequence[Endpoint]],
     digests: dict[str, tuple[str, str]],
 ) -> tuple[StackChange, ...]:
     """Return the changes of the stacks that are no endpoint's, and note their digests."""
     base = None if change.base is None else change.base.environments.get(change.environment.name)
-    before, after = (
-        dict(observability_template(change.environment, *items)) for items in deployments_of
-    )
+    before, after = (observability_template(change.environment, side) for side in endpoints)
     if change.deployed is not None:
         prefix = names.stack_name(change.environment, "endpoint-")
         before = {
@@ -295,6 +255,13 @@ def _stack_changes(
         after |= other_stacks(change.environment, change.head.environments)
         if change.deployed is None and change.base is not None and base is not None:
             before |= other_stacks(base, change.base.environments)
+    dashboard = names.stack_name(change.environment, "observability")
+    if dashboard in before and any(
+        isinstance(item, Deployment) and item.missing for item in endpoints[1]
+    ):
+        # What it shows of an engine is known once that is built.
+        after.pop(dashboard, None)
+        before.pop(dashboard)
     found = []
     for stack in sorted(before.keys() | after.keys()):
         pair = (before.get(stack), after.get(stack))
@@ -305,18 +272,6 @@ def _stack_changes(
                 StackChange(name=stack, resources=resources, permissions=permission_changes(*pair))
             )
     return tuple(found)
-
-
-def observability_template(
-    environment: EnvironmentSpec,
-    of: Sequence[Deployment],
-    generators: Sequence[GenerationDeployment] = (),
-) -> dict[str, Template]:
-    """Return the stack of the environment's dashboard, by its name; none without an endpoint."""
-    if not of and not generators:
-        return {}
-    stack = names.stack_name(environment, "observability")
-    return {stack: synthesis.observability_template(environment, of, generators)}
 
 
 def _may_differ(change: Change) -> bool:

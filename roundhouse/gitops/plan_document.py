@@ -11,7 +11,6 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from onboarding.manifest import AccuracyRecord, BenchmarkRecord
-from onboarding.platform import BuildRoute
 from onboarding.text_generation.plan import TextGenerationPlan
 from onboarding.values import ServedPrecision, Value
 from roundhouse.errors import RoundhouseError
@@ -82,16 +81,6 @@ class CostChange(Value):
     """Instance types without a price in the region."""
 
 
-class ScalingChange(Value):
-    """A target that scaling holds, or a bound of the count, before and after."""
-
-    variant: str
-    what: str
-    before: float | None
-    after: float | None
-    derivation: str | None = None
-
-
 class EngineEvidence(Value):
     """What a lock says of an engine."""
 
@@ -104,14 +93,6 @@ class EngineEvidence(Value):
     measured_capacity: bool
 
 
-class BuildEstimate(Value):
-    """What a build may take; `origin` says where the numbers come from."""
-
-    minutes: float | None
-    usd: float | None
-    origin: str
-
-
 class EngineChange(Value):
     """One engine that an environment needs after the change and did not need before."""
 
@@ -120,13 +101,9 @@ class EngineChange(Value):
     instance_type: str
     compute_capability: str
     gpu: str | None
-    route: BuildRoute
     state: Literal["locked", "missing"]
     built_in: str | None = None
     """The environment that builds it, where this one receives it by promotion."""
-    plan_from: str | None = None
-    """The engine whose plan it is packaged of; None: its plan is compiled, or it is not built."""
-    estimate: BuildEstimate | None
     before: EngineEvidence | None
     after: EngineEvidence | None
 
@@ -137,12 +114,11 @@ class EndpointChange(Value):
     name: str
     kind: EndpointKind
     outage: bool
-    is_estimated: bool
-    """True: an engine is not built yet, so what follows from it is that of the engine before it."""
+    is_built: bool = True
+    """False: an engine is not built yet, so that cost alone is known, by the files."""
     resources: tuple[ResourceChange, ...]
     permissions: PermissionChange
     rollout: RolloutPlan | None
-    scaling: tuple[ScalingChange, ...]
     cost: CostChange
     faults: tuple[str, ...] = ()
 
@@ -177,11 +153,6 @@ class EnvironmentPlan(Value):
     def missing(self) -> tuple[EngineChange, ...]:
         """Engines that must be built, here or in the environment that this one receives from."""
         return tuple(engine for engine in self.engines if engine.state == "missing")
-
-    @property
-    def repackaged(self) -> tuple[EngineChange, ...]:
-        """Engines to build of which nothing is compiled."""
-        return tuple(engine for engine in self.missing if engine.plan_from is not None)
 
     @property
     def has_changes(self) -> bool:

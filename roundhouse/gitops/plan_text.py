@@ -8,7 +8,6 @@ from typing import Any
 from onboarding.text_generation.plan import Candidate, TextGenerationPlan
 from onboarding.text_generation.quantizer_route import QUANTIZER, QUANTIZER_JOB
 from roundhouse.gitops.plan_document import (
-    BuildEstimate,
     CostChange,
     EndpointChange,
     EngineChange,
@@ -38,8 +37,7 @@ def headline(plan: EnvironmentPlan) -> str:
     received = sum(engine.built_in is not None for engine in plan.missing)
     for count, verb in ((len(plan.missing) - received, "build"), (received, "receive")):
         if count:
-            reused = f" ({len(plan.repackaged)} repackaged)" if plan.repackaged else ""
-            parts.append(f"{quantity(count, 'engine')} to {verb}{reused * (verb == 'build')}")
+            parts.append(f"{quantity(count, 'engine')} to {verb}")
     if plan.endpoints:
         kinds = dict.fromkeys(("new", "changed", "gone"), 0)
         for item in plan.endpoints:
@@ -95,15 +93,6 @@ def sections(plan: EnvironmentPlan) -> Iterator[Table]:
                 for row in _evidence_rows(engine)
             ),
         ),
-        table(
-            title="Scaling",
-            columns=("endpoint", "variant", "what", "before", "after"),
-            rows=tuple(
-                (item.name, moved.variant, moved.what, _plain(moved.before), _plain(moved.after))
-                for item in plan.endpoints
-                for moved in item.scaling
-            ),
-        ),
         *generation_sections(plan.text_generation),
         table(
             title="Permissions",
@@ -130,17 +119,13 @@ def notes(plan: EnvironmentPlan) -> Iterator[str]:
     """Yield what no table says."""
     yield f"Not touched: {quantity(plan.unchanged_endpoints, 'endpoint')}."
     yield from generation_notes(plan.text_generation)
-    estimated = [item.name for item in plan.endpoints if item.is_estimated and item.resources]
-    if estimated:
-        yield (
-            f"Estimated: {', '.join(estimated)}, by the engine before; sizes, alarms and scaling "
-            "targets follow once the new engine is built."
-        )
-    unbuilt = [item.name for item in plan.endpoints if item.is_estimated and not item.resources]
+    unbuilt = [item.name for item in plan.endpoints if not item.is_built]
     if unbuilt:
         yield (
             f"No engine yet: {', '.join(unbuilt)}; counts and cost are those of the files, "
-            "resources, permissions and scaling targets follow once the engine is built."
+            "resources, permissions and rollout follow once the engine is built. "
+            f"`roundhouse build --dry-run --env {plan.environment}` says where, how long and how "
+            "much."
         )
     gone = [item.name for item in plan.endpoints if item.kind == "gone"]
     if gone:
@@ -152,12 +137,6 @@ def notes(plan: EnvironmentPlan) -> Iterator[str]:
     if images:
         moved = "; ".join(f"{name}: {old} -> {new}" for name, old, new in images)
         yield f"Another serving image, which rolls the endpoint: {moved}."
-    if plan.repackaged:
-        models = ", ".join(dict.fromkeys(engine.model for engine in plan.repackaged))
-        yield (
-            f"Repackaged: {models}; nothing is compiled, judged or timed, so no GPU is used, and "
-            "the records of the plan stand."
-        )
     if plan.prices_date is not None:
         yield f"Prices of {plan.prices_date}."
 
@@ -216,18 +195,7 @@ def _engine_row(engine: EngineChange) -> tuple[str, ...]:
     )  # fmt: skip
     if engine.built_in is not None:
         after += f"; {engine.built_in} builds it, a promotion copies it"
-    if engine.estimate is not None:
-        plan = engine.plan_from
-        verb = "compile" if plan is None else f"repackage the plan of engine {plan}"
-        after += f"; {verb}: {_estimate(engine.route, engine.estimate)}"
     return engine.model, f"{engine.instance_type}, {gpu}", before, after
-
-
-def _estimate(route: str, estimate: BuildEstimate) -> str:
-    if estimate.minutes is None:
-        return f"route {route}, time and cost unknown: {estimate.origin}"
-    cost = "cost unknown" if estimate.usd is None else f"about {usd(estimate.usd)} USD"
-    return f"route {route}, about {estimate.minutes:g} min, {cost} ({estimate.origin})"
 
 
 def _evidence_rows(engine: EngineChange) -> Iterator[tuple[str, ...]]:

@@ -12,7 +12,7 @@ from onboarding.deployment import DeployedEndpoint, Deployment
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.lock import BuiltEntry, LockEntry
 from onboarding.names import artifact_bucket
-from onboarding.promotion import FOLDER, Evidence, Promotion, read_promotion
+from onboarding.promotion import FOLDER, Promotion, read_promotion
 from onboarding.resolve import deployments
 from onboarding.text_generation.checkpoint_lock import CheckpointEntry
 from onboarding.text_generation.generation_deployment import GenerationDeployment
@@ -20,7 +20,7 @@ from onboarding.tree import Tree
 from roundhouse.aws.clients import COPIES, Client, Clients, assumed_clients, calling
 from roundhouse.errors import DeployFailedError, RoundhouseError
 from roundhouse.gitops.copies import Copied, Store, copy_entries
-from roundhouse.gitops.gates import evidence, gate_faults
+from roundhouse.gitops.gates import gate_faults
 from roundhouse.gitops.markdown import markdown
 from roundhouse.gitops.model_commits import (
     Moved,
@@ -33,7 +33,6 @@ from roundhouse.processes import Run
 from roundhouse.report import Report
 from roundhouse.revisions import Git, named_paths
 from roundhouse.session import valid_tree
-from roundhouse.table import table
 from stacks.alarms.endpoint import endpoint_alarms
 from stacks.generation import alarms as generation
 
@@ -41,11 +40,6 @@ ClientsOf = Callable[[EnvironmentSpec], Clients]
 """The receiving account's AWS clients for an environment's region."""
 Assume = Callable[[Clients, str, str, str], Clients]
 """`assumed_clients`: clients of a role of another account."""
-
-
-EVIDENCE_COLUMNS = (
-    "endpoint", "measured as", "on", "requests/s", "SLO, ms", "load test", "quiet, minutes"
-)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,16 +104,7 @@ def prepare_promotion(
         copied = Copied(copied=copied.copied + count.copied, present=copied.present + count.present)
     if present is not None and not moved.is_new:
         return Prepared(promotion=present, is_new=False, copied=copied)
-    measured = {
-        item.name: found
-        for item in moved.endpoints
-        if (found := evidence(item, before[item.name])) is not None
-    }
-    update = {
-        "evidence": dict(sorted({**moved.promotion.evidence, **measured}.items())),
-        "date": now.date().isoformat(),
-    }
-    promotion = moved.promotion.model_copy(update=update)
+    promotion = moved.promotion.model_copy(update={"date": now.date().isoformat()})
     return Prepared(promotion=promotion, is_new=True, copied=copied)
 
 
@@ -163,7 +148,7 @@ def deploys_same(git: Git, tree: Tree, one: Promotion, other: Promotion) -> bool
 
 
 def promotion_markdown(promotion: Promotion) -> str:
-    """Return what a promotion deploys, and what was measured before it, as Markdown."""
+    """Return what a promotion deploys as Markdown."""
     lines = [
         f"`{promotion.environment}` deploys commit {promotion.commit[:12]}, engines by digest from "
         f"`{promotion.source}`; nothing is built. Reverting this pull request rolls it back."
@@ -171,25 +156,7 @@ def promotion_markdown(promotion: Promotion) -> str:
     lines += [
         f"- {markdown(model)}: commit {commit[:12]}" for model, commit in promotion.models.items()
     ]
-    if promotion.evidence:
-        lines += [
-            "",
-            table(EVIDENCE_COLUMNS, _evidence_rows(promotion.evidence)).markdown(markdown),
-        ]
     return "\n".join(lines)
-
-
-def _evidence_rows(measured: Mapping[str, Evidence]) -> Iterator[tuple[str, ...]]:
-    for name, item in measured.items():
-        yield (
-            name,
-            item.endpoint,
-            item.instance_type,
-            f"{item.requests_per_second:,.0f}",
-            f"{item.slo_ms:g}",
-            item.measured,
-            str(item.quiet_minutes),
-        )
 
 
 def _destination(tree: Tree, source: str, destination: str) -> EnvironmentSpec:
@@ -261,7 +228,7 @@ def _require_gates(
             continue
         since = now - timedelta(minutes=gates.quiet_minutes)
         rang = None if alarms is None else last_alarm(alarms, source, since, now)
-        faults += gate_faults(item, source, now.date(), rang)
+        faults += gate_faults(item, source, rang)
     if faults:
         raise DeployFailedError(
             "Refused before anything was copied:\n" + "\n".join(f"  {fault}." for fault in faults)

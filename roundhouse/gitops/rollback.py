@@ -15,8 +15,7 @@ from onboarding.promotion import (
     read_promotion,
 )
 from onboarding.resolve import deployments
-from onboarding.tree import Tree
-from roundhouse.errors import RoundhouseError, UsageError
+from roundhouse.errors import RoundhouseError
 from roundhouse.gitops.model_commits import (
     move_models,
     promoted_endpoints,
@@ -32,20 +31,19 @@ WHOLE = "roll the whole environment back, without ENDPOINT"
 
 def earlier_promotion(
     paths: Paths,
-    environment: str | None,
+    environment: str,
     run: Run,
     commit: str | None = None,
     endpoint: str | None = None,
 ) -> Promotion:
     """Return the promotion before the present one, or the latest one of a commit.
 
-    `environment` None: the only one that has a promotion. `commit`: what is to be deployed, or how
-    that begins. `endpoint`: roll back this one alone, the others stay. Raises FaultsError for an
-    unknown environment, RoundhouseError where git has no such promotion.
+    `commit`: what is to be deployed, or how that begins. `endpoint`: roll back this one alone, the
+    others stay. Raises FaultsError for an unknown environment, RoundhouseError where git has no
+    such promotion.
     """
-    tree = valid_tree(paths)
-    name = _only_promoted(tree, paths) if environment is None else environment
-    deployments(tree, name)
+    name = environment
+    deployments(valid_tree(paths), name)
     present = read_promotion(paths.tree, name)
     if present is None:
         raise RoundhouseError(
@@ -75,15 +73,6 @@ def past_promotions(paths: Paths, environment: str, run: Run) -> Iterator[Promot
             yield parse_promotion(path, text, environment)
         except LockError:
             continue
-
-
-def _only_promoted(tree: Tree, paths: Paths) -> str:
-    """Return the environment that has a promotion. Raises UsageError unless there is one alone."""
-    names = [name for name in tree.environments if read_promotion(paths.tree, name) is not None]
-    if len(names) != 1:
-        found = "no environment has a promotion" if not names else f"{', '.join(names)} have one"
-        raise UsageError(f"--env is missing, and {found}; name the environment with --env.")
-    return names[0]
 
 
 def _is_other(promotion: Promotion, present: Promotion, commit: str | None) -> bool:
@@ -117,10 +106,7 @@ def _endpoint_rollback(
             continue
         wanted = tuple(before.values())
         moved = move_models(present, commits, wanted, git, paths.build, instead=WHOLE).promotion
-        measured = {key: item for key, item in promotion.evidence.items() if key == endpoint}
-        evidence = dict(sorted({**moved.evidence, **measured}.items()))
-        date = datetime.now(UTC).date().isoformat()
-        return moved.model_copy(update={"evidence": evidence, "date": date})
+        return moved.model_copy(update={"date": datetime.now(UTC).date().isoformat()})
     return None
 
 

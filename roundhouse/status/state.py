@@ -2,59 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
-from typing import Any, TypeVar
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from onboarding.deployment import Deployment, Target
-from onboarding.names import artifact_bucket, endpoint_name, engine_archive_path
+from onboarding.deployment import DeployedEndpoint, Deployment
+from onboarding.names import (
+    artifact_bucket,
+    checkpoint_record_path,
+    endpoint_name,
+    engine_archive_path,
+)
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from roundhouse.aws.clients import Clients, object_exists
-from roundhouse.errors import AwsError
 from roundhouse.paths import Paths
 from roundhouse.processes import Processes
 from roundhouse.promoted_tree import environment_paths
 from roundhouse.report import Report
 from roundhouse.session import LOCAL, cloud_folder, open_session, valid_tree
-from roundhouse.status.endpoints import GeneratorState, generator_state
-from roundhouse.status.live import (
-    LiveEndpoint,
-    LiveGenerator,
-    live_endpoint,
-    live_generator,
-)
+from roundhouse.status.live import LiveEndpoint, live_endpoint
 
 UNKNOWN = "unknown"
-NOT_UP = "NotUp"
-"""The reason where the local cloud is not up."""
+"""Of an account that nobody can ask: a local cloud that is not up."""
 NOT_DEPLOYED = "not deployed"
-COLUMNS = ("archive", "endpoint_status")
 READERS = 8
 
-T = TypeVar("T")
-Live = LiveEndpoint | LiveGenerator | str
-"""An endpoint as it runs, or why there is none."""
-
 
 @dataclass(frozen=True, kw_only=True)
-class Unknown:
-    """Why some of `column` is unknown: AWS's code or botocore's kind of error, and the sentence."""
+class ArtifactState:
+    """One engine or checkpoint of a model: what its lock says, and what the account holds.
 
-    column: str
-    reason: str
-    sentence: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class EngineState:
-    """One model at its endpoint: what its lock says, and what the account holds."""
+    `form`: an engine's precision, None before it is built, or a checkpoint's scheme.
+    """
 
     model: str
     endpoint: str
     instance_type: str
-    engine_key: str
-    precision: str | None
+    key: str
+    form: str | None
     lock: str
     archive: str
     endpoint_status: str
@@ -64,17 +50,15 @@ class EngineState:
 class State:
     """An environment; `cloud`: the local cloud's address when it is up.
 
-    `generators`: what files and locks say of them; `live` and `live_generators`: what runs, of
-    those that are deployed; `unknown`: why something is unknown.
+    `live`: what runs, of endpoints that are deployed; `notes`: why a text generator has nothing to
+    serve, or a checkpoint was refused.
     """
 
     environment: str
     cloud: str | None
-    unknown: tuple[Unknown, ...]
-    engines: tuple[EngineState, ...]
+    artifacts: tuple[ArtifactState, ...]
+    notes: tuple[str, ...] = ()
     live: tuple[LiveEndpoint, ...] = ()
-    generators: tuple[GeneratorState, ...] = ()
-    live_generators: tuple[LiveGenerator, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return the state as plain JSON."""
@@ -82,101 +66,86 @@ class State:
 
 
 def state_of(paths: Paths, report: Report, environment: str) -> State:
-    """Return the state; what a cloud out of reach holds is unknown, with the reason."""
+    """Return the state; of a local cloud that is not up what its files say.
+
+    Raises AwsError where the account cannot be asked.
+    """
     from local_cloud import lifecycle
-    from onboarding.generation_resolve import generation_deployments
-    from onboarding.resolve import deployments
+    from onboarding.workload import endpoint_deployments
 
     own = environment_paths(paths, environment, Processes())
-    tree = valid_tree(own)
-    wanted = deployments(tree, environment)
+    endpoints = endpoint_deployments(valid_tree(own), environment)
     address = lifecycle.find(cloud_folder(paths))
     is_down = environment == LOCAL and address is None
-    looking = Looking(clients=None if is_down else open_session(paths, report, environment).clients)
+    clients = None if is_down else open_session(paths, report, environment).clients
 
-    def live(deployment: Deployment | GenerationDeployment) -> Live:
-        def look(clients: Clients) -> Live:
-            if isinstance(deployment, GenerationDeployment):
-                return live_generator(clients, deployment) or NOT_DEPLOYED
-            return live_endpoint(clients, deployment) or NOT_DEPLOYED
+    def running(deployment: DeployedEndpoint) -> LiveEndpoint | None:
+        return None if clients is None else live_endpoint(clients, deployment)
 
-        return looking.find("endpoint_status", look) or UNKNOWN
-
-    generators = generation_deployments(tree, environment)
-    described: list[Deployment | GenerationDeployment] = [*wanted, *generators]
     with ThreadPoolExecutor(READERS) as readers:
-        names = (item.name for item in described)
-        running = dict(zip(names, readers.map(live, described), strict=True))
-    engines = tuple(
-        engine_state(deployment, target, looking, running[deployment.name])
-        for deployment in wanted
-        for target in deployment.targets
+        live = tuple(readers.map(running, endpoints))
+    artifacts = tuple(
+        state
+        for deployment, found in zip(endpoints, live, strict=True)
+        for state in artifact_states(deployment, clients, found)
     )
     return State(
         environment=environment,
         cloud=None if address is None else address.endpoint_url,
-        unknown=tuple(looking.unknown[key] for key in sorted(looking.unknown)),
-        engines=engines,
-        live=tuple(item for item in running.values() if isinstance(item, LiveEndpoint)),
-        generators=tuple(
-            generator_state(item, status_of(running[item.name])) for item in generators
-        ),
-        live_generators=tuple(item for item in running.values() if isinstance(item, LiveGenerator)),
+        artifacts=artifacts,
+        notes=tuple(note for deployment in endpoints for note in endpoint_notes(deployment)),
+        live=tuple(item for item in live if item is not None),
     )
 
 
-@dataclass(kw_only=True)
-class Looking:
-    """Requests to the account, and why they failed; `clients` None: there is no account.
+def artifact_states(
+    deployment: DeployedEndpoint, clients: Clients | None, live: LiveEndpoint | None
+) -> Iterator[ArtifactState]:
+    """Yield each engine or checkpoint of an endpoint; `live`: the endpoint, if it is deployed."""
+    bucket, status = artifact_bucket(deployment.environment), UNKNOWN
+    if clients is not None:
+        status = NOT_DEPLOYED if live is None else live.status
 
-    A service that cannot be reached is not asked again.
-    """
+    def state(path: str, **own: Any) -> ArtifactState:
+        if clients is not None:
+            is_there = object_exists(clients("s3"), bucket, path)
+            own["archive"] = "in S3" if is_there else "not in S3"
+        return ArtifactState(
+            endpoint=endpoint_name(deployment.environment, deployment.name),
+            endpoint_status=status,
+            **{"archive": UNKNOWN, **own},
+        )
 
-    clients: Clients | None
-    unknown: dict[tuple[str, str], Unknown] = field(default_factory=dict)
-    unreached: set[str] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        if self.clients is None:
-            message = "The local cloud is not up: `roundhouse up` starts it."
-            for column in COLUMNS:
-                self._note(Unknown(column=column, reason=NOT_UP, sentence=message))
-
-    def find(self, column: str, look: Callable[[Clients], T]) -> T | None:
-        """Return the result of a request; None where it failed."""
-        if self.clients is None or column in self.unreached:
-            return None
-        try:
-            return look(self.clients)
-        except AwsError as error:
-            self._note(Unknown(column=column, reason=error.reason, sentence=str(error)))
-            if not error.is_answer:
-                self.unreached.add(column)
-            return None
-
-    def _note(self, unknown: Unknown) -> None:
-        self.unknown.setdefault((unknown.column, unknown.reason), unknown)
+    if isinstance(deployment, GenerationDeployment):
+        for plan in deployment.checkpoints:
+            yield state(
+                checkpoint_record_path(plan.checkpoint_key),
+                model=deployment.name,
+                instance_type=deployment.candidate.instance_type,
+                key=plan.checkpoint_key,
+                form=plan.scheme,
+                lock=plan.use,
+            )
+    elif isinstance(deployment, Deployment):
+        for target in deployment.targets:
+            entry = target.lock_entry
+            yield state(
+                engine_archive_path(target.engine_key),
+                model=target.model.name,
+                instance_type=target.instance_type.name,
+                key=target.engine_key,
+                form=None if entry is None else entry.manifest.precision,
+                lock="not built" if entry is None else "built",
+            )
 
 
-def status_of(live: Live) -> str:
-    """Return the status of an endpoint, or why it has none."""
-    return live if isinstance(live, str) else live.status
-
-
-def engine_state(
-    deployment: Deployment, target: Target, looking: Looking, live: Live
-) -> EngineState:
-    """Return the row of one model; `live`: its endpoint."""
-    entry = target.lock_entry
-    bucket, key = artifact_bucket(deployment.environment), engine_archive_path(target.engine_key)
-    is_there = looking.find("archive", lambda clients: object_exists(clients("s3"), bucket, key))
-    return EngineState(
-        model=target.model.name,
-        endpoint=endpoint_name(deployment.environment, deployment.name),
-        instance_type=target.instance_type.name,
-        engine_key=target.engine_key,
-        precision=None if entry is None else entry.manifest.precision,
-        lock="not built" if entry is None else "built",
-        archive={None: UNKNOWN, True: "in S3", False: "not in S3"}[is_there],
-        endpoint_status=status_of(live),
-    )
+def endpoint_notes(deployment: DeployedEndpoint) -> Iterator[str]:
+    """Yield why a text generator has nothing to serve, or why checkpoints were refused."""
+    if not isinstance(deployment, GenerationDeployment):
+        return
+    if deployment.problem is not None:
+        yield deployment.problem
+        return
+    for entry in deployment.built:
+        if entry.reason is not None:
+            yield f"{deployment.name} in {entry.scheme}: {entry.reason}"

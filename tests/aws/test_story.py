@@ -39,7 +39,8 @@ def trial() -> Iterator[Trial]:
         pytest.skip("this shell has no AWS credentials")
     try:
         trial = new_trial(origin, ROOT / "build" / "aws" / "tree")
-        bound = require_within(trial.charges(), os.environ.get(MAX_USD))
+        bound = trial.bound_usd()
+        require_within(bound, os.environ.get(MAX_USD))
     except Refused as refusal:
         pytest.fail(f"refused: {refusal}", pytrace=False)
     print(f"at most {bound:.2f} USD")

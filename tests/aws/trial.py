@@ -56,21 +56,6 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Charge:
-    """One thing that is rented for so many minutes, and what a minute of it costs in USD."""
-
-    what: str
-    count: int
-    minutes: float
-    usd_a_minute: float | None
-
-    @property
-    def usd(self) -> float:
-        """Return what it costs at most."""
-        return self.count * self.minutes * (self.usd_a_minute or 0.0)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Trial:
     """The environment, its tree, and the instance type that its endpoint has."""
 
@@ -99,39 +84,35 @@ class Trial:
         target = ("--env", self.environment.name, "--root", str(self.tree))
         return run_roundhouse(*words, *target, minutes=LIMITS[step])
 
-    def charges(self) -> tuple[Charge, ...]:
-        """Return everything that the story rents, for as long as it may take at most.
+    def bound_usd(self) -> float:
+        """Return what the story costs at most. Raises Refused where a price is not known.
 
         Not in it, since they come to cents: S3, KMS, CloudWatch, Lambda, Step Functions.
         """
         if self.is_local:
-            return ()
+            return 0.0
         region, kind = self.environment.region, self.instance_type.name
-        # It answers twice; after a failure what is left is deleted as `destroy` does it.
+        # It answers twice; after a failure what is left is deleted as `destroy` does it. Both
+        # versions stand while one is refused.
         standing = sum(LIMITS.values()) + 3 * LIMITS["invoke"] + LIMITS["destroy"]
-        images = price(region, "codebuild", IMAGES_HOST)
-        hosting, engine = endpoint_price(region, kind), build_price(region, kind, self.route)
-        return (
-            Charge(what="images", count=IMAGES, minutes=LIMITS["deploy"], usd_a_minute=images),
-            Charge(
-                what=f"a build by route {self.route}",
-                count=1,
-                minutes=LIMITS["deploy"],
-                usd_a_minute=engine,
+        rented = {
+            "images": (IMAGES * LIMITS["deploy"], price(region, "codebuild", IMAGES_HOST)),
+            f"a build by route {self.route}": (
+                LIMITS["deploy"],
+                build_price(region, kind, self.route),
             ),
-            Charge(
-                what=f"an instance {kind}",
-                count=INSTANCES,
-                minutes=standing,
-                usd_a_minute=hosting,
+            f"an instance {kind}": (
+                INSTANCES * (standing + LIMITS["refused deploy"]),
+                endpoint_price(region, kind),
             ),
-            Charge(
-                what=f"an instance {kind} of the refused version",
-                count=INSTANCES,
-                minutes=LIMITS["refused deploy"],
-                usd_a_minute=hosting,
-            ),
-        )
+        }
+        unknown = [what for what, (_, usd_a_minute) in rented.items() if usd_a_minute is None]
+        if unknown:
+            raise Refused(
+                f"{SHOWN_PATH} has no price of {', '.join(unknown)} in this region, so the cost "
+                "has no bound; `make prices` reads AWS's price list."
+            )
+        return sum(minutes * (usd_a_minute or 0.0) for minutes, usd_a_minute in rented.values())
 
 
 def run_roundhouse(*words: str, minutes: float) -> subprocess.CompletedProcess[str]:
@@ -149,32 +130,17 @@ def run_roundhouse(*words: str, minutes: float) -> subprocess.CompletedProcess[s
     return result
 
 
-def require_within(charges: tuple[Charge, ...], max_usd: str | None) -> float:
-    """Return the bound of a story's cost. Raises Refused where it is unknown or too high."""
-    unknown = [charge.what for charge in charges if charge.usd_a_minute is None]
-    if unknown:
-        raise Refused(
-            f"{SHOWN_PATH} has no price of {', '.join(unknown)} in this region, so the cost has no "
-            "bound; `make prices` reads AWS's price list."
-        )
-    bound = sum(charge.usd for charge in charges)
-    if not charges:
-        return bound
-    shown = "; ".join(
-        f"{charge.count} x {charge.what}, {charge.minutes:g} minutes: {charge.usd:.2f}"
-        for charge in charges
-    )
-    allow = f"allow it with ROUNDHOUSE_AWS_MAX_USD={int(bound) + 1}"
+def require_within(bound: float, max_usd: str | None) -> None:
+    """Raise Refused for a story that may cost more than is allowed."""
     try:
         most = float(max_usd or "0")
     except ValueError:
         raise Refused(f"ROUNDHOUSE_AWS_MAX_USD is {max_usd!r}; it must be a number.") from None
     if most < bound:
         raise Refused(
-            f"ROUNDHOUSE_AWS_MAX_USD is {most:g}, and the story may cost up to {bound:.2f} USD "
-            f"({shown}); {allow}."
+            f"ROUNDHOUSE_AWS_MAX_USD is {most:g}, and the story may cost up to {bound:.2f} USD; "
+            f"allow it with ROUNDHOUSE_AWS_MAX_USD={int(bound) + 1}."
         )
-    return bound
 
 
 def endpoint_price(region: str, instance_type: str) -> float | None:

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.local_cloud
 MOST_SECONDS = 60.0
 """From the merge of the revert to the end of its deployment."""
 RECEIVER = "000000000000"
-RECEIVES = "promotes_from: dev\ngates: {capacity_days: null}\n"
+RECEIVES = "promotes_from: dev\n"
 DEV = """\
 name: dev
 account: "111122223333"

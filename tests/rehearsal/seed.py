@@ -27,7 +27,7 @@ github: {{repository: acme/models, repository_id: {repository}, owner_id: {owner
 RECEIVES = """\
 locks: locks/prod
 promotes_from: dev
-gates: {capacity_days: null, quiet_minutes: 0}
+gates: {quiet_minutes: 0}
 """
 
 

@@ -183,7 +183,7 @@ def test_role_may_do_what_its_commands_call_and_nothing_else(pair, name):
 
 REACHES = {
     "plan": ("", "", ""),
-    "drift": ("engines", "", ""),
+    "drift": ("", "", ""),
     "build": ("checkpoints engines sources", "sources", ""),
     "deploy": ("adapters checkpoints engines networks sources", "adapters sources", ""),
     "promote": ("checkpoints engines networks", "checkpoints engines networks", ""),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from onboarding.deployment import Deployment, Target
 from onboarding.lock import BuiltEntry
@@ -15,7 +15,6 @@ from roundhouse.deploy.builds.requests import (
     BuildRequest,
     EngineRequest,
     EnginesNotBuiltError,
-    Failure,
     missing_checkpoints,
     refuse_received,
     reused_plans,
@@ -31,8 +30,7 @@ from roundhouse.text import choices
 
 ENGINES_AT_MOST = 100
 """Of one execution: the records of all must fit into its 256 KiB, even where every reason quotes
-text of four bytes a letter.
-"""
+text of four bytes a letter."""
 
 
 def missing_engines(session: Session, models: Collection[str] = ()) -> tuple[EngineRequest, ...]:
@@ -137,47 +135,32 @@ def build_all(
     """
     if not requests:
         return ()
+    if len(requests) > ENGINES_AT_MOST:
+        raise RoundhouseError(
+            f"Refused before building: {len(requests)} engines, and one execution builds at most "
+            f"{ENGINES_AT_MOST}; build some first, `roundhouse build --env "
+            f"{session.environment.name} --model M`."
+        )
     engines = reused_plans(session, [item for item in requests if isinstance(item, EngineRequest)])
     others = [item for item in requests if not isinstance(item, EngineRequest)]
     require_committed_sources(session, allow_dirty=allow_dirty)
     source = upload_source(session)
     revision = source_revision(session, source, allow_dirty=allow_dirty)
-    built: list[BuiltEntry] = []
-    failures: list[Failure] = []
     first, *later = waves(engines) or ((),)
-    for batch in _batches([(*others, *first), *later]):
-        given = {
-            "source": source,
-            "commit": revision,
-            "waves": [[request.document() for request in wave] for wave in batch],
-        }
-        monitor = BuildMonitor(
-            session=session,
-            requests={request.key: request for wave in batch for request in wave},
-            sleep=sleep,
-        )
-        started = execution.start(session.clients, session.environment, given)
-        monitor.follow(started)
-        built.extend(monitor.built)
-        failures.extend(monitor.failures)
-    if failures:
-        raise EnginesNotBuiltError(built, failures)
-    return tuple(built)
-
-
-def _batches(
-    all_waves: Sequence[tuple[BuildRequest, ...]],
-) -> Iterator[list[tuple[BuildRequest, ...]]]:
-    """Waves of as many engines as one execution takes; almost always all of them."""
-    batch: list[tuple[BuildRequest, ...]] = []
-    for wave in all_waves:
-        for begin in range(0, len(wave), ENGINES_AT_MOST):
-            part = wave[begin : begin + ENGINES_AT_MOST]
-            if batch and sum(map(len, batch)) + len(part) > ENGINES_AT_MOST:
-                yield batch
-                batch = []
-            batch.append(part)
-    yield batch
+    given = {
+        "source": source,
+        "commit": revision,
+        "waves": [[item.document() for item in wave] for wave in ((*others, *first), *later)],
+    }
+    monitor = BuildMonitor(
+        session=session,
+        requests={request.key: request for request in (*others, *engines)},
+        sleep=sleep,
+    )
+    monitor.follow(execution.start(session.clients, session.environment, given))
+    if monitor.failures:
+        raise EnginesNotBuiltError(monitor.built, monitor.failures)
+    return tuple(monitor.built)
 
 
 def _why(session: Session, target: Target) -> str | None:

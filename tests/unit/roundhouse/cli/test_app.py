@@ -96,12 +96,9 @@ def test_status_of_an_environment_nobody_can_ask_is_unknown(tree, tmp_path):
 
     state = state_of(find_paths(code), Report(console=Console(quiet=True)), "local")
     assert state.cloud is None
-    assert {engine.lock for engine in state.engines} == {"not built"}
-    assert {engine.endpoint_status for engine in state.engines} == {"unknown"}
-    assert {(gap.column, gap.reason) for gap in state.unknown} == {
-        ("archive", "NotUp"),
-        ("endpoint_status", "NotUp"),
-    }
+    assert {item.lock for item in state.artifacts} == {"not built"}
+    assert {item.endpoint_status for item in state.artifacts} == {"unknown"}
+    assert {item.archive for item in state.artifacts} == {"unknown"}
 
 
 @pytest.mark.parametrize(
@@ -109,7 +106,6 @@ def test_status_of_an_environment_nobody_can_ask_is_unknown(tree, tmp_path):
     [
         ("deploy --env lokal", "did you mean 'local'?"),
         ("build --env dev --model sentence-embeder", "; did you mean 'sentence-embedder'?"),
-        ("status sentence-embeder --card --env dev", "; did you mean 'sentence-embedder'?"),
         ("invoke text-shard --env dev hi", "; did you mean 'text-shared'?"),
         ("bench text-shard --env dev", "; did you mean 'text-shared'?"),
         ("bench --url http://h --model sentence-embeder", "; did you mean 'sentence-embedder'?"),
@@ -171,7 +167,7 @@ def test_refuses_a_full_disk_behind_standard_output(form):
     )
 
 
-@pytest.mark.parametrize("words", [("status", "--env", "dev"), ("--help",), ("check",)])
+@pytest.mark.parametrize("words", [("status", "--environments"), ("--help",), ("check",)])
 def test_a_reader_that_has_enough_changes_no_exit_code(words):
     reader, writer = os.pipe()
     os.close(reader)

@@ -60,16 +60,3 @@ def test_generator_has_no_engine(root):
     assert deployments(tree, "cloud", ("chat",)) == ()
     with pytest.raises(FaultsError, match="'chat' is a text generator, which has checkpoints"):
         target(tree, "cloud", "chat")
-
-
-@pytest.mark.parametrize(
-    ("files", "says"),
-    [
-        ({"endpoints/chat.yaml": "name: chat\ninstance_type: ml.g5.xlarge\n"}, "duplicate name"),
-        ({"models/other.yaml": BASE}, "'name' is not the file's name"),
-    ],
-    ids=["shared-endpoint", "another-file"],
-)
-def test_refuses_a_name_that_is_taken(files, says, tmp_path):
-    tree = read_tree(generator_tree(tmp_path, BASE, files))
-    assert any(says in str(fault) or "duplicate name" in str(fault) for fault in tree.faults)

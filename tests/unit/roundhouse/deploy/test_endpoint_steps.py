@@ -104,19 +104,6 @@ def deploy(session):
     return deployment._deploy_endpoints(session, YES, session.deployments(), ("**",))
 
 
-def test_endpoint_that_needs_two_updates_gets_its_first_one_alone(session, cdk):
-    deploy(session)
-    first, last = cdk.did
-    assert first == {cdk.changed: 0}
-    assert last.keys() == cdk.wanted.keys() and last[cdk.changed] == 1
-
-
-def test_unchanged_endpoints_are_deployed_once(session, cdk):
-    session.clients.stacks = dict(cdk.wanted)
-    deploy(session)
-    assert len(cdk.did) == 1
-
-
 def test_refused_last_update_gives_the_scaling_back(session, cdk):
     before, cdk.fails = session.clients.stacks[cdk.changed], (2,)
     with pytest.raises(DeployFailedError, match=r"failed: no\. 2"):
@@ -136,13 +123,6 @@ def test_refused_last_update_gives_the_adapters_back(session, cdk):
         deploy(session)
     assert len(cdk.did) == 3 and cdk.did[2].keys() == {cdk.changed}
     assert session.clients.stacks[cdk.changed] == before
-
-
-def test_refused_first_update_changes_nothing_more(session, cdk):
-    cdk.fails = (1,)
-    with pytest.raises(DeployFailedError, match=r"failed: no\. 1"):
-        deploy(session)
-    assert len(cdk.did) == 1
 
 
 def test_refuses_with_the_first_failure_and_says_that_the_scaling_is_still_away(session, cdk):

@@ -17,7 +17,6 @@ from roundhouse.errors import (
     BuildFailedError,
     DeployFailedError,
     NotReadyError,
-    RoundhouseError,
 )
 from stacks.image_contents import IMAGE_CONTENTS
 from tests.unit.roundhouse import build_cloud
@@ -176,20 +175,3 @@ def test_refuses_a_pinned_image_that_the_registry_has_not_or_with_another_digest
     found = image_digest(f"{triton.repository}:{triton.tag}")
     with pytest.raises(DeployFailedError, match=rf"has digest {found}, the file says sha256:ddd"):
         images.require_pinned_images(session)
-
-
-def test_lines_that_pin_images_are_an_environments(session, tmp_path):
-    with pytest.raises(RoundhouseError, match=r"triton:.*: is not in the registry"):
-        images.pin_block(session, images.image_states(session))
-    triton = missing(session)["triton"]
-    session.clients.images.add((triton.repository, triton.tag))
-    block = images.pin_block(session, images.image_states(session))
-    file = session.paths.tree / "environments" / "dev.yaml"
-    file.write_text(file.read_text() + block)
-    environment = read_tree(session.paths.tree).environments["dev"]
-    pinned = dataclasses.replace(session, environment=environment)
-    images.require_pinned_images(pinned)
-    assert set(environment.images.pinned) == {"triton"}
-    assert environment.images.pinned["triton"].digest == image_digest(
-        f"{triton.repository}:{triton.tag}"
-    )

@@ -14,8 +14,6 @@ from roundhouse.deploy.prune import (
     Verdict,
     decide,
     deployed_keys,
-    group_objects,
-    reportable,
 )
 
 pytestmark = pytest.mark.unit
@@ -95,17 +93,3 @@ def test_a_mark_has_the_day_of_the_deletion_and_a_lock_has_none():
     assert decision(engine(days=40)).gone_on == NOW + timedelta(days=91)
     assert decision(engine(days=5, marks=(True,))).gone_on == NOW + timedelta(days=86)
     assert decision(engine(days=40), "k").gone_on is None
-
-
-def test_objects_are_grouped_by_their_first_folder():
-    names = ("b/model.tar.gz", "a/model.tar.gz", "a/card/x.html", "stray")
-    objects = [StoredObject(name=f"engines/{n}", size_bytes=3, modified=NOW) for n in names]
-    groups = group_objects("engine", objects)
-    assert [(stored.key, stored.size_bytes) for stored in groups] == [("a", 6), ("b", 3)]
-
-
-def test_engines_that_are_not_simply_named_are_shown_the_largest_first():
-    large = decision(engine(days=40, key="large", marks=(False,) * 3))
-    small = decision(engine(days=40, key="small"))
-    named = decision(engine(days=40, key="named"), ("named",))
-    assert reportable([small, named, large]) == (large, small)

@@ -15,7 +15,6 @@ from roundhouse.dev.recipes import (
     OPTIONAL,
     RECIPES,
     STAMP,
-    lock_commands,
 )
 from roundhouse.errors import NotReadyError
 from roundhouse.processes import Command, Outcome
@@ -142,16 +141,6 @@ def test_optional_environment_is_made_alone_and_only_by_its_name(workshop, name)
     assert made == {"uv", name}
     assert main(["--also", name], workshop) == 0
     assert not any(map(workshop.is_missing, (recipe, *RECIPES)))
-
-
-def test_lock_compiles_every_input_file(workshop):
-    (workshop.root / "requirements" / "cloud.in").write_text("")
-    assert main(["--lock"], workshop) == 0
-    assert str(workshop.run.commands[-1]).endswith("cloud.in -o cloud.txt")
-    names = ("vllm", "vllm-gpu", "torch-cpu", "torch-cuda")
-    plain, of_gpus, cpu, cuda = map(str, lock_commands(names, workshop.root))
-    assert "--excludes" in plain and "--excludes" not in of_gpus
-    assert "--torch-backend cpu" in cpu and "--excludes torch-needs.txt" in cuda
 
 
 def test_refuses_a_half_made_environment(workshop):

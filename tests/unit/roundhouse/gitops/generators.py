@@ -6,11 +6,10 @@ import json
 
 from onboarding.generation_resolve import checkpoint_keys, generation_deployments
 from onboarding.lock import write_lock_entry
-from onboarding.text_generation.checkpoint_lock import record_knee
 from onboarding.tree import read_tree
 from roundhouse.processes import Processes
 from roundhouse.promoted_tree import environment_paths
-from tests.synth.generation_cases import generator_files, knee
+from tests.synth.generation_cases import generator_files
 from tests.unit.onboarding.text_generation.entries import CONTENT, entry_of
 from tests.unit.roundhouse.gitops.rungs import BUCKETS
 
@@ -23,7 +22,7 @@ DEV, PROD = BUCKETS["dev"], BUCKETS["prod"]
 
 
 class Chat:
-    """A text generator of `dev`, whose checkpoints are built, published and measured."""
+    """A text generator of `dev`, whose checkpoints are built and published."""
 
     def __init__(self, rungs):
         self.rungs, self.root = rungs, rungs.root
@@ -46,13 +45,12 @@ class Chat:
         return found
 
     def build(self, *schemes, **fields):
-        """Lock and publish these checkpoints, and record a load test of what serves."""
+        """Lock and publish these checkpoints."""
         for key, scheme in checkpoint_keys(self.deployment().spec, self.root).items():
             if scheme in schemes:
                 entry = entry_of(key, CONTENT, scheme=scheme, **fields)
                 write_lock_entry(self.root / "models", "chat", entry)
                 self.publish(entry)
-        self.measure()
         return self.rungs.repository.commit()
 
     def publish(self, entry):
@@ -60,19 +58,6 @@ class Chat:
             self.dev[f"{entry.prefix}{path}"] = data
         record = entry.model_dump(mode="json", exclude={"knee"})
         self.dev[f"checkpoints/{entry.checkpoint_key}.json"] = json.dumps(record).encode()
-
-    def measure(self, **changes):
-        found = self.deployment()
-        if found.entry is not None:
-            own = {
-                "date": "2026-11-20",
-                "instance_type": found.candidate.instance_type,
-                "endpoint": "dev-chat",
-                "plan_key": found.plan_key,
-                **changes,
-            }
-            measured = knee().model_copy(update=own)
-            record_knee(self.root / "models", "chat", found.entry.checkpoint_key, measured)
 
     def promoted(self):
         own = environment_paths(self.rungs.paths, "prod", Processes())

@@ -26,13 +26,11 @@ def endpoint(name="m", cost=COST, text="text"):
         name=name,
         kind="changed",
         outage=False,
-        is_estimated=False,
         resources=(
             ResourceChange(id="A", type="AWS::IAM::Role", change="in-place", properties=changes),
         ),
         permissions=PermissionChange(added=(f"Role: {text}",)),
         rollout=None,
-        scaling=(),
         cost=cost,
         faults=(),
     )

@@ -1,4 +1,4 @@
-"""Two environments of one repository: `dev`, built and measured, and `prod`, which receives."""
+"""Two environments of one repository: `dev`, which builds, and `prod`, which receives."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 
 from rich.console import Console
 
-from onboarding.lock import ServedCapacity, record_capacity
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
 from roundhouse.aws.clients import COPIES
@@ -42,12 +41,11 @@ class WithoutCopies:
 
 
 class S3(MemoryS3):
-    """Buckets in memory, with the calls that a promotion makes; stops after `calls` copies."""
+    """Buckets in memory, with the calls that a promotion makes."""
 
     def __init__(self) -> None:
         self.buckets: dict[str, dict[str, bytes]] = {name: {} for name in BUCKETS.values()}
         self.copies: list[str] = []
-        self.calls = 1_000
 
     def bucket(self, name):
         return self.buckets[name]
@@ -55,8 +53,6 @@ class S3(MemoryS3):
     def copy_object(self, *, Bucket, Key, CopySource, IfNoneMatch, CopySourceIfMatch=None, **_):
         assert IfNoneMatch == "*" and Key not in self.buckets[Bucket]
         assert CopySourceIfMatch in (None, self.head_object(**CopySource)["ETag"])
-        if len(self.copies) >= self.calls:
-            raise KeyboardInterrupt
         self.buckets[Bucket][Key] = self.buckets[CopySource["Bucket"]][CopySource["Key"]]
         self.copies.append(Key)
 
@@ -88,7 +84,7 @@ class Alarms:
 
 
 class Rungs:
-    """`dev`, built, measured and published, and `prod`, which promotes from it."""
+    """`dev`, built and published, and `prod`, which promotes from it."""
 
     def __init__(self, repository) -> None:
         self.repository, self.root = repository, repository.root
@@ -109,7 +105,7 @@ class Rungs:
         return found
 
     def build(self, *names):
-        """Lock what dev needs, publish it, record a load test of it, and commit."""
+        """Lock what dev needs, publish it, and commit."""
         self.repository.models.write_locks(*names)
         stored = self.s3.buckets[BUCKETS["dev"]]
         for deployment in deployments(read_tree(self.root), "dev"):
@@ -118,16 +114,7 @@ class Rungs:
                 stored[f"engines/{target.engine_key}/lock-entry.json"] = b"{}"
                 for network in target.network_keys.values():
                     stored[f"networks/{network}/model.onnx"] = b"network"
-            self.measure(deployment)
         return self.repository.commit()
-
-    def measure(self, deployment, **changes):
-        capacity = {
-            "requests_per_second": 100.0, "slo_ms": 50.0, "instance_type": "ml.g5.xlarge",
-            "server": "triton", "endpoint": "e", "date": "2026-11-20", "tool": "bench", **changes,
-        }  # fmt: skip
-        folder, target = self.root / "models", deployment.targets[0]
-        record_capacity(folder, deployment.name, target.engine_key, ServedCapacity(**capacity))
 
     def promote(self, *models, source="dev", destination="prod"):
         return promote(self.paths, self.report, **self._options(source, destination, models))

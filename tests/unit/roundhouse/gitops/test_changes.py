@@ -27,7 +27,6 @@ from tests.synth.generation_cases import (
     ZERO,
     generator,
     generator_files,
-    knee,
     lock_checkpoints,
 )
 from tests.unit.onboarding.trees import tree_root
@@ -134,9 +133,9 @@ endpoint: {instance_type: ml.g5.xlarge}
 def test_ensemble_that_is_not_built_needs_its_models_too(tmp_path):
     tree = read_tree(tree_root(tmp_path, {"models/pair.yaml": PAIR}))
     (pair,) = [item for item in deployments(tree, "cloud") if item.name == "pair"]
-    found = engine_changes(tree, {}, {"pair": pair})
+    found = engine_changes(tree, (), (pair,))
     assert [item.model for item in found] == ["example", "joiner", "pair"]
-    assert engine_changes(tree, {"pair": pair}, {"pair": pair}) == found, "nothing is built yet"
+    assert engine_changes(tree, (pair,), (pair,)) == found, "nothing is built yet"
 
 
 def test_promotion_takes_what_an_ensembles_models_follow_from(tmp_path):
@@ -164,15 +163,6 @@ def test_another_checkpoint_rolls_copies_over_in_batches(generation):
     assert "EndpointConfig" not in classes and not found.outage
     assert (found.rollout.kind, found.rollout.step_percents) == ("rolling copies", (50.0, 100.0))
     assert found.permissions.added and found.permissions.removed
-
-
-def test_knee_moves_the_scaling_target_and_the_queues_bound(generation):
-    entry = generation.entry.model_copy(
-        update={"knee": knee(10, generation.candidate.instance_type)}
-    )
-    found = change(generation, dataclasses.replace(generation, entry=entry))
-    (moved,) = (item for item in found.scaling if "target" in item.what)
-    assert moved.after == 7.0 and "x 0.7 = 7 " in moved.derivation
 
 
 def test_new_endpoint_costs_its_instances_from_least_to_most(generation):

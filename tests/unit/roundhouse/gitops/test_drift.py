@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from roundhouse.gitops.drift.environment import drift_markdown
-from roundhouse.gitops.drift.stack import Difference
+from roundhouse.gitops.drift import Difference, drift_markdown
 from roundhouse.gitops.markdown import MOST_CHARACTERS
 
 pytestmark = pytest.mark.unit

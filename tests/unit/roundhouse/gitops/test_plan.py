@@ -44,9 +44,6 @@ def test_scaling_changes_in_place_and_costs_more_at_the_most(repository):
     endpoint = repository.only_endpoint()
     assert (endpoint.name, endpoint.kind, endpoint.outage) == ("model-001", "changed", False)
     assert classes(endpoint) == {"Ceiling": "in-place", "ScalableTarget": "in-place"}
-    assert [(item.what, item.before, item.after) for item in endpoint.scaling] == [
-        ("most instances", 4, 6)
-    ]
     assert endpoint.rollout is None
     price, month = 1.4084, 730
     assert (endpoint.cost.before.least, endpoint.cost.after.most) == (
@@ -56,23 +53,23 @@ def test_scaling_changes_in_place_and_costs_more_at_the_most(repository):
     assert repository.changes().unchanged_endpoints == 1
 
 
-def test_new_engine_is_estimated_by_the_one_before(repository):
+def test_new_engine_shows_its_cost_and_no_template_until_it_is_built(repository):
     repository.edit(MODEL, {"accuracy": {"budget": {"mean": 0.995}}, "labels": {"team": "a"}})
     environment = repository.changes()
     (endpoint,), (engine,) = environment.endpoints, environment.engines
-    assert endpoint.is_estimated
-    assert {"Model": "new-version", "EndpointConfig": "new-version"}.items() <= classes(
-        endpoint
-    ).items()
-    assert (endpoint.rollout.kind, endpoint.rollout.extra_instances) == ("canary", 2)
-    assert (engine.state, engine.route, engine.before.precision) == ("missing", "gpu", "int8")
+    assert (endpoint.kind, endpoint.is_built, endpoint.outage) == ("changed", False, False)
+    assert (endpoint.resources, endpoint.rollout, endpoint.permissions.removed) == ((), None, ())
+    assert endpoint.cost.before == endpoint.cost.after and environment.digests == {}
+    assert (engine.state, engine.before.precision) == ("missing", "int8")
     assert environment.missing == (engine,)
+    (note,) = (line for line in notes(environment) if line.startswith("No engine yet: model-001"))
+    assert "`roundhouse build --dry-run --env dev` says where, how long" in note
 
 
 def test_another_gpu_needs_another_engine_and_a_larger_instance_of_the_same_does_not(repository):
     repository.edit(MODEL, {"endpoint": {"instance_type": "ml.g6.xlarge"}})
     (engine,) = repository.changes().engines
-    assert engine.route == "training-job"
+    assert (engine.state, engine.compute_capability) == ("missing", "8.9")
     repository.edit(MODEL, {"endpoint": {"instance_type": "ml.g5.2xlarge"}})
     environment = repository.changes()
     assert environment.engines == ()
@@ -153,12 +150,9 @@ def test_new_model_without_an_engine_costs_what_its_file_declares(repository):
     repository.edit("models/model-009.yaml", {"name": "model-009"})
     environment = repository.changes()
     new = next(item for item in environment.endpoints if item.name == "model-009")
-    assert (new.kind, new.resources, new.is_estimated) == ("new", (), True)
+    assert (new.kind, new.resources, new.is_built) == ("new", (), False)
     assert (new.cost.before, new.cost.after.least) == (None, round(2 * 1.4084 * 730, 2))
-    assert [(item.what, item.before, item.after) for item in new.scaling] == [
-        ("fewest instances", None, 2),
-        ("most instances", None, 4),
-    ]
+    assert new.cost.after.most == round(4 * 1.4084 * 730, 2)
 
 
 def test_engine_that_another_environment_builds_is_received(repository):
@@ -170,7 +164,6 @@ def test_engine_that_another_environment_builds_is_received(repository):
     repository.edit(MODEL, {"accuracy": {"budget": {"mean": 0.995}}})
     dev, received = repository.plan().environments
     assert [engine.built_in for engine in (*dev.missing, *received.missing)] == [None, "dev"]
-    assert received.missing[0].estimate is None
     assert headline(received).startswith("staging: 1 engine to receive, 1 changed endpoint")
 
 

@@ -8,13 +8,12 @@ import pytest
 
 from onboarding.fault import FaultsError
 from onboarding.lock import write_lock_entry
-from onboarding.promotion import promotion_path, read_promotion, write_promotion
+from onboarding.promotion import read_promotion, write_promotion
 from onboarding.tree import read_tree
 from roundhouse.deploy.builds.requests import missing_checkpoints
 from roundhouse.deploy.builds.source import named_files
 from roundhouse.deploy.destroy import unpromoted_models
 from roundhouse.errors import BuildFailedError, DeployFailedError
-from roundhouse.gitops.rollback import earlier_promotion
 from roundhouse.processes import Processes
 from roundhouse.promoted_tree import environment_paths
 from tests.fixtures.signer import Signer
@@ -35,9 +34,6 @@ def test_the_checkpoint_that_serves_is_copied_record_last_and_the_promotion_name
     promotion = read_promotion(rungs.root, "prod")
     assert promotion.checkpoints["chat"].checkpoint_key == key
     assert promotion.checkpoints["chat"].files_sha256 == serves.files_sha256
-    evidence = promotion.evidence["chat"]
-    assert (evidence.endpoint, evidence.requests_per_second) == ("dev-chat", 0.5)
-    assert (evidence.slo_ms, evidence.quiet_minutes) == (2500, 60)
     assert chat.promoted().entry == chat.deployment().entry and promoted.path is not None
     again = rungs.promote()
     assert (again.path, again.copied.copied) == (None, 0)
@@ -63,7 +59,6 @@ def test_environment_that_receives_builds_nothing(chat, rungs):
 def test_refuses_every_gate_that_is_not_met_at_once(chat, rungs):
     signers = {"trusted_signers": [Signer().public]}
     rungs.repository.edit("environments/prod.yaml", signers)
-    chat.measure(date="2026-09-01", ttft_p95_ms=3000.0)
     rungs.alarms.history.append(("dev-chat-first-token", NOW.replace(hour=11, minute=30)))
     rungs.repository.commit()
     with pytest.raises(DeployFailedError) as refused:
@@ -71,8 +66,6 @@ def test_refuses_every_gate_that_is_not_met_at_once(chat, rungs):
     text = str(refused.value)
     for fault in (
         "none of 'trusted_signers' signed checkpoint",
-        "chat: its load test is 82 days old, and gates.capacity_days is 30",
-        "chat: its load test had ttft_p95_ms 3000, and the SLO is 2500",
         "chat: an alarm rang at 2026-11-22 11:30 UTC",
     ):
         assert fault in text
@@ -86,33 +79,13 @@ def test_a_start_from_zero_and_an_alarm_of_another_endpoint_are_no_reason(chat, 
     assert rungs.promote().path is not None
 
 
-@pytest.mark.parametrize("how", ["older", "serving"])
-def test_refuses_a_load_test_of_another_plan(chat, rungs, how):
-    """`older`: its knee does not say of which; `serving`: of arguments that changed since."""
-    if how == "older":
-        chat.measure(plan_key=None)
-    else:
-        measured = chat.deployment().plan_key
-        chat.write(serving={"max_num_batched_tokens": 4096})
-        assert chat.deployment("prod").plan_key != measured
-    rungs.repository.commit()
-    says = r"its load test was of another image, vLLM version.*`roundhouse bench --env dev chat"
-    with pytest.raises(DeployFailedError, match=says):
-        rungs.promote()
-    assert rungs.s3.copies == [] and read_promotion(rungs.root, "prod") is None
-    chat.measure()
-    rungs.repository.commit()
-    assert rungs.promote().path is not None
-
-
-def test_refuses_a_checkpoint_that_dev_does_not_serve_or_nobody_measured(chat, rungs):
+def test_refuses_a_checkpoint_that_dev_does_not_serve_or_is_not_built(chat, rungs):
     serves = chat.deployment().entry
     schemes = ["bf16" if serves.scheme == "int8" else "int8"]
     override = {"models": {"chat": {"quantization": {"schemes": schemes}}}}
     rungs.repository.edit("environments/dev.yaml", override)
-    chat.measure()
     rungs.repository.commit()
-    says = f"dev serves no checkpoint {serves.checkpoint_key}"
+    says = f"dev does not serve checkpoint {serves.checkpoint_key}"
     with pytest.raises(DeployFailedError, match=says):
         rungs.promote()
     chat.write(context={"max_model_len": 8192, "prompt_p95": 2900, "output_p95": 400})
@@ -172,23 +145,6 @@ def test_a_missing_file_of_a_chain_is_promoted_again_and_one_of_a_builder_built(
         rungs.promote(source="staging")
     with pytest.raises(DeployFailedError, match="run `roundhouse build --env dev --model chat`"):
         rungs.promote(destination="staging")
-
-
-def test_one_text_generator_moves_and_rolls_back_alone(chat, rungs):
-    rungs.promote()
-    first = rungs.repository.commit("promotion")
-    before = chat.promoted()
-    chat.write(context={"max_model_len": 8192, "prompt_p95": 2900, "output_p95": 400})
-    chat.write(slo={"ttft_p95_ms": 1990, "itl_p95_ms": 80, "concurrency": 8})
-    moved = rungs.repository.commit()
-    rungs.promote("chat")
-    rungs.repository.commit("promotion of chat")
-    promotion = read_promotion(rungs.root, "prod")
-    assert promotion.models == {"chat": moved} and promotion.commit != first
-    assert chat.promoted().spec.slo.ttft_p95_ms == 1990 != before.spec.slo.ttft_p95_ms
-    back = earlier_promotion(rungs.paths, "prod", Processes(), endpoint="chat")
-    promotion_path(rungs.root, "prod").unlink()
-    assert back.models == {} and back.commit == promotion.commit
 
 
 OUTSIDE = {

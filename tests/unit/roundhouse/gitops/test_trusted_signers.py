@@ -67,20 +67,6 @@ def test_promotion_of_engines_that_nobody_signed_copies_nothing(rungs):
     assert read_promotion(rungs.root, "prod") is None
 
 
-def test_promotion_takes_engines_that_the_receiving_environment_trusts(rungs):
-    trust(rungs)
-    sign(rungs, *MODELS)
-    assert rungs.promote().copied.copied > 0
-    assert faults(rungs) == []
-
-
-def test_the_environment_of_before_decides_nothing(rungs):
-    trust(rungs, "dev", Signer().public)
-    sign(rungs, *MODELS)
-    rungs.promote()
-    assert all("environments/dev.yaml" in fault for fault in faults(rungs))
-
-
 def test_check_names_every_engine_and_what_is_wrong_with_its_signature(rungs):
     trust(rungs)
     assert [fault.partition(":")[0] for fault in faults(rungs)] == ["environments/prod.yaml"] * 2

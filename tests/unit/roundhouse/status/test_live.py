@@ -13,12 +13,8 @@ from roundhouse.deploy.endpoint_steps import (
     require_live_config,
 )
 from roundhouse.errors import DeployFailedError
-from roundhouse.status.live import live_endpoint, live_generator
-from roundhouse.status.table import (
-    live_generator_lines,
-    live_generators_table,
-    live_table,
-)
+from roundhouse.status.live import live_endpoint
+from roundhouse.status.table import components_table, live_lines, live_table
 from tests.synth.generation_cases import SCALED, WITHOUT_COMPONENTS, generator
 from tests.unit.roundhouse.engines import copied_tree, local_deployments
 from tests.unit.roundhouse.live_account import Account
@@ -47,23 +43,21 @@ def test_what_runs_is_shown(deployment, generation):
     account = Account(deployment)
     live = live_endpoint(account, deployment)
     assert (live.alarms, live.config) == ((), "config-1")
-    assert live.variants[0].engines == (deployment.targets[0].engine_key,)
+    assert live.variants[0].serves == (deployment.targets[0].engine_key,)
     shown = text_of(live_table([live]))
     assert "0 of 1 wanted x ml.c7i.large" in shown and "triton:new │ none" in shown
     require_live_config(account, deployment)
 
     account = Account(generation)
     account.watch("cloud-chat-first")
-    live = live_generator(account, generation)
+    live = live_endpoint(account, generation)
     (component,) = live.components
     assert (component.copies, component.desired_copies, component.is_zero) == (2, 2, False)
     assert component.serves == generation.entry.checkpoint_key
-    assert (live.instances, live.desired_instances, live.alarms) == (0, 1, ("cloud-chat-first",))
-    assert list(live_generator_lines([live])) == [
-        "cloud-chat: InService, changed 2026-11-23 21:05:00 UTC."
-    ]
-    shown = text_of(live_generators_table([live]))
-    assert "0 of 1 wanted x ml.g5.2xlarge" in shown and "cloud-chat-first" in shown
+    assert (live.variants[0].serves, live.alarms) == ((), ("cloud-chat-first",))
+    assert list(live_lines([live])) == ["cloud-chat: InService, changed 2026-11-23 21:05:00 UTC."]
+    shown = text_of(live_table([live]))
+    assert "0 of 1 wanted x ml.g5.2xlarge │ components" in shown and "cloud-chat-first" in shown
     require_live_component(account, generation)
 
 
@@ -85,15 +79,15 @@ def test_components_show_failures_zero_copies_and_adapters_below_their_base(gene
     account.more = [{"LastModifiedTime": account.component["LastModifiedTime"], **ADAPTER,
                      "FailureReason": reason}]  # fmt: skip
     account.reason = "no capacity"
-    live = live_generator(account, generation)
+    live = live_endpoint(account, generation)
     assert [(item.name, item.is_zero) for item in live.components] == [
         ("cloud-chat", True),
         ("cloud-chat-a", False),
     ]
     assert live.components[1].serves == "s3://bucket/adapters/a/adapter.tar.gz"
-    shown = text_of(live_generators_table([live]))
+    shown = text_of(components_table([live]))
     assert "cloud-chat-a (adapter of cloud-chat)" in shown and "scaled to zero" in shown
-    endpoint, _, zero, adapter = live_generator_lines([live])
+    endpoint, _, zero, adapter = live_lines([live])
     assert endpoint == "cloud-chat: no capacity"
     assert "no copy runs; the next request fails and asks for one" in zero
     assert adapter == f"cloud-chat-a: Failed, changed 2026-11-23 21:05:00 UTC: {reason}"
@@ -103,10 +97,10 @@ def test_an_endpoint_without_components_shows_its_instances():
     deployment = generator(**WITHOUT_COMPONENTS)
     account = Account(deployment)
     account.status = "Updating"
-    live = live_generator(account, deployment)
+    live = live_endpoint(account, deployment)
     assert (live.components, live.status) == ((), "Updating")
-    assert live.serves == deployment.entry.checkpoint_key
-    assert live.serves in text_of(live_generators_table([live]))
+    assert live.variants[0].serves == (deployment.entry.checkpoint_key,)
+    assert live.variants[0].serves[0] in text_of(live_table([live]))
 
 
 def test_an_endpoint_that_is_not_deployed_is_none(deployment, generation):
@@ -114,7 +108,7 @@ def test_an_endpoint_that_is_not_deployed_is_none(deployment, generation):
     for account in accounts:
         account.exists = False
     assert live_endpoint(accounts[0], deployment) is None
-    assert live_generator(accounts[1], generation) is None
+    assert live_endpoint(accounts[1], generation) is None
 
 
 def test_alarms_of_an_endpoint_are_those_on_its_metrics_and_metric_math(deployment):

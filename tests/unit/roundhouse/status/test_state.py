@@ -2,99 +2,16 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
-from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
 
-from onboarding.lock import LockEntry, write_lock_entry
-from onboarding.resolve import deployments
-from onboarding.tree import read_tree
-from roundhouse.aws.clients import calling
-from roundhouse.cli import app as cli
-from roundhouse.cli.options import Format
 from roundhouse.cli.status import status
-from roundhouse.status.state import UNKNOWN, Looking, State
-from roundhouse.status.table import unknown_lines
-from tests.unit.roundhouse.engines import copied_tree, entry_for
+from roundhouse.errors import AwsError
+from roundhouse.status.state import State, artifact_states, endpoint_notes
+from roundhouse.status.table import state_table
+from tests.unit.onboarding.text_generation.test_generation_resolve import _build, _deployment, _root
+from tests.unit.roundhouse.engines import copied_tree
 
 pytestmark = pytest.mark.unit
-
-
-def locked_tree(root, environment="dev", **manifest):
-    tree = copied_tree(root)
-    for deployment in deployments(read_tree(tree), environment):
-        for target in deployment.targets:
-            entry: LockEntry = entry_for(deployment, target, **manifest)
-            write_lock_entry(tree / deployment.environment.locks, target.model.name, entry)
-    return tree
-
-
-def test_check_refuses_a_set_that_cannot_work_and_notes_one_that_costs(
-    tmp_path, capsys, monkeypatch
-):
-    def check(root, *words):
-        monkeypatch.setattr("sys.argv", ["roundhouse", "check", "--root", str(root), *words])
-        return cli.exit_code(), *capsys.readouterr()
-
-    code, out, _ = check(
-        locked_tree(tmp_path / "large", device_memory_mib=30000.0), "--format", "json"
-    )
-    faults = json.loads(out)
-    assert code == 1 and {fault["file"] for fault in faults} == {
-        "endpoints/text-shared.yaml",
-        "models/sentence-embedder.yaml",
-    }
-    assert all(fault["line"] for fault in faults)
-    code, out, _ = check(locked_tree(tmp_path / "tight", device_memory_mib=15000.0))
-    assert (
-        code == 0
-        and "no fault" in out
-        and "Note: dev: Endpoint 'text-shared' on ml.g5.xlarge: its 2 models take 30000" in out
-    )
-
-
-DENIED = ClientError({"Error": {"Code": "AccessDenied", "Message": "No."}}, "HeadObject")
-AWAY = EndpointConnectionError(endpoint_url="https://s3.us-east-1.amazonaws.com")
-
-
-class Account:
-    """Fails at every question, and counts them."""
-
-    def __init__(self, failure):
-        self.failure, self.calls = failure, 0
-
-    def __call__(self, service):
-        with calling(f"AWS {service}"):
-            return self
-
-    def look(self, clients):
-        self.calls += 1
-        with calling("Endpoint a"):
-            raise self.failure
-
-
-@pytest.mark.parametrize(
-    ("failure", "calls", "reason"),
-    [(AWAY, 1, "EndpointConnectionError"), (NoCredentialsError(), 1, "NoCredentialsError")],
-)
-def test_an_account_that_is_out_of_reach_is_called_once(failure, calls, reason):
-    account = Account(failure)
-    looking = Looking(clients=account)
-    assert [looking.find("archive", account.look) for _ in range(3)] == [None] * 3
-    assert account.calls == calls and [gap.reason for gap in looking.unknown.values()] == [reason]
-
-
-def test_an_engine_that_may_not_be_read_hides_no_other():
-    account = Account(DENIED)
-    looking = Looking(clients=account)
-    assert looking.find("archive", account.look) is None
-    assert looking.find("archive", lambda clients: "in S3") == "in S3"
-    (why,) = looking.unknown.values()
-    assert (why.column, why.reason) == (
-        "archive",
-        "AccessDenied",
-    ) and "credentials of the environment's account" in why.sentence
 
 
 @pytest.fixture
@@ -112,34 +29,30 @@ def no_credentials(monkeypatch, tmp_path):
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 
-def test_status_without_credentials_says_why_in_one_line_and_in_json(
-    no_credentials, tmp_path, capsys
+@pytest.mark.parametrize(
+    ("profile", "says"),
+    [(None, "no AWS credentials were found; set AWS_PROFILE"), ("nope", "nope")],
+)
+def test_refuses_an_account_without_credentials(
+    no_credentials, monkeypatch, tmp_path, profile, says
 ):
-    tree = copied_tree(tmp_path / "tree")
-    status("dev", root=tree)
-    lines = [
-        line for line in capsys.readouterr().out.splitlines() if line.startswith("Unknown, because")
+    if profile is not None:
+        monkeypatch.setenv("AWS_PROFILE", profile)
+    with pytest.raises(AwsError, match=says):
+        status("dev", root=copied_tree(tmp_path / "tree"))
+
+
+def test_a_text_generator_has_a_row_for_each_checkpoint(tmp_path):
+    root = _root(tmp_path)
+    (problem,) = endpoint_notes(_deployment(root))
+    assert "has no checkpoint to serve" in problem
+    _build(root, "bf16")
+    _build(root, "awq", accepted=False, reason="KL 0.7 is above 0.1")
+    found = _deployment(root)
+    states = tuple(artifact_states(found, None, None))
+    state = State(environment="cloud", cloud=None, artifacts=states)
+    assert [row[2:] for row in state_table(state).rows] == [
+        (lock, "unknown", "cloud-chat (ml.g6e.2xlarge): unknown")
+        for lock in ("serves: bf16", "not built: fp8", "refused: awq")
     ]
-    assert len(lines) == 1 and "no AWS credentials were found; set AWS_PROFILE" in lines[0]
-    status("dev", root=tree, form=Format.json)
-    found = json.loads(capsys.readouterr().out)
-    assert [(gap["column"], gap["reason"]) for gap in found["unknown"]] == [
-        ("archive", "NoCredentialsError"),
-        ("endpoint_status", "NoCredentialsError"),
-    ]
-    assert {engine["archive"] for engine in found["engines"]} == {UNKNOWN}
-
-
-def test_status_does_not_fail_over_a_profile_that_is_not_there(
-    no_credentials, monkeypatch, tmp_path, capsys
-):
-    monkeypatch.setenv("AWS_PROFILE", "nope")
-    status("dev", root=copied_tree(tmp_path / "tree"), form=Format.json)
-    assert {gap["reason"] for gap in json.loads(capsys.readouterr().out)["unknown"]} == {
-        "ProfileNotFound"
-    }
-
-
-def test_nothing_unknown_prints_nothing():
-    known = State(environment="dev", cloud=None, unknown=(), engines=())
-    assert list(unknown_lines(known)) == []
+    assert list(endpoint_notes(found)) == ["chat in awq: KL 0.7 is above 0.1"]
