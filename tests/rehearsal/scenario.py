@@ -112,7 +112,8 @@ class Rehearsal:
         for item in source.list_objects_v2(Bucket=buckets[0])["Contents"]:
             if item["Key"].startswith(("engines/", "networks/")):
                 content = source.get_object(Bucket=buckets[0], Key=item["Key"])["Body"].read()
-                destination.put_object(Bucket=buckets[1], Key=item["Key"], Body=content)
+                place = {"Bucket": buckets[1], "Key": item["Key"]}
+                destination.put_object(**place, Body=content, ChecksumAlgorithm="SHA256")
         prepared = prepare_promotion(
             Paths(code=ROOT, tree=self.tree, build=self.tree / "build"),
             Report(console=Console(file=io.StringIO())),
