@@ -158,7 +158,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("slo", "phase", "outcome", "reason"), CASES, ids=lambda v: str(v)[:24])
-def test_a_phase_is_judged_by_its_slo_with_a_reason(slo, phase, outcome, reason):
+def test_a_phase_has_the_outcome_and_the_reason_of_its_slo(slo, phase, outcome, reason):
     found = verdict(phase, slo)
     assert (found.outcome, reason in found.reason) == (outcome, True), found
 
