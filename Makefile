@@ -40,8 +40,8 @@ rehearsal: environments-dev ## play the shipped workflows, from a pull request t
 check: environments-dev ## ruff, mypy, import contracts, schema drift
 	@.venv/bin/python -m tests.checks
 
-bench: environments ## measure against the bars; writes build/bench/*.json (BENCH="servers" for some)
-	@.venv/bin/python -m benchmarks $(BENCH)
+bench: environments ## the same inputs in every runtime and server of this machine; writes build/bench/runtimes.json
+	@.venvs/builder/bin/python -m benchmarks.runtimes build/bench build/bench/runtimes.json
 
 doctor: ## what this machine lacks, disk included, and the lines that install it
 	@$(PYTHON) roundhouse/dev/doctor.py $(CHAT)

@@ -1,1 +1,1 @@
-"""Benchmarks: speed, memory and accuracy held against bars; no part of the tests."""
+"""Benchmarks: speed and accuracy of runtimes and servers; no part of the tests."""

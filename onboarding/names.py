@@ -75,11 +75,6 @@ def readable_sources(environment: EnvironmentSpec) -> tuple[str, ...]:
     return (own, *(bucket.address for bucket in environment.source_buckets))
 
 
-def may_read(environment: EnvironmentSpec, address: str) -> bool:
-    """Return whether builds may read an s3:// address."""
-    return address.startswith(readable_sources(environment))
-
-
 def pipeline_role(environment: EnvironmentSpec, purpose: Purpose) -> str:
     """Name of a role of the access stack."""
     return f"roundhouse-{environment.name}-{purpose}"

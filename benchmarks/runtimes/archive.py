@@ -1,7 +1,7 @@
 """Engine archives of the runtime benchmark's networks, as a build publishes them.
 
 A Triton model repository and a manifest without accuracy and benchmark, in FOLDER/archives/NAME;
-FOLDER holds tokenizer.json, and the network stays in FOLDER/networks.
+The network stays in FOLDER/networks.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 import onnxruntime
 
 from benchmarks.runtimes.networks import CLASSES, SIZES, write_network
-from benchmarks.servers.running_server import REPOSITORY
+from benchmarks.runtimes.servers import REPOSITORY
 from engine_build.packaging.archive import model_repository
 from engine_build.packaging.repository import repository
 from engine_build.packaging.served import Served
@@ -40,7 +40,7 @@ def network_name(name: str) -> str:
     return name.removesuffix("-512")
 
 
-def write_archive(name: str, folder: Path, *, cpu: bool) -> None:
+def write_archive(name: str, folder: Path, tokenizer: Path, *, cpu: bool) -> None:
     """Write the archive whole, or not at all; the network only where it is not there yet."""
     size = SIZES[network_name(name)]
     network = folder / "networks" / f"{network_name(name)}.onnx"
@@ -63,9 +63,14 @@ def write_archive(name: str, folder: Path, *, cpu: bool) -> None:
         max_batch_size=profile.batch[2],
         serving=ServingSpec(),
     )
-    tokenizer = None if size.image else folder / "tokenizer.json"
     runtime: Runtime = "onnxruntime" if cpu else "onnxruntime-cuda"
-    whole = repository(served, network, tokenizer, runtime=runtime, code_roots=(REPOSITORY,))
+    whole = repository(
+        served,
+        network,
+        None if size.image else tokenizer,
+        runtime=runtime,
+        code_roots=(REPOSITORY,),
+    )
     precision: Precision = "fp32" if cpu else "fp16"
     manifest = Manifest(
         model=name,

@@ -11,8 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from benchmarks.runtimes.networks import module
-from benchmarks.runtimes.workload import Workload
-from benchmarks.servers.workload import HEADER_SIZE
+from benchmarks.runtimes.workload import HEADER_SIZE, Workload
 from engine_build.datasets.dataset import Array, Feed
 from engine_build.evaluation.runtimes import TorchModule
 from engine_build.ort import BoundNetwork, OrtNetwork

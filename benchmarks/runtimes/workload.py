@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,14 +14,16 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from benchmarks.runtimes.networks import SIZES
-from benchmarks.servers.workload import BINARY_TYPE, HEADER_SIZE, Request, binary, shuffled_texts
+from benchmarks.runtimes.servers import Request
 from engine_build.datasets.dataset import Array, Feed, Shape
 
 LONGEST = {"bert-large-512": 512}
 MAX_TOKENS = 128
 SHORTEST_SHARE = 8
 """Long texts have between an eighth of the longest and all of it, evenly spread."""
-SEED = 7
+SEED, TEXTS_SEED = 7, 4
+HEADER_SIZE = "json-header-size="
+BINARY_TYPE = "application/vnd.sagemaker-triton.binary+json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +52,15 @@ def workload(name: str, root: Path, tokenizer: Path, batch: int, number: int = 0
         root, tokenizer, longest, batch, number
     )
     return _texts(texts, tokenizer, longest)
+
+
+def shuffled_texts(root: Path) -> list[str]:
+    """Return every line of models/data, in an order that is the same in every run."""
+    files = (root / "models/data").glob("*.txt")
+    lines = {line for path in files for line in path.read_text("utf-8").splitlines()}
+    texts = sorted(line for line in lines if line.strip())
+    random.Random(TEXTS_SEED).shuffle(texts)
+    return texts
 
 
 def short_texts(root: Path, tokenizer: Path, longest: int, batch: int, number: int) -> list[str]:
@@ -88,7 +100,7 @@ def _texts(texts: Sequence[str], tokenizer: Path, longest: int) -> Workload:
     return Workload(
         shape=Shape(batch=len(rows), sequence=sequence),
         feed={"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)},
-        request=binary(texts),
+        request=_text_request(texts),
         useful_tokens=int(mask.sum()),
     )
 
@@ -99,20 +111,24 @@ def _images(edge: int, batch: int, number: int) -> Workload:
     return Workload(
         shape=Shape(batch=batch),
         feed={"pixel_values": pixels},
-        request=_tensor_request("pixel_values", pixels, "logits"),
+        request=_binary_request("pixel_values", "FP32", pixels.shape, pixels.tobytes(), "logits"),
         useful_tokens=None,
     )
 
 
-def _tensor_request(name: str, array: Array, output: str) -> Request:
-    """Return one FP32 tensor in KServe's binary extension."""
-    tensor = {
-        "name": name,
-        "shape": list(array.shape),
-        "datatype": "FP32",
-        "parameters": {"binary_data_size": array.nbytes},
-    }
+def _text_request(texts: Sequence[str]) -> Request:
+    """Return texts in KServe's binary extension, for a binary response."""
+    encoded = [text.encode() for text in texts]
+    tail = b"".join(struct.pack("<I", len(text)) + text for text in encoded)
+    return _binary_request("text", "BYTES", (len(texts), 1), tail, "embedding")
+
+
+def _binary_request(
+    name: str, datatype: str, shape: Sequence[int], data: bytes, output: str
+) -> Request:
+    """Return one tensor in KServe's binary extension."""
+    size = {"binary_data_size": len(data)}
+    tensor = {"name": name, "shape": list(shape), "datatype": datatype, "parameters": size}
     wanted = {"name": output, "parameters": {"binary_data": True}}
     header = json.dumps({"inputs": [tensor], "outputs": [wanted]}).encode()
-    kind = f"{BINARY_TYPE};{HEADER_SIZE}{len(header)}"
-    return Request(body=header + array.tobytes(), content_type=kind)
+    return Request(body=header + data, content_type=f"{BINARY_TYPE};{HEADER_SIZE}{len(header)}")

@@ -59,8 +59,8 @@ def bench(
     input: Annotated[
         Path | None,
         typer.Option(
-            help="What is sent: .txt, .tsv or .npz; of a text generator .jsonl, or tokens as "
-            "PROMPT:OUTPUT. Default: by the model file."
+            help="What is sent: .txt, .tsv or .npz; to a text generator tokens as PROMPT:OUTPUT. "
+            "Default: by the model file."
         ),
     ] = None,
     rows: RowsPerRequest = 1,

@@ -45,11 +45,11 @@ def init(
     ] = None,
     checkpoint: Annotated[
         str | None,
-        typer.Option(help="Checkpoint folder in the tree, or s3://BUCKET/PREFIX/.", metavar="DIR"),
+        typer.Option(help="Checkpoint folder in the tree.", metavar="DIR"),
     ] = None,
     onnx: Annotated[
         str | None,
-        typer.Option(help="ONNX file in the tree, or s3://BUCKET/KEY.", metavar="FILE"),
+        typer.Option(help="ONNX file in the tree.", metavar="FILE"),
     ] = None,
     path: Annotated[
         str | None, typer.Option(help="Checkpoint's folder in the package or repository.")

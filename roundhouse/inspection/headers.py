@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import tempfile
-from collections.abc import Mapping
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,20 +23,17 @@ from onboarding.text_generation.checkpoint import (
     parse_header,
     pickle_fault,
     read_folder,
-    read_headers_file,
 )
 from onboarding.text_generation.spec import GenerationSourceSpec
 from onboarding.tree import Tree, read_tree
 from roundhouse.aws.clients import Clients, aws_clients
-from roundhouse.errors import NotReadyError, RoundhouseError, UsageError
-from roundhouse.inspection.source_files import SourceFiles, bucket_parts, hub_files
+from roundhouse.errors import RoundhouseError, UsageError
+from roundhouse.inspection.source_files import SourceFiles, bucket_files, hub_files
 from roundhouse.paths import Paths
-from roundhouse.processes import Command, Processes, Run
-from roundhouse.settings import child_environment, inherited
+from roundhouse.settings import inherited
 
-ENVIRONMENT = "quantizer"
+PYTHON = ".venvs/quantizer/bin/python"
 PROGRAM = "engine_build.text_generation.headers"
-"""Packages are fetched, and a GGUF file converted, by the quantizer; it runs as a process."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +55,7 @@ def write_headers(paths: Paths, name: str) -> Headers:
     if source.checkpoint is not None and "://" not in source.checkpoint:
         found = folder_headers(paths.tree / source.checkpoint / (source.path or ""))
     elif source.python_package is not None:
-        found = package_headers(source, paths, child_environment(inherited()), Processes())
+        raise UsageError(package_command(name, source, file))
     else:
         region = next((spec.region for spec in tree.environments.values()), "us-east-1")
         found = fetch_headers(open_files(source, aws_clients(region), dict(inherited())))
@@ -113,7 +109,7 @@ def open_files(
     if source.huggingface is not None:
         return hub_files(source.huggingface, source.path, variables)
     if source.checkpoint is not None and "://" in source.checkpoint:
-        return bucket_parts(source.checkpoint, clients)
+        return bucket_files(source.checkpoint, clients)
     raise UsageError("Headers are read in parts of Hugging Face repositories and prefixes in S3.")
 
 
@@ -150,40 +146,25 @@ def fetch_headers(files: SourceFiles) -> Checkpoint:
     )
 
 
+def package_command(name: str, source: GenerationSourceSpec, file: Path) -> str:
+    """Return what a person runs for the headers of a package.
+
+    Packages are fetched, and a GGUF file converted, by the quantizer, in its environment.
+    """
+    document = source.model_dump_json(exclude_none=True, exclude={"headers"})
+    words = (PYTHON, "-m", PROGRAM, "--source", document, "--out", str(file))
+    return (
+        f"{name}: the quantizer reads packages; `python -m roundhouse.dev.environments quantizer` "
+        f"makes its environment, and this writes the headers: {shlex.join(words)}"
+    )
+
+
 def folder_headers(folder: Path) -> Checkpoint:
     """Return the headers of a folder. Raises RoundhouseError."""
     try:
         return read_folder(folder)
     except CheckpointError as error:
         raise RoundhouseError(f"{folder.name}: {error}.") from error
-
-
-def package_headers(
-    source: GenerationSourceSpec, paths: Paths, variables: Mapping[str, str], run: Run
-) -> Checkpoint:
-    """Return the headers that a package's checkpoint has once it is in 16 bits.
-
-    Raises RoundhouseError; NotReadyError where the quantizer's environment is not made.
-    """
-    python = paths.venv_python(ENVIRONMENT)
-    if not python.exists():
-        raise NotReadyError(
-            f"{python.parent.parent} is not there, which reads packages: `python -m "
-            f"roundhouse.dev.environments {ENVIRONMENT}` makes it."
-        )
-    with tempfile.TemporaryDirectory() as folder:
-        target = Path(folder) / "headers.json"
-        document = source.model_dump_json(exclude_none=True, exclude={"headers"})
-        argv = (str(python), "-m", PROGRAM, "--source", document, "--out", str(target))
-        ended = run(Command(argv=argv, folder=paths.code, environment=dict(variables)))
-        if ended.code != 0:
-            lines = [line for line in ended.output.splitlines() if line.strip()]
-            reason = lines[-1].strip() if lines else "it said nothing"
-            raise RoundhouseError(f"{source.python_package}: {reason.removeprefix('FAILED: ')}")
-        try:
-            return read_headers_file(target)
-        except CheckpointError as error:
-            raise RoundhouseError(f"{source.python_package}: {error}.") from error
 
 
 def _beginning(files: SourceFiles, name: str) -> bytes:

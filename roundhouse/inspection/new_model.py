@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,12 +12,9 @@ from pathlib import Path
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.fault import Fault
 from onboarding.memory_findings import memory_findings
-from onboarding.names import may_read
 from onboarding.platform import InstanceType, instance_types, serving_platforms
-from onboarding.source_access import S3_SCHEME, split_s3
 from onboarding.tree import Tree, read_tree
 from onboarding.yaml_text import load_yaml
-from roundhouse.aws.clients import Clients, aws_clients
 from roundhouse.errors import RoundhouseError, UsageError
 from roundhouse.inspection import source_files
 from roundhouse.inspection.facts import SourceFacts, checkpoint_facts, network_facts, tasks
@@ -71,33 +67,33 @@ class NewModel:
     """What `check` finds in the model file, where nothing is to be added before."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Access:
-    """The ways to sources outside the tree."""
+def write_new_model(
+    paths: Paths,
+    request: Request,
+    *,
+    run: Run | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> NewModel:
+    """Inspect a source and write a model file; what is there is kept. Raises RoundhouseError.
 
-    run: Run
-    clients: Clients
-    variables: Mapping[str, str]
-
-
-def write_new_model(paths: Paths, request: Request, access: Access | None = None) -> NewModel:
-    """Inspect a source and write a model file; what is there is kept. Raises RoundhouseError."""
+    `run` starts pip; `variables` name the hub and its token. None: this process's own.
+    """
     require_sound(request)
     file = paths.tree / "models" / f"{request.name}.yaml"
     if file.exists():
         raise _is_there(file)
     tree = read_tree(paths.tree)
-    _require_named_buckets(tree, request)
-    if access is None:
-        region = next((spec.region for spec in tree.environments.values()), "us-east-1")
-        access = Access(run=Processes(), clients=aws_clients(region), variables=inherited())
-    with tempfile.TemporaryDirectory() as folder:
-        files = open_source(paths, request, access, Path(folder))
-        facts = (
-            checkpoint_facts(files, request.task)
-            if files.network is None
-            else network_facts(files, request.task, request.pooling)
-        )
+    files = open_source(
+        paths,
+        request,
+        Processes() if run is None else run,
+        inherited() if variables is None else variables,
+    )
+    facts = (
+        checkpoint_facts(files, request.task)
+        if files.network is None
+        else network_facts(files, request.task, request.pooling)
+    )
     return _write(paths, tree, request, files, facts)
 
 
@@ -126,41 +122,20 @@ def require_sound(request: Request) -> None:
         raise UsageError(f"--package {request.package}: write name, or name==1.2.3.")
 
 
-def open_source(paths: Paths, request: Request, access: Access, folder: Path) -> SourceFiles:
-    """Return the files of a request's source; `folder` is for what is downloaded."""
+def open_source(
+    paths: Paths, request: Request, run: Run, variables: Mapping[str, str]
+) -> SourceFiles:
+    """Return the files of a request's source."""
     if request.package is not None:
         builder = paths.venv_python("builder")
         python = builder if builder.is_file() else Path(sys.executable)
-        return source_files.package_files(request.package, request.path, python, access.run)
+        return source_files.package_files(request.package, request.path, python, run)
     if request.huggingface is not None:
-        return hub_files(request.huggingface, request.path, access.variables)
+        return hub_files(request.huggingface, request.path, variables)
     if request.checkpoint is not None:
-        if request.checkpoint.startswith(S3_SCHEME):
-            return source_files.bucket_files(request.checkpoint, access.clients)
         return source_files.folder_files(request.checkpoint, paths.tree)
     assert request.onnx is not None
-    if request.onnx.startswith(S3_SCHEME):
-        return source_files.bucket_network(request.onnx, access.clients, folder)
     return source_files.network_files(request.onnx, paths.tree)
-
-
-def _require_named_buckets(tree: Tree, request: Request) -> None:
-    """Raise RoundhouseError where an environment's builds may not read an s3:// source."""
-    address = request.onnx or request.checkpoint or ""
-    if not address.startswith(S3_SCHEME):
-        return
-    lacking = [
-        name for name, spec in sorted(tree.environments.items()) if not may_read(spec, address)
-    ]
-    if lacking:
-        bucket, key = split_s3(address)
-        prefix = key.rpartition("/")[0]
-        line = f"{{bucket: {bucket}{f', prefix: {prefix}/' if prefix else ''}}}"
-        raise RoundhouseError(
-            f"{address}: builds of environment {', '.join(lacking)} may not read it; add "
-            f"`source_buckets: [{line}]` to "
-            f"{', '.join(f'environments/{name}.yaml' for name in lacking)}, then try again."
-        )
 
 
 def _write(

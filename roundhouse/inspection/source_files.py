@@ -1,4 +1,4 @@
-"""The files of a source, wherever it lies: a wheel, a folder of the tree, a bucket, a hub."""
+"""The files of a source: a wheel, a folder of the tree, a hub; a bucket for headers alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import urllib.parse
 import urllib.request
 import zipfile
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -34,7 +33,6 @@ ANY_OF = (CONFIGURATION, MODULES, "adapter_config.json")
 """A folder with one of these holds, or was meant to hold, a checkpoint."""
 POOLING_FILES = ("1_Pooling/config.json", MODULES)
 """What says how a network's vectors of tokens become one."""
-CHUNK_BYTES = 1 << 20
 HUB = "https://huggingface.co"
 SECONDS = 30
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+(@[\w./-]+)?", re.ASCII)
@@ -149,10 +147,10 @@ def network_files(given: str, tree: Path) -> SourceFiles:
     name = _place_in_tree("--onnx", given, tree)
     path = tree / name
     if not path.is_file():
-        raise UsageError(f"--onnx {given}: is no file; name an ONNX file, or s3://BUCKET/KEY.")
+        raise UsageError(f"--onnx {given}: is no file; name an ONNX file.")
     beside = {item.name for item in path.parent.iterdir() if item.is_file()}
     beside |= {name for name in POOLING_FILES if (path.parent / name).is_file()}
-    data = _data_files(path, given, lambda item: (path.parent / item).is_file())
+    data = _data_files(path, given)
     sha256 = files_sha256(path.parent, sorted((path.name, *data))) if data else _file_sha256(path)
     return SourceFiles(
         pins={"onnx": name, "sha256": sha256},
@@ -162,7 +160,7 @@ def network_files(given: str, tree: Path) -> SourceFiles:
     )
 
 
-def _data_files(path: Path, given: str, is_there: Callable[[str], bool]) -> tuple[str, ...]:
+def _data_files(path: Path, given: str) -> tuple[str, ...]:
     """Return the files that a network's weights lie in. Raises RoundhouseError for one elsewhere.
 
     A file that is no network has none: reading its facts says so.
@@ -173,7 +171,8 @@ def _data_files(path: Path, given: str, is_there: Callable[[str], bool]) -> tupl
         return ()
     for name in names:
         place = PurePosixPath(name)
-        if not place.parts or place.is_absolute() or ".." in place.parts or not is_there(name):
+        is_beside = bool(place.parts) and not place.is_absolute() and ".." not in place.parts
+        if not is_beside or not (path.parent / name).is_file():
             raise RoundhouseError(
                 f"--onnx {given}: keeps weights in {name!r}, which is no file beside it; save it "
                 "again with its data beside it (onnx.save_model: save_as_external_data, location)."
@@ -181,98 +180,32 @@ def _data_files(path: Path, given: str, is_there: Callable[[str], bool]) -> tupl
     return names
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Bucket:
-    """Objects of a bucket below a place, by their names there. Reading raises AwsError."""
+def bucket_files(given: str, clients: Clients) -> SourceFiles:
+    """Return a checkpoint under a prefix of a bucket, read in parts and without its digest.
 
-    s3: Any
-    bucket: str
-    place: str
+    Reading raises AwsError.
+    """
+    bucket, prefix = split_s3(given)
+    s3 = clients("s3")
+    with calling(f"Listing {given}"):
+        pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+        keys = [item["Key"] for page in pages for item in page.get("Contents", ())]
+    names = frozenset(key.removeprefix(prefix) for key in keys)
 
-    def names(self) -> frozenset[str]:
-        with calling(f"Listing s3://{self.bucket}/{self.place}"):
-            pages = self.s3.get_paginator("list_objects_v2")
-            keys = [
-                item["Key"]
-                for page in pages.paginate(Bucket=self.bucket, Prefix=self.place)
-                for item in page.get("Contents", ())
-            ]
-        return frozenset(key.removeprefix(self.place) for key in keys)
-
-    def open(self, name: str, **options: str) -> Any:
-        return self.s3.get_object(Bucket=self.bucket, Key=f"{self.place}{name}", **options)["Body"]
-
-    def read(self, name: str, **options: str) -> bytes:
-        with calling(f"Reading s3://{self.bucket}/{self.place}{name}"):
-            data: bytes = self.open(name, **options).read()
+    def read(name: str, **options: str) -> bytes:
+        with calling(f"Reading {given}{name}"):
+            answer = s3.get_object(Bucket=bucket, Key=f"{prefix}{name}", **options)
+            data: bytes = answer["Body"].read()
         return data
 
-    def read_range(self, name: str, first: int, count: int) -> bytes:
-        return self.read(name, Range=f"bytes={first}-{first + count - 1}")
-
-    def sha256(self, name: str, path: Path | None = None) -> str:
-        """Return an object's SHA-256; write its bytes to a file where one is named."""
-        digest = hashlib.sha256()
-        with calling(f"Reading s3://{self.bucket}/{self.place}{name}"), ExitStack() as stack:
-            file = None if path is None else stack.enter_context(path.open("wb"))
-            for chunk in self.open(name).iter_chunks(CHUNK_BYTES):
-                digest.update(chunk)
-                if file is not None:
-                    file.write(chunk)
-        return digest.hexdigest()
-
-    def files(self, pins: Mapping[str, str], names: frozenset[str], **fields: Any) -> SourceFiles:
-        return SourceFiles(
-            pins=pins,
-            names=names,
-            read=lambda name: self.read(name) if name in names else None,
-            **fields,
-        )
-
-
-def _sums_sha256(sums: Mapping[str, str]) -> str:
-    lines = "".join(f"{sums[name]}  {name}\n" for name in sorted(sums))
-    return hashlib.sha256(lines.encode()).hexdigest()
-
-
-def bucket_network(given: str, clients: Clients, folder: Path) -> SourceFiles:
-    """Download an ONNX file of a bucket to a folder, with its digest. Raises RoundhouseError."""
-    bucket, key = split_s3(given)
-    place, _, name = key.rpartition("/")
-    store = _Bucket(s3=clients("s3"), bucket=bucket, place=f"{place}/" if place else "")
-    names, path = store.names(), folder / "model.onnx"
-    if name not in names:
-        raise UsageError(f"--onnx {given}: is not there; upload the file, or correct the address.")
-    digest = store.sha256(name, path)
-    if data := _data_files(path, given, names.__contains__):
-        digest = _sums_sha256({name: digest, **{item: store.sha256(item) for item in data}})
-    return store.files({"onnx": given, "sha256": digest}, names, network=path)
-
-
-def bucket_files(given: str, clients: Clients) -> SourceFiles:
-    """Return a checkpoint under a prefix of a bucket; every file is read once for the digest."""
-    bucket, prefix = split_s3(given)
-    place = f"{prefix.rstrip('/')}/" if prefix.strip("/") else ""
-    store = _Bucket(s3=clients("s3"), bucket=bucket, place=place)
-    names = frozenset(
-        name
-        for name in store.names()
-        if all(part and not part.startswith(".") for part in name.split("/"))
+    return SourceFiles(
+        pins={"checkpoint": given},
+        names=names,
+        read=lambda name: read(name) if name in names else None,
+        read_range=lambda name, first, count: read(
+            name, Range=f"bytes={first}-{first + count - 1}"
+        ),
     )
-    if not names & set(ANY_OF):
-        raise UsageError(
-            f"--checkpoint {given}: has no {CONFIGURATION}; name the prefix that the checkpoint "
-            "lies under, such as s3://BUCKET/models/mine/."
-        )
-    digest = _sums_sha256({name: store.sha256(name) for name in names})
-    return store.files({"checkpoint": f"s3://{bucket}/{place}", "sha256": digest}, names)
-
-
-def bucket_parts(given: str, clients: Clients) -> SourceFiles:
-    """Return a checkpoint under a prefix of a bucket, read in parts and without its digest."""
-    bucket, prefix = split_s3(given)
-    store = _Bucket(s3=clients("s3"), bucket=bucket, place=prefix)
-    return store.files({"checkpoint": given}, store.names(), read_range=store.read_range)
 
 
 def _place_in_tree(option: str, given: str, tree: Path) -> str:
@@ -284,8 +217,8 @@ def _place_in_tree(option: str, given: str, tree: Path) -> str:
                 return name
     where = "is not there" if not Path(given).exists() else f"lies outside {tree}"
     raise UsageError(
-        f"{option} {given}: {where}; builds read what lies under {tree}, such as models/data/, "
-        "and buckets that the environment names: copy it there, or give its s3:// address."
+        f"{option} {given}: {where}; copy it under {tree}, such as to models/data/. The address of "
+        "the same files in a bucket may then stand in the model file, with the same sha256."
     )
 
 

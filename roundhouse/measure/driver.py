@@ -145,7 +145,6 @@ class _PhaseRun:
     due: asyncio.Queue[float] = field(default_factory=asyncio.Queue)
     """Moments at which requests were due, while they wait for a connection."""
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
-    users: int = 0
     in_flight: int = 0
     given_up: str | None = None
     failure: BaseException | None = None
@@ -205,7 +204,7 @@ class _PhaseRun:
         now, cpu = time.monotonic(), time.process_time()
         busy, whole = machine_clock()
         second = self.measurement.seconds_seen[-1]
-        second.users, second.in_flight = self.users, self.in_flight
+        second.in_flight = self.in_flight
         second.cpu_share = (cpu - since[1]) / max(now - since[0], 1e-6)
         second.machine_share = (busy - since[2]) / max(whole - since[3], 1.0)
         return now, cpu, busy, whole
@@ -239,8 +238,7 @@ class _PhaseRun:
             await self._exchange(await self.due.get())
 
     async def _spawn(self) -> None:
-        self.users = int(self.measurement.phase.start)
-        for _ in range(self.users):
+        for _ in range(int(self.measurement.phase.start)):
             self._start(self._user())
 
     async def _user(self) -> None:

@@ -24,7 +24,7 @@ from roundhouse.measure.measurement import (
     samples_needed,
 )
 from roundhouse.measure.options import STREAMS, ClientOptions, Loop, Phase, at_once, closed_phase
-from roundhouse.measure.prompts import GenerationRequests, WordTokens, Workload, word_tokens
+from roundhouse.measure.prompts import GenerationRequests, Lengths, WordTokens, word_tokens
 from roundhouse.measure.result import Result, outcome_of, verdict_fields
 from roundhouse.measure.runner import SURPLUS, LoadTest, Runner, first_request_error
 from roundhouse.measure.slo import ITL, TTFT
@@ -38,9 +38,7 @@ from roundhouse.measure.streams import (
 )
 from roundhouse.table import NOTHING
 
-AIPERF_SCHEMA = "1.5"
-"""Of profile_export_aiperf.json, whose names and fields the metrics have."""
-VERSION = 1
+VERSION = 2
 """Of the document's layout."""
 FIRST_CONCURRENCY = 8
 """Of the search, where no model file says how many requests are answered at once."""
@@ -52,7 +50,7 @@ class GenerationTest(LoadTest):
 
     model: str | None
     """The name that requests give; None: the server's only one."""
-    workload: Workload
+    lengths: Lengths
     first_concurrency: int
     """Of the search."""
     client: ClientOptions = STREAMS
@@ -105,7 +103,7 @@ class GenerationRunner(Runner):
         test = self.test
         return GenerationRequests(
             test.destination,
-            test.workload,
+            test.lengths,
             model=test.model,
             seed=test.client.seed,
             sign=signer(test.destination),
@@ -115,19 +113,18 @@ class GenerationRunner(Runner):
     async def _count_tokens(self) -> WordTokens:
         """Send two prompts and return how the server counts their tokens."""
         test, counts = self.test, []
-        requests, lengths = self._requests(WordTokens()), test.workload.lengths
+        requests = self._requests(WordTokens())
         async with self._open_driver(requests) as driver:
-            for words in (0,) if lengths is None else lengths.calibration_words:
-                request = requests.of_words(words) if words else requests.next()
+            for words in test.lengths.calibration_words:
                 try:
-                    answer = await driver.post(*request)
+                    answer = await driver.post(*requests.of_words(words, 2))
                 except (aiohttp.ClientError, TimeoutError) as error:
                     raise not_answering(driver.url, error, test.client.timeout) from error
                 if answer.fault is not None:
                     raise first_request_error(test, answer.fault)
                 assert isinstance(answer.content, TokenTimes)
                 counts.append((words, answer.content.prompt_tokens))
-        return word_tokens(counts) if len(counts) > 1 else WordTokens()
+        return word_tokens(counts)
 
     def _warm_up_phase(self, seconds: float) -> Phase:
         return closed_phase("warm-up", 2, seconds)
@@ -216,11 +213,10 @@ class GenerationResult(Result):
         }
 
     def document(self) -> dict[str, Any]:
-        """Return the result for JSON; metrics have AIPerf's names and fields."""
+        """Return the result for JSON."""
         test, highest, document = self.test, self.highest, super().document()
-        workload, knee = test.workload, None if highest is None else _stream(highest.phase)
+        knee = None if highest is None else _stream(highest.phase)
         return {
-            "metrics_schema": f"profile_export_aiperf.json {AIPERF_SCHEMA}",
             "slo": None
             if test.slo is None
             else {"ttft_ms": test.slo.limits[TTFT], "itl_ms": test.slo.limits[ITL]},
@@ -236,9 +232,8 @@ class GenerationResult(Result):
                 "output_tokens_per_second": knee.output_tokens_per_second,
             },
             "workload": {
-                "description": workload.description or str(workload.lengths),
-                "sha256": workload.sha256,
-                "lengths": None if workload.lengths is None else asdict(workload.lengths),
+                "description": str(test.lengths),
+                "lengths": asdict(test.lengths),
                 "tokens_of_a_word": asdict(self.tokens),
             },
             **document,

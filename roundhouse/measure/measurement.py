@@ -93,7 +93,6 @@ class Second:
     offered: int = 0
     answered: int = 0
     errors: int = 0
-    users: int = 0
     in_flight: int = 0
     cpu_share: float = 0.0
     machine_share: float = 0.0

@@ -1,25 +1,20 @@
-"""Requests of a load test of a text generator: prompts of given lengths, or those of a file."""
+"""Requests of a load test of a text generator: chats of given lengths in tokens."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from onboarding.fault import Fault, FaultsError
 from onboarding.text_generation.spec import ContextSpec
 from roundhouse.errors import RoundhouseError
 from roundhouse.measure.destination import Destination, Sign
 from roundhouse.measure.inputs import Body
 
 CONTENT_TYPE = "application/json"
-DEFAULT_OUTPUT_TOKENS = 256
-"""Of a prompt of a file that says nothing, where no model file does either: vLLM bench's own."""
 WORDS = tuple(
     """
     the of and to in is that for it as was with be by on not he his but at are this have from or
@@ -31,27 +26,6 @@ WORDS = tuple(
     """.split()  # noqa: SIM905
 )
 """Common words, most of them one token in any tokenizer."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Prompt:
-    """One prompt of a file; `output_tokens` None: the answer ends by itself."""
-
-    content: str | tuple[dict[str, Any], ...]
-    output_tokens: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Workload:
-    """What is asked: lengths, or the prompts of a file, one after the other."""
-
-    lengths: Lengths | None
-    prompts: tuple[Prompt, ...] = ()
-    most_output_tokens: int = DEFAULT_OUTPUT_TOKENS
-    """Of answers that end by themselves."""
-    description: str = ""
-    sha256: str | None = None
-    """Of the file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,128 +47,53 @@ def word_tokens(counts: Sequence[tuple[int, int]]) -> WordTokens:
     if each <= 0:
         raise RoundhouseError(
             f"The server counts {first} tokens in {few} words and {second} in {many}: prompts of "
-            "given lengths cannot be made; give --input with your own."
+            "given lengths cannot be made."
         )
     return WordTokens(fixed=first - few * each, each=each)
 
 
-def read_prompts(path: Path, context: ContextSpec | None) -> Workload:
-    """Return the prompts of a JSONL file: `prompt` or `messages`, and `output_tokens` at will.
-
-    Raises FaultsError with every line that is none.
-    """
-    try:
-        data = path.read_bytes()
-        lines = data.decode().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "is not UTF-8 text"
-        raise RoundhouseError(f"--input {path}: {reason}; give a JSONL file.") from error
-    prompts, faults = [], []
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            try:
-                prompts.append(_prompt(line))
-            except ValueError as error:
-                faults.append(Fault(file=str(path), line=number, what=str(error), way_out=WAY_OUT))
-    if not prompts and not faults:
-        faults = [Fault(file=str(path), line=1, what="has no prompt", way_out=WAY_OUT)]
-    if faults:
-        raise FaultsError(faults)
-    return Workload(
-        lengths=None,
-        prompts=tuple(prompts),
-        most_output_tokens=DEFAULT_OUTPUT_TOKENS if context is None else context.output_p95,
-        description=f"{len(prompts):,} prompts of {path.name}",
-        sha256=hashlib.sha256(data).hexdigest(),
-    )
-
-
-WAY_OUT = (
-    'write one JSON object a line: {"prompt": "…"} or {"messages": [{"role": "user", "content": '
-    '"…"}]}, and "output_tokens": 128 where the answer is to have so many'
-)
-
-
-def _prompt(line: str) -> Prompt:
-    """Return a line's prompt. Raises ValueError, whose text says what is wrong."""
-    try:
-        document = json.loads(line)
-    except ValueError as error:
-        raise ValueError("is no JSON") from error
-    if not isinstance(document, dict):
-        raise ValueError("is no JSON object")
-    prompt, messages = document.get("prompt"), document.get("messages")
-    tokens = document.get("output_tokens")
-    if tokens is not None and (type(tokens) is not int or tokens < 1):
-        raise ValueError(f"'output_tokens' is {tokens!r}, and must be a whole number from 1 on")
-    if isinstance(prompt, str) and prompt and messages is None:
-        return Prompt(content=prompt, output_tokens=tokens)
-    turns = messages if isinstance(messages, list) and prompt is None else []
-    if turns and all(isinstance(turn, dict) and "role" in turn for turn in turns):
-        return Prompt(content=tuple(turns), output_tokens=tokens)
-    raise ValueError("has neither a 'prompt' that is text nor 'messages' with roles")
-
-
 class GenerationRequests:
-    """Requests one after the other, the same for the same seed; each is signed as it leaves."""
+    """Chats one after the other, the same for the same seed; each is signed as it leaves."""
 
     def __init__(
         self,
         destination: Destination,
-        workload: Workload,
+        lengths: Lengths,
         *,
         model: str | None,
         seed: int,
         sign: Sign | None = None,
         tokens: WordTokens | None = None,
     ) -> None:
-        self._destination, self._workload = destination, workload
+        self._destination, self._lengths = destination, lengths
         self._model, self._sign = model, sign
         self._tokens = WordTokens() if tokens is None else tokens
         self._chance = random.Random(seed)
-        self._prompts = list(workload.prompts)
-        self._chance.shuffle(self._prompts)
-        self._position = 0
 
     def next(self) -> tuple[bytes, dict[str, str]]:
         """Return the next request's body and headers."""
-        if self._workload.lengths is None:
-            prompt = self._prompts[self._position % len(self._prompts)]
-            self._position += 1
-        else:
-            length, output = self._workload.lengths.sample(self._chance)
-            prompt = self._of_words(self._tokens.words(length), output)
-        return self._request(prompt)
+        length, output = self._lengths.sample(self._chance)
+        return self.of_words(self._tokens.words(length), output)
 
-    def of_words(self, words: int) -> tuple[bytes, dict[str, str]]:
-        """Return a request with a prompt of so many words, for an answer of two tokens."""
-        return self._request(self._of_words(words, 2))
+    def of_words(self, words: int, output: int) -> tuple[bytes, dict[str, str]]:
+        """Return a chat of so many words, streamed, for an answer of so many tokens.
 
-    def _of_words(self, words: int, output: int) -> Prompt:
-        return Prompt(content=" ".join(self._chance.choices(WORDS, k=words)), output_tokens=output)
-
-    def _request(self, prompt: Prompt) -> tuple[bytes, dict[str, str]]:
-        data = json.dumps(request_body(prompt, self._model, self._workload)).encode()
+        The answer goes on over the end-of-text token, which vLLM's `ignore_eos` does.
+        """
+        content = " ".join(self._chance.choices(WORDS, k=words))
+        body: dict[str, Any] = {} if self._model is None else {"model": self._model}
+        body |= {
+            "messages": [{"role": "user", "content": content}],
+            "max_tokens": output,
+            "ignore_eos": True,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        data = json.dumps(body).encode()
         headers = {"Content-Type": CONTENT_TYPE, **self._destination.headers}
         if self._sign is not None:
             headers |= self._sign(Body(data, CONTENT_TYPE))
         return data, headers
-
-
-def request_body(prompt: Prompt, model: str | None, workload: Workload) -> dict[str, Any]:
-    """Return a chat of OpenAI's schema, streamed, with the numbers of tokens at its end.
-
-    An answer of a given length goes on over the end-of-text token, which vLLM's `ignore_eos` does.
-    """
-    text = isinstance(prompt.content, str)
-    user = [{"role": "user", "content": prompt.content}]
-    body: dict[str, Any] = {} if model is None else {"model": model}
-    body["messages"] = user if text else list(prompt.content)
-    if prompt.output_tokens is None:
-        body["max_tokens"] = workload.most_output_tokens
-    else:
-        body |= {"max_tokens": prompt.output_tokens, "ignore_eos": True}
-    return {**body, "stream": True, "stream_options": {"include_usage": True}}
 
 
 P95 = 1.6448536269514722

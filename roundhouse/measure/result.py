@@ -25,7 +25,7 @@ from roundhouse.measure.runner import EngineTest, LoadTest
 from roundhouse.measure.slo import Step, bounds, is_exact, machine_limit, tool_limit
 from roundhouse.table import NOTHING, Table, table
 
-VERSION = 5
+VERSION = 6
 """Of the layout of an engine's document."""
 PERCENTILES = (50, 90, 95, 99, 99.9, 99.99)
 INPUTS = ("description", "sha256", "mean_bytes", "content_type", "rows_per_request", "rows")
@@ -33,7 +33,6 @@ COUNTS = (
     "seconds", "offered_per_second", "answered_per_second", "answered", "failed",
     "cpu_share", "machine_share", "reconnected", "ended_early",
 )  # fmt: skip
-SECOND = ("second", "offered", "answered", "errors", "users", "in_flight")
 CLOSED_LOOP = (
     "A closed loop: users wait for answers before they ask again, "
     "so slow spells hold fewer requests than they would."
@@ -312,7 +311,6 @@ class EngineResult(Result):
             "longest_ms": max(latency, default=None),
             "service_ms": _percentiles(phase.service, PERCENTILES),
             "lag_ms": _percentiles(phase.lag, PERCENTILES),
-            "by_second": [_fields(second, SECOND) for second in phase.sending_seconds],
         }
 
 

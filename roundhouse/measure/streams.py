@@ -1,10 +1,8 @@
-"""Streamed answers: when their tokens came, and one phase of them in AIPerf's terms.
+"""Streamed answers: when their tokens came, and one phase of them in terms of `vllm bench serve`.
 
-The client of streams says whether an answer is whole. Names and fields of metrics are those of
-AIPerf's metrics reference and JSON export schema 1.5 (docs.nvidia.com/aiperf). What `vllm bench
-serve` calls the same: time_to_first_token is TTFT, inter_token_latency (the mean of an answer's
-tokens after the first) is TPOT, inter_chunk_latency (each gap between two chunks) is ITL,
-request_latency (to the last token) is E2EL.
+The client of streams says whether an answer is whole. TTFT is the time to the first token, TPOT the
+mean of an answer's tokens after the first, ITL each gap between two chunks, E2EL the time to the
+last token.
 """
 
 from __future__ import annotations
@@ -18,6 +16,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, ClassVar
 
+import numpy as np
+
 from container.generation_client import Event, EventReader, StreamBroken, Usage, payload_parts
 from roundhouse.figures import milliseconds, per_second
 from roundhouse.measure.measurement import (
@@ -29,8 +29,7 @@ from roundhouse.measure.measurement import (
 )
 from roundhouse.measure.slo import ITL, TTFT, Slo
 
-STATISTICS = (1, 5, 10, 25, 50, 75, 90, 95, 99)
-"""AIPerf's percentiles."""
+STATISTICS = (50, 90, 95, 99)
 Unframe = Callable[[bytes], bytes]
 """Returns the bytes of the container's answer in bytes that arrived."""
 
@@ -260,61 +259,37 @@ class StreamMeasurement(Measurement):
         return count / self.duration if self.duration else 0.0
 
 
-def metrics(measurement: StreamMeasurement) -> dict[str, dict[str, float | int | str]]:
-    """Return AIPerf's metrics by their names, each with the fields that its kind has there."""
-    answers = measurement.answers
-    tpots = measurement.tpots_ms
-    outputs = [float(answer.tokens.output_tokens) for answer in answers]
-    prompts = [float(answer.tokens.prompt_tokens) for answer in answers]
-    records = {
-        "time_to_first_token": ("ms", measurement.ttfts_ms),
-        "inter_token_latency": ("ms", tpots),
-        "inter_chunk_latency": ("ms", measurement.gaps_ms),
-        "request_latency": ("ms", [1000 * answer.latency for answer in answers]),
-        "output_token_throughput_per_user": (
-            "tokens/sec/user",
-            [1000 / tpot for tpot in tpots if tpot],
-        ),
-        "output_sequence_length": ("tokens", outputs),
-        "input_sequence_length": ("tokens", prompts),
-    }
-    totals = sum(outputs), sum(prompts)
-    values: dict[str, tuple[str, float | None]] = {
-        "request_throughput": ("requests/sec", measurement.requests_per_second),
-        "output_token_throughput": ("tokens/sec", measurement.output_tokens_per_second),
-        "total_token_throughput": ("tokens/sec", measurement.per_second(sum(totals))),
-        "total_osl": ("tokens", totals[0]),
-        "total_isl": ("tokens", totals[1]),
-        "request_count": ("requests", float(len(answers))),
-        "error_request_count": ("requests", float(measurement.failed)),
-        "good_request_count": ("requests", measurement.good),
-        "goodput": ("requests/sec", measurement.goodput),
-        "benchmark_duration": ("sec", measurement.duration),
-    }
+def metrics(measurement: StreamMeasurement) -> dict[str, Any]:
+    """Return a phase's times in milliseconds, tokens, and rates of its whole duration, for JSON."""
+    answers, count = measurement.answers, len(measurement.answers)
+    tokens = sum(answer.tokens.output_tokens for answer in answers)
+    prompts = sum(answer.tokens.prompt_tokens for answer in answers)
     return {
-        **{name: _record(unit, items) for name, (unit, items) in records.items() if items},
-        **{
-            name: {"unit": unit, "avg": value}
-            for name, (unit, value) in values.items()
-            if value is not None
-        },
+        "ttft_ms": _spread(measurement.ttfts_ms),
+        "tpot_ms": _spread(measurement.tpots_ms),
+        "itl_ms": _spread(measurement.gaps_ms),
+        "e2el_ms": _spread([1000 * answer.latency for answer in answers]),
+        "answers": count,
+        "errors": measurement.failed,
+        "good_answers": measurement.good,
+        "output_tokens": tokens,
+        "prompt_tokens": prompts,
+        "duration_seconds": measurement.duration,
+        "requests_per_second": measurement.requests_per_second,
+        "goodput_requests_per_second": measurement.goodput,
+        "output_tokens_per_second": measurement.output_tokens_per_second,
+        "total_tokens_per_second": measurement.per_second(tokens + prompts),
     }
+
+
+def _spread(values: Sequence[float]) -> dict[str, float] | None:
+    """Return the mean and percentiles of times; None of none."""
+    if not values:
+        return None
+    points = {f"p{percent}": float(np.percentile(values, percent)) for percent in STATISTICS}
+    return {"mean": statistics.fmean(values), **points, "max": max(values)}
 
 
 def p95(values: Sequence[float]) -> float | None:
     """Return the 95th percentile, of however few values; None of none."""
     return percentile(values, StreamMeasurement.percent)
-
-
-def _record(unit: str, values: list[float]) -> dict[str, float | int | str]:
-    points = {f"p{percent}": percentile(values, percent) or 0.0 for percent in STATISTICS}
-    return {
-        "unit": unit,
-        "avg": statistics.fmean(values),
-        "min": min(values),
-        "max": max(values),
-        **points,
-        "std": statistics.stdev(values) if len(values) > 1 else 0.0,
-        "count": len(values),
-        "sum": math.fsum(values),
-    }

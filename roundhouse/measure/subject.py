@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -16,12 +15,7 @@ from roundhouse.measure.destination import Destination, server_url
 from roundhouse.measure.generation import FIRST_CONCURRENCY, GenerationRunner, GenerationTest
 from roundhouse.measure.inputs import read_inputs
 from roundhouse.measure.options import LoadOptions, parse_slo
-from roundhouse.measure.prompts import (
-    Workload,
-    lengths_of,
-    parse_lengths,
-    read_prompts,
-)
+from roundhouse.measure.prompts import Lengths, lengths_of, parse_lengths
 from roundhouse.measure.runner import EngineRunner, EngineTest, Runner
 from roundhouse.measure.slo import engine_slo, stream_slo
 from roundhouse.paths import Paths
@@ -126,7 +120,7 @@ def generation_test(paths: Paths, report: Report, options: LoadOptions) -> Gener
         subject=subject,
         destination=destination,
         model=name if spec is None else spec.name,
-        workload=workload(options, spec),
+        lengths=lengths_for(options, spec),
         slo=stream_slo(ttft_ms=limits[0], itl_ms=limits[1]) if limits else None,
         first_concurrency=FIRST_CONCURRENCY if spec is None else spec.slo.concurrency,
         phases=phases,
@@ -134,18 +128,15 @@ def generation_test(paths: Paths, report: Report, options: LoadOptions) -> Gener
     )
 
 
-def workload(options: LoadOptions, spec: TextGenerationSpec | None) -> Workload:
-    """Return what is asked. Raises RoundhouseError, FaultsError."""
-    context, text = None if spec is None else spec.context, str(options.input)
-    if options.input is not None and re.fullmatch(r"\d+:\d+", text):
-        return Workload(lengths=parse_lengths(text, context))
+def lengths_for(options: LoadOptions, spec: TextGenerationSpec | None) -> Lengths:
+    """Return the lengths of what is asked. Raises RoundhouseError."""
+    context = None if spec is None else spec.context
     if options.input is not None:
-        return read_prompts(options.input, context)
+        return parse_lengths(str(options.input), context)
     if context is not None:
-        return Workload(lengths=lengths_of(context))
+        return lengths_of(context)
     raise UsageError(
-        "--url: has no lengths; give --input 512:128, --input FILE.jsonl, or "
-        "--model NAME for those of models/NAME.yaml."
+        "--url: has no lengths; give --input 512:128, or --model NAME for those of its model file."
     )
 
 

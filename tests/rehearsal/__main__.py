@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 import tempfile
@@ -11,18 +10,13 @@ from pathlib import Path
 
 from tests.rehearsal.scenario import ROOT, Rehearsal
 
-ACTION_VARIABLE = "ROUNDHOUSE_CREDENTIALS_ACTION"
-"""Folder of a checkout of aws-actions/configure-aws-credentials; unset: its stand-in."""
 BARS = {"seconds": 360, "rollback_seconds": 60}
 """The longest that a rehearsal may take on an idle machine."""
-NAME = "configure-aws-credentials"
 
 
 def rehearse(folder, report):
     """Play the rehearsal in a folder and write its report; raises AssertionError for a miss."""
-    given = os.environ.get(ACTION_VARIABLE)
-    actions = {} if given is None else {NAME: Path(given)}
-    rehearsal = Rehearsal(folder, say=lambda text: print(text, flush=True), actions=actions)
+    rehearsal = Rehearsal(folder, say=lambda text: print(text, flush=True))
     try:
         rehearsal.play()
         document = rehearsal.report()

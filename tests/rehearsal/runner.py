@@ -10,8 +10,9 @@ import subprocess
 import time
 from pathlib import Path
 
+from tests.rehearsal.forge.forge import MAIN
 from tests.rehearsal.forge.records import Event
-from tests.rehearsal.forge.workflow_runs import run_document
+from tests.rehearsal.forge.server import API
 from tests.rehearsal.workflows import BASE_EVENTS, triggered_workflows
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,14 +25,10 @@ KEPT = ("PATH", "LANG", "TMPDIR")
 
 
 class Runner:
-    """Plays the runs of a forge one after the other; `variables` is what every job has too.
+    """Plays the runs of a forge one after the other; `variables` is what every job has too."""
 
-    `actions`: folders in place of the stand-ins, by the action's name.
-    """
-
-    def __init__(self, forge, folder, variables, actions=None):
+    def __init__(self, forge, folder, variables):
         self.forge, self.folder, self.variables = forge, folder, variables
-        self.actions = actions or {}
         self.runs = []
 
     def run_all(self):
@@ -45,21 +42,19 @@ class Runner:
         return self.runs[first:]
 
     def _next(self):
-        store = self.forge.store
-        with store.lock:
-            return store.events.pop(0) if store.events else None
+        with self.forge.lock:
+            return self.forge.events.pop(0) if self.forge.events else None
 
     def _run(self, event, workflow):
         pull = event.payload.get("pull_request")
         base, is_base = event.repository, event.name in BASE_EVENTS
         is_fork = pull is not None and pull["head"]["repo"]["full_name"] != base.full_name
-        branch = f"refs/heads/{base.default_branch}"
         run, token = self.forge.add_run(
             repository=base,
             workflow=workflow.path,
             name=workflow.name,
             event=event.name,
-            ref=branch if is_base else event.ref,
+            ref=MAIN if is_base else event.ref,
             sha=workflow.commit,
             actor=event.actor,
             is_fork=is_fork and not is_base,
@@ -119,12 +114,12 @@ class Runner:
         if "step" in entry and name not in run.results:
             run.results[name] = None
             job = workflow.job(name, job_id, run.ref)
-            with self.forge.store.lock:
+            with self.forge.lock:
                 run.job = job
         if "jobResult" in entry and name in run.results:
             run.results[name] = entry["jobResult"]
             check = {"name": run.job.name, "head_sha": run.checked, "status": "completed"}
-            with self.forge.store.lock:
+            with self.forge.lock:
                 run.repository.checks.append({**check, "conclusion": entry["jobResult"]})
 
     def _command(self, run, token, workflow, place, event_file):
@@ -134,7 +129,7 @@ class Runner:
             "ACTIONS_ID_TOKEN_REQUEST_TOKEN": token,
             "ACTIONS_RESULTS_URL": self.forge.url,
             "ACTIONS_RUNTIME_TOKEN": token,
-            "GITHUB_API_URL": self.forge.api_url,
+            "GITHUB_API_URL": f"{self.forge.url}{API}",
             "GITHUB_SERVER_URL": self.forge.url,
             "GITHUB_REPOSITORY": run.repository.full_name,
             "GITHUB_REPOSITORY_OWNER": run.repository.owner.login,
@@ -157,14 +152,9 @@ class Runner:
             *(
                 word
                 for use, name in actions.items()
-                for word in ("--local-repository", f"{use}={self._action(name)}")
+                for word in ("--local-repository", f"{use}={ACTIONS / name}")
             ),
         )
-
-    def _action(self, name):
-        folder = self.actions.get(name, ACTIONS / name)
-        assert folder.is_dir(), f"no stand-in for the action {name}"
-        return folder
 
     def _machine(self, place):
         home = place / "home"
@@ -179,7 +169,7 @@ class Runner:
             return
         pull, repository = event.payload.get("pull_request"), run.repository.document()
         document = {
-            **run_document(run),
+            **run.document(),
             "head_sha": run.checked,
             "head_repository": repository if pull is None else pull["head"]["repo"],
         }
@@ -189,15 +179,14 @@ class Runner:
             "repository": repository,
             "sender": run.actor.document(),
         }
-        branch = f"refs/heads/{run.repository.default_branch}"
-        self.forge.store.events.insert(
+        self.forge.events.insert(
             0,
             Event(
                 name="workflow_run",
                 repository=run.repository,
                 payload=payload,
-                sha=run.repository.git.commit(branch),
-                ref=branch,
+                sha=run.repository.git.commit(MAIN),
+                ref=MAIN,
                 actor=run.actor,
             ),
         )

@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 from rich.console import Console
 
@@ -20,13 +21,11 @@ from roundhouse.report import Report
 from tests.local_cloud.load import steady_load
 from tests.local_cloud.tiny_session import QUESTION, TinySession, sound_network
 from tests.rehearsal.accounts import ROOT, Accounts
-from tests.rehearsal.forge.server import Forge
-from tests.rehearsal.forge_client import Client
+from tests.rehearsal.forge.server import running_forge
 from tests.rehearsal.runner import Runner, lines
 from tests.rehearsal.seed import DEV, PROD, Clone, write_seed
 
 REPOSITORY, FORK = "acme/models", "mallory/models"
-API = f"/repos/{REPOSITORY}"
 MODELS = ("second", "tiny")
 SHOWN_LINES = 60
 
@@ -34,22 +33,23 @@ SHOWN_LINES = 60
 class Rehearsal:
     """The forge, the accounts and the people of one rehearsal; `steps` has what was played."""
 
-    def __init__(self, folder, *, say=print, actions=None, permissions=True):
+    def __init__(self, folder, *, say=print, permissions=True):
         self.folder, self.say, self.steps = folder, say, []
         self.begin = time.monotonic()
-        self.forge = Forge(folder / "forge")
-        self.forge.start()
+        self.stack = ExitStack()
+        self.forge = self.stack.enter_context(running_forge(folder / "forge"))
         self.accounts = Accounts(folder / "cloud", permissions)
+        self.stack.callback(self.accounts.stop)
         people = ("acme", "mallory", "reviewer")
-        self.people = {name: Client(self.forge, self.forge.add_user(name)) for name in people}
+        self.tokens = {name: self.forge.add_user(name) for name in people}
+        self.people = {name: self.forge.tokens[token] for name, token in self.tokens.items()}
         self.repository = self.forge.add_repository(*REPOSITORY.split("/"))
         variables = self.accounts.job_variables()
-        self.runner = Runner(self.forge, folder / "runs", variables, actions)
+        self.runner = Runner(self.forge, folder / "runs", variables)
 
     def stop(self):
         """End every process of the rehearsal."""
-        self.accounts.stop()
-        self.forge.stop()
+        self.stack.close()
 
     def play(self):
         """Play every step; each raises AssertionError for what is not as it must be."""
@@ -84,7 +84,6 @@ class Rehearsal:
     # Before the change
 
     def prepare(self):
-        owner = self.people["acme"]
         self.tree = self.folder / "acme"
         write_seed(self.tree, repository=self.repository.id, owner=self.repository.owner.id)
         self.clone = self.person_clone("acme", self.tree)
@@ -102,11 +101,8 @@ class Rehearsal:
         with ThreadPoolExecutor(2) as pool:
             deploy = lambda of: self.roundhouse(of, "deploy", "--env", of[0], "--yes")
             list(pool.map(deploy, (DEV, PROD)))
-        for name, reviewers in (("dev-build", ()), ("dev", ()), ("prod", ("reviewer",))):
-            users = [self.forge.store.users[login].id for login in reviewers]
-            body = {"reviewers": [{"type": "User", "id": number} for number in users]}
-            assert owner.send("PUT", f"{API}/environments/{name}", body)[0] == 200
-        self.forge.store.events.clear()
+        self.repository.reviewers = {"dev-build": (), "dev": (), "prod": ("reviewer",)}
+        self.forge.events.clear()
 
     def promote_by_hand(self):
         """The first promotion: with the keys of both accounts, before prod has a deployment."""
@@ -116,7 +112,8 @@ class Rehearsal:
         for item in source.list_objects_v2(Bucket=buckets[0])["Contents"]:
             if item["Key"].startswith(("engines/", "networks/")):
                 content = source.get_object(Bucket=buckets[0], Key=item["Key"])["Body"].read()
-                destination.put_object(Bucket=buckets[1], Key=item["Key"], Body=content)
+                place = {"Bucket": buckets[1], "Key": item["Key"]}
+                destination.put_object(**place, Body=content, ChecksumAlgorithm="SHA256")
         prepared = prepare_promotion(
             Paths(code=ROOT, tree=self.tree, build=self.tree / "build"),
             Report(console=Console(file=io.StringIO())),
@@ -150,7 +147,7 @@ class Rehearsal:
         return result.stdout
 
     def person_clone(self, login, folder):
-        return Clone(folder, self.forge, self.people[login].token, login)
+        return Clone(folder, self.forge, self.tokens[login], login)
 
     # The change
 
@@ -184,12 +181,9 @@ class Rehearsal:
         head = self.adopted["head"]["sha"]
         self.label(self.adopted, "build")
         self.play_runs({"roundhouse-request": "success", "roundhouse": "success"})
-        self.adopted = self.pull_from("acme:adopt/1")
         assert self.adopted["head"]["sha"] != head
         locks = {f"models/{name}.lock.yaml" for name in MODELS}
-        path = f"{API}/pulls/{self.adopted['number']}/files"
-        files = {item["filename"] for item in self.people["acme"].send("GET", path)[1]}
-        assert locks <= files, files
+        assert locks <= set(self.files(self.adopted)), self.files(self.adopted)
         text = self.comment(self.adopted)
         assert "engines to build" not in text, text
         assert "is not built" not in text, text
@@ -205,17 +199,12 @@ class Rehearsal:
         assert self.endpoint(PROD, "second") is None
 
     def promote(self):
-        path = f"{API}/actions/workflows/roundhouse-request.yml/dispatches"
         inputs = {"action": "promote", "environment": "prod"}
-        status, answer, _ = self.people["acme"].send(
-            "POST", path, {"ref": "main", "inputs": inputs}
-        )
-        assert status == 204, answer
+        who = self.people["acme"]
+        self.forge.dispatch(who, self.repository, "roundhouse-request.yml", "main", inputs)
         self.play_runs({"roundhouse-request": "success", "roundhouse": "success"}, approvals=1)
-        (self.promotion,) = self.people["acme"].send("GET", f"{API}/pulls?base=main")[1][:1]
-        path = f"{API}/pulls/{self.promotion['number']}/files"
-        files = [item["filename"] for item in self.people["acme"].send("GET", path)[1]]
-        assert files == ["promotions/prod.lock.yaml"], files
+        *_, self.promotion = self.repository.open_pulls()
+        assert self.files(self.promotion) == ["promotions/prod.lock.yaml"]
 
     def merge_promotion(self):
         self.commit = self.merge(self.promotion)
@@ -241,37 +230,31 @@ class Rehearsal:
     # What people do, and see
 
     def create_pull(self, login, title, head):
-        body = {"title": title, "head": head, "base": "main"}
-        status, pull, _ = self.people[login].send("POST", f"{API}/pulls", body)
-        assert status == 201, pull
-        return pull
+        return self.forge.create_pull(self.people[login], self.repository, head, title)
 
     def label(self, pull, name):
-        path = f"{API}/issues/{pull['number']}/labels"
-        assert self.people["acme"].send("POST", path, {"labels": [name]})[0] == 200
+        self.forge.label(self.people["acme"], self.repository, pull, name)
+
+    def files(self, pull):
+        shas = (pull[end]["sha"] for end in ("base", "head"))
+        return list(self.repository.git.changed_files(*shas))
 
     def merge(self, pull):
         """Merge a pull request whose check `plan` passed at its head; the merge commit."""
-        found = self.pull_from(pull["head"]["label"])
-        path = f"{API}/commits/{found['head']['sha']}/check-runs"
-        checks = self.people["acme"].send("GET", path)[1]["check_runs"]
+        sha = pull["head"]["sha"]
+        checks = [check for check in self.repository.checks if check["head_sha"] == sha]
         passed = [check["conclusion"] for check in checks if check["name"] == "plan"]
         assert passed[-1:] == ["success"], checks
-        body = {"sha": found["head"]["sha"]}
-        path = f"{API}/pulls/{found['number']}/merge"
-        status, answer, _ = self.people["acme"].send("PUT", path, body)
-        assert status == 200, answer
-        return answer["sha"]
+        return self.forge.merge(self.people["acme"], self.repository, pull)
 
     def pull_from(self, label):
-        path = f"{API}/pulls?state=open&head={label}"
-        (pull,) = self.people["acme"].send("GET", path)[1]
+        pulls = self.repository.open_pulls()
+        (pull,) = (pull for pull in pulls if pull["head"]["label"] == label)
         return pull
 
     def comment(self, pull):
         """The one comment of a pull request, which the workflow's bot wrote."""
-        path = f"{API}/issues/{pull['number']}/comments"
-        (comment,) = self.people["acme"].send("GET", path)[1]
+        (comment,) = self.repository.comments_of(pull["number"])
         assert comment["user"]["type"] == "Bot"
         return comment["body"]
 
@@ -300,17 +283,8 @@ class Rehearsal:
 
     def approve(self, done):
         """Approve, as the reviewer, every deployment that waits."""
-        reviewer = self.people["reviewer"]
         while not done.wait(0.1):
-            for run in list(self.forge.store.runs.values()):
-                if run.status != "in_progress":
-                    continue
-                path = f"{API}/actions/runs/{run.id}/pending_deployments"
-                for item in reviewer.send("GET", path)[1]:
-                    ids = [item["environment"]["id"]]
-                    body = {"environment_ids": ids, "state": "approved", "comment": "as planned"}
-                    assert reviewer.send("POST", path, body)[0] == 200
-                    self.approved += 1
+            self.approved += self.forge.approve("reviewer")
 
     # What AWS has
 

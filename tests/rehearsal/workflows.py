@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 
 import yaml
 
-from tests.rehearsal.forge.records import Job
-from tests.rehearsal.forge.workflow_runs import WORKFLOWS, workflow_triggers
+from tests.rehearsal.forge.forge import MAIN
+from tests.rehearsal.forge.records import WORKFLOWS, Job
 
 TYPES = {"pull_request": ("opened", "synchronize", "reopened"), "pull_request_target": ("opened",)}
 BASE_EVENTS = frozenset({"pull_request_target", "workflow_run"})
@@ -66,10 +66,10 @@ def filled_template(template, name_template, name):
 
 def triggered_workflows(event):
     """The workflows that an event starts, with their files at the commit that GitHub takes."""
-    git, branch = event.repository.git, f"refs/heads/{event.repository.default_branch}"
-    commit = git.commit(branch) if event.name in BASE_EVENTS else event.sha
+    git = event.repository.git
+    commit = git.commit(MAIN) if event.name in BASE_EVENTS else event.sha
     for path in git.files(commit, WORKFLOWS) if git.commit(commit) else ():
-        filters = workflow_triggers(event.repository, commit, path).get(event.name)
+        filters = event.repository.triggers(commit, path).get(event.name)
         if filters is not None and is_triggered(event, path, filters):
             yield Workflow(git, commit, path)
 

@@ -14,7 +14,7 @@ from roundhouse.table import NOTHING, Table, table
 
 COLUMNS = (
     "candidate", "holds the SLO", "requests/s", "p50", "p95", "p99", "accuracy", "memory",
-    "GPU", "instances", "USD/hour", "USD/million",
+    "instances", "USD/hour", "USD/million",
 )  # fmt: skip
 RIGHT = COLUMNS[2:]
 
@@ -104,7 +104,6 @@ def cells_of(row: Row) -> tuple[str, ...]:
         *map(milliseconds, times),
         NOTHING if cell.accuracy_mean is None else f"{cell.accuracy_mean:.5f}{beyond}",
         NOTHING if memory is None else f"{memory:,.0f} MiB",
-        NOTHING if cell.gpu_percent is None else f"{cell.gpu_percent:.0f} %",
         NOTHING if sizing is None else f"{sizing.instances} x {cell.instance_type}",
         NOTHING if sizing is None else format_usd(sizing.usd_an_hour),
         NOTHING if sizing is None else format_usd(sizing.usd_a_million),
@@ -147,7 +146,7 @@ def document(report: Report) -> dict[str, Any]:
         "command",
     )  # fmt: skip
     return {
-        "version": 3,
+        "version": 4,
         **{name: getattr(report, name) for name in fields},
         "demand_per_second": report.demand,
         "rows": [_row(row) for row in report.rows],

@@ -59,8 +59,6 @@ class CellResult:
     within_budget: bool | None = None
     device_memory_mib: float | None = None
     host_memory_mib: float | None = None
-    gpu_percent: float | None = None
-    """Of each GPU, in the mean, at the rate; None on a CPU, and where no metric came."""
     knee: Knee | None = None
     date: str | None = None
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from onboarding.deployment import Deployment, Target
+from onboarding.deployment import Target
 from onboarding.names import endpoint_name
 from roundhouse import interruption
 from roundhouse.aws.clients import calling
@@ -43,7 +43,6 @@ from roundhouse.measure.compare.tree import (
 from roundhouse.measure.measurement import Measurement, Outcome, Verdict, proven_percentile
 from roundhouse.measure.options import LoadOptions
 from roundhouse.measure.runner import LEVEL_SECONDS, EngineRunner, NextLoad
-from roundhouse.measure.served_engine import gpu_utilization_percent
 from roundhouse.measure.slo import Slo, lower_load
 from roundhouse.measure.subject import engine_test
 from roundhouse.paths import Paths, displayed_path
@@ -53,12 +52,10 @@ from roundhouse.text import quantity
 
 IN_SERVICE = "InService"
 DEPLOYMENT = DeployOptions(yes=True, concurrency=4, rebuild_gone=True, allow_dirty=True)
-LOAD_RECIPE = 4
+LOAD_RECIPE = 5
 """Raised by hand when the same cell would be measured in another way."""
 HOLD_SECONDS, LONGEST_SECONDS = 6.0, 900.0
 """Of a rate, and of a search with all that belongs to it."""
-GPU_HOLD_SECONDS = 150.0
-"""A whole minute of metrics lies in it, wherever in a minute it begins."""
 Measure = Callable[[Session, str, "CompareOptions"], Knee]
 
 
@@ -210,23 +207,10 @@ class Run:
             state=State.measured,
             reason=knee.reason,
             knee=knee,
-            gpu_percent=self._gpu_percent(session, deployment, begin),
             date=begin.strftime("%Y-%m-%d %H:%M UTC"),
         )
         self.results[cell.name] = result
         write_result(self.folder / "results", self.address(cell, target), result)
-
-    def _gpu_percent(
-        self, session: Session, deployment: Deployment, begin: datetime.datetime
-    ) -> float | None:
-        from stacks.capacity.engine import gpus_used
-
-        gpus = gpus_used(deployment, deployment.instance_type)
-        if not gpus or session.is_local:
-            return None
-        name = endpoint_name(session.environment, deployment.name)
-        end = datetime.datetime.now(datetime.UTC)
-        return gpu_utilization_percent(session.clients("cloudwatch"), name, gpus, begin, end)
 
     def row(self, cell: Cell, state: State = State.failed, reason: str = "") -> CellResult:
         """Return a cell's row with no measurement."""
@@ -345,9 +329,6 @@ def measure_knee(session: Session, model: str, options: CompareOptions) -> Knee:
         rows=options.rows_per_request,
     )
     runner = KneeRunner(test=engine_test(session.paths, session.report, load))
-    deployment = next(item for item in session.deployments() if item.name == model)
-    if deployment.instance_type.is_gpu and not session.is_local:
-        runner.step_seconds = runner.longest_step_seconds = GPU_HOLD_SECONDS
     uvloop.run(runner.run())
     return runner.knee()
 

@@ -1,19 +1,32 @@
-"""What a forge keeps: repositories, issues, pull requests, workflow runs and tokens."""
+"""What a forge keeps: people, repositories, workflow runs and their tokens."""
 
 from __future__ import annotations
 
-import copy
-import itertools
-import threading
+import base64
+import json
+import secrets
+import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
+
+import yaml
 
 from tests.rehearsal.forge.git import BareRepository
 
 Document = dict[str, Any]
 WRITE = "write"
 LEVELS = {"none": 0, "read": 1, WRITE: 2}
+WORKFLOWS = ".github/workflows"
+ISSUER, LIFETIME_SECONDS = "https://token.actions.githubusercontent.com", 300
+
+
+class RefusedError(Exception):
+    """GitHub's refusal of a request: HTTP status and message."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status, self.message = status, message
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,13 +78,76 @@ class Run:
     conclusion: str | None = None
     job: Job | None = None
     artifacts: dict[str, bytes] = field(default_factory=dict)
-    approvals: dict[str, str] = field(default_factory=dict)
-    """`approved` or `rejected`, by environment."""
+    approvals: set[str] = field(default_factory=set)
+    """Environments that a reviewer approved."""
 
     def level(self, permission: str) -> str:
         """Return none, read or write: what the token of the present job may do."""
         granted = "none" if self.job is None else self.job.permissions.get(permission, "none")
         return "read" if self.is_fork and granted == WRITE else granted
+
+    @property
+    def waits_for(self) -> str | None:
+        """The environment whose approval the present job waits for."""
+        name = None if self.job is None else self.job.environment
+        is_guarded = name is not None and bool(self.repository.reviewers.get(name))
+        return name if is_guarded and name not in self.approvals else None
+
+    def document(self) -> Document:
+        """Return the run as the REST API and the event `workflow_run` show it."""
+        pulls = [] if self.pull_request is None or self.is_fork else [{"number": self.pull_request}]
+        names = ("id", "name", "event", "status", "conclusion", "head_branch")
+        return {
+            **{name: getattr(self, name) for name in names},
+            "path": self.workflow,
+            "head_sha": self.sha,
+            "pull_requests": pulls,
+            "repository": self.repository.document(),
+            "actor": self.actor.document(),
+        }
+
+    def identity_token(self, audience: str) -> str:
+        """Return a JSON Web Token with GitHub's claims, whose signature nobody checks.
+
+        Source: GitHub's OpenID Connect reference. Raises RefusedError.
+        """
+        job, repository, now = self.job, self.repository, int(time.time())
+        if job is None or self.is_fork or self.level("id-token") != WRITE:
+            raise RefusedError(403, "the job has no `id-token: write`, or the run is a fork's")
+        if self.waits_for is not None:
+            raise RefusedError(403, f"environment {self.waits_for} is not approved")
+        name, owner = repository.full_name, repository.owner
+        subject = "pull_request" if self.event == "pull_request" else f"ref:{self.ref}"
+        if job.environment is not None:
+            subject = f"environment:{job.environment}"
+        claims = {
+            "iss": ISSUER,
+            "aud": audience,
+            "sub": f"repo:{name}:{subject}",
+            "jti": secrets.token_hex(8),
+            "iat": now,
+            "nbf": now,
+            "exp": now + LIFETIME_SECONDS,
+            "repository": name,
+            "repository_id": str(repository.id),
+            "repository_owner": owner.login,
+            "repository_owner_id": str(owner.id),
+            "ref": self.ref,
+            "sha": self.sha,
+            "head_ref": self.head_branch if self.pull_request else "",
+            "base_ref": self.base_branch,
+            "event_name": self.event,
+            "actor": self.actor.login,
+            "run_id": str(self.id),
+            "workflow": self.name,
+            "workflow_ref": f"{name}/{self.workflow}@{self.ref}",
+            "job_workflow_ref": f"{name}/{job.workflow}@{job.workflow_ref}",
+            "runner_environment": "github-hosted",
+            **({} if job.environment is None else {"environment": job.environment}),
+        }
+        parts = ({"alg": "RS256", "typ": "JWT"}, claims)
+        coded = (base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=") for part in parts)
+        return ".".join([*(part.decode() for part in coded), "none"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,14 +164,6 @@ class Token:
         return is_own and LEVELS[self.run.level(permission)] >= LEVELS[level]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Environment:
-    """A deployment environment; one of `reviewers` must approve each job that names it."""
-
-    name: str
-    reviewers: tuple[str, ...] = ()
-
-
 @dataclass(kw_only=True)
 class Repository:
     """A repository and what belongs to it; a fork has a `parent`."""
@@ -105,8 +173,8 @@ class Repository:
     id: int
     git: BareRepository
     parent: Repository | None = None
-    default_branch: str = "main"
-    environments: dict[str, Environment] = field(default_factory=dict)
+    reviewers: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """By environment: one of them must approve each job that names it."""
     issues: dict[int, Document] = field(default_factory=dict)
     """Issues and pull requests, by number, as the REST API shows them."""
     comments: dict[int, Document] = field(default_factory=dict)
@@ -123,14 +191,23 @@ class Repository:
             "full_name": self.full_name,
             "owner": self.owner.document(),
             "fork": self.parent is not None,
-            "private": True,
-            "default_branch": self.default_branch,
+            "default_branch": "main",
         }
 
-    def open_pull_requests(self) -> Iterator[Document]:
+    def open_pulls(self) -> Iterator[Document]:
         for issue in self.issues.values():
             if "pull_request" in issue and issue["state"] == "open":
                 yield issue
+
+    def comments_of(self, number: int) -> list[Document]:
+        return [item for item in self.comments.values() if item["issue_number"] == number]
+
+    def triggers(self, commit: str, path: str) -> Document:
+        """Return a workflow file's triggers at a commit, each with its filters."""
+        text = self.git.text(commit, path)
+        # `on` stays a word: YAML's other loaders read it as true.
+        on = {} if text is None else yaml.load(text, yaml.BaseLoader)["on"]
+        return {name: filters or {} for name, filters in on.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,23 +220,3 @@ class Event:
     sha: str
     ref: str
     actor: User
-
-
-@dataclass(kw_only=True)
-class Store:
-    """Everything of one forge; `lock` guards it."""
-
-    repositories: dict[str, Repository] = field(default_factory=dict)
-    users: dict[str, User] = field(default_factory=dict)
-    tokens: dict[str, Token] = field(default_factory=dict)
-    runs: dict[int, Run] = field(default_factory=dict)
-    artifacts: dict[int, tuple[Run, str]] = field(default_factory=dict)
-    events: list[Event] = field(default_factory=list)
-    lock: threading.Condition = field(default_factory=threading.Condition)
-    ids: Iterator[int] = field(default_factory=lambda: itertools.count(1001))
-
-    def start_workflows(self, token: Token, event: Event) -> None:
-        """Keep an event. What a run's own token does starts nothing, dispatches apart."""
-        if token.run is None or event.name in ("workflow_dispatch", "repository_dispatch"):
-            self.events.append(replace(event, payload=copy.deepcopy(event.payload)))
-            self.lock.notify_all()

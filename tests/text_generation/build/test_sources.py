@@ -45,7 +45,7 @@ def far(session):
     session.clients("s3").create_bucket(Bucket=FOREIGN)
     upload(session, checkpoint)
     source = {"checkpoint": f"s3://{FOREIGN}/{PREFIX}", "sha256": checkpoint_sha256(checkpoint)}
-    spec = {**spec_of(checkpoint), "name": "far", "source": {**source, "headers": HEADERS}}
+    spec = {**spec_of(root), "name": "far", "source": {**source, "headers": HEADERS}}
     path = root / "models/far.yaml"
     path.write_text(yaml.safe_dump(spec))
     ended = write_headers(root, "far", **lifecycle.environment(lifecycle.find(session.paths.build)))

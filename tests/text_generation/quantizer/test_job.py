@@ -67,7 +67,7 @@ def test_candidate_waits_under_its_own_name(tree, tmp_path):
 
 def test_refused_checkpoint_is_recorded_and_its_files_are_not_published(tmp_path):
     root = llama_tree(
-        tmp_path / "tree", schemes=("nvfp4",), quantization={"budget": {"kl_per_token": 1e-6}}
+        tmp_path / "tree", schemes=("nvfp4",), changes={"budget": {"kl_per_token": 1e-6}}
     )
     store = ("--store", str(tmp_path / "store"), "--upload")
     ended = run(root, tmp_path / "out", *store)

@@ -79,7 +79,7 @@ def test_bf16_of_float32_is_cast_and_says_so_in_its_config(tmp_path):
 
 
 def test_fp8_kv_cache_has_scales_and_is_compared_on_its_own(tmp_path):
-    root = llama_tree(tmp_path / "tree", schemes=("fp8",), quantization={"kv_cache": "fp8"})
+    root = llama_tree(tmp_path / "tree", schemes=("fp8",), changes={"kv_cache": "fp8"})
     assert run(root, tmp_path / "out").code == 0
     gate = record_of(tmp_path / "out").gate
     with safe_open(tmp_path / "out/checkpoint/model.safetensors", framework="pt") as file:
@@ -89,7 +89,7 @@ def test_fp8_kv_cache_has_scales_and_is_compared_on_its_own(tmp_path):
 
 
 def test_fp8_kv_cache_of_bf16_weights_is_compared_with_scales_of_one(tmp_path):
-    root = llama_tree(tmp_path / "tree", schemes=("bf16",), quantization={"kv_cache": "fp8"})
+    root = llama_tree(tmp_path / "tree", schemes=("bf16",), changes={"kv_cache": "fp8"})
     assert run(root, tmp_path / "out").code == 0
     gate = record_of(tmp_path / "out").gate
     assert gate is not None and gate.kl_per_token.high < 1e-4 and gate.top1.low > 0.99

@@ -11,11 +11,11 @@ from typing import Any
 import yaml
 
 from engine_build.text_generation.__main__ import main
-from onboarding.checkpoint import checkpoint_sha256
 from onboarding.generation_checks import generation_case
 from onboarding.generation_resolve import checkpoint_keys
 from onboarding.text_generation.checkpoint_lock import RECORD_NAME, CheckpointEntry, read_record
 from onboarding.tree import read_tree
+from tests.text_generation.chat_spec import TEXTS, chat_spec, quantization
 from tests.text_generation.tiny_llama import write_tiny_llama
 
 ENVIRONMENT = """\
@@ -24,8 +24,6 @@ account: "111122223333"
 region: us-east-1
 platform: triton-26.05
 """
-TEXTS = Path(__file__).resolve().parents[3] / "onboarding/data/texts/calibration.txt"
-SAMPLES = 24
 WIDE = {"kl_per_token": 2.0, "top1": 0.2, "perplexity_ratio": 2.0}
 """A budget that a random model holds in eight bits; it has no favourite tokens."""
 
@@ -43,34 +41,17 @@ BLACKWELL = {"nvfp4", "mxfp4", "mxfp8"}
 """Formats that no older GPU has; INT8 is not measured there."""
 
 
-def llama_tree(root: Path, *, schemes=("int8",), quantization=None, source=None, **llama) -> Path:
-    """Write a tree whose model `chat` is a tiny Llama of the tree, on GPUs of any format."""
-    checkpoint = write_tiny_llama(root / "models/data/tiny", **llama)
-    spec = {
-        "name": "chat",
-        "task": "text-generation",
-        "source": {
-            "checkpoint": "models/data/tiny",
-            "sha256": checkpoint_sha256(checkpoint),
-            **(source or {}),
-        },
-        "context": {"max_model_len": 512, "prompt_p95": 256, "output_p95": 64},
-        "slo": {"ttft_p95_ms": 2000, "itl_p95_ms": 80, "concurrency": 4},
-        "quantization": {
-            "schemes": list(schemes),
-            "calibration": {"dataset": "models/data/calibration.txt", "samples": SAMPLES},
-            "evaluation": {"samples": 16, "sample_tokens": 64},
-            "budget": WIDE,
-            **(quantization or {}),
-        },
-        "serving": {"max_num_queued_reqs": 64},
-        "endpoint": {"instance_types": ["ml.p6-b200.48xlarge"]},
-    }
-    if not BLACKWELL.intersection(schemes):
-        spec["endpoint"]["instance_types"] = ["ml.p5.48xlarge"]
+def llama_tree(root: Path, *, schemes=("int8",), changes=None, **llama) -> Path:
+    """Write a tree whose model `chat` is a tiny Llama of the tree, on GPUs of any format.
+
+    `changes`: of the section `quantization`.
+    """
+    write_tiny_llama(root / "models/data/tiny", **llama)
+    gpu = "ml.p6-b200.48xlarge" if BLACKWELL.intersection(schemes) else "ml.p5.48xlarge"
+    section = quantization(*schemes, **WIDE) | (changes or {})
     lines = (line for line in TEXTS.read_text().splitlines() if len(line) > 60)
     (root / "models/data/calibration.txt").write_text("\n".join(lines) + "\n")
-    write_model(root, spec)
+    write_model(root, chat_spec(root, "models/data/tiny", gpu, quantization=section))
     (root / "environments").mkdir(exist_ok=True)
     (root / "environments/cloud.yaml").write_text(ENVIRONMENT)
     return root

@@ -14,7 +14,6 @@ import yaml
 from rich.console import Console
 
 from local_cloud import lifecycle
-from onboarding.checkpoint import checkpoint_sha256
 from roundhouse.deploy.deployment import DeployOptions, deploy
 from roundhouse.errors import NotReadyError
 from roundhouse.generation_invocation import Generator, Prompt, find_generator
@@ -25,6 +24,7 @@ from roundhouse.processes import Processes
 from roundhouse.report import Report
 from roundhouse.session import LOCAL, cloud_folder, open_session, start_local_cloud
 from tests.local_cloud.account import ROOT
+from tests.text_generation.chat_spec import chat_spec
 
 pytestmark = [
     pytest.mark.text_generation,
@@ -62,25 +62,17 @@ class Tree:
 
     def write(self, **ranks):
         """Declare these adapters and no others, by their ranks."""
-        spec = {
-            "name": "chat",
-            "task": "text-generation",
-            "source": {
-                "checkpoint": "models/tiny",
-                "sha256": checkpoint_sha256(self.root / "models/tiny"),
-            },
-            "context": {"max_model_len": 1024, "prompt_p95": 800, "output_p95": 32},
-            "slo": {"ttft_p95_ms": 2000, "itl_p95_ms": 80, "concurrency": 4},
-            "serving": {
-                "max_num_seqs": 8,
-                "max_num_queued_reqs": 16,
-                "adapters": [
-                    {"name": name, "source": f"models/{name}", "rank": rank}
-                    for name, rank in ranks.items()
-                ],
-            },
-            "endpoint": {"instance_types": ["ml.g5.xlarge"], "start_up_seconds": 600},
-        }
+        adapters = [
+            {"name": name, "source": f"models/{name}", "rank": rank} for name, rank in ranks.items()
+        ]
+        spec = chat_spec(
+            self.root,
+            "models/tiny",
+            "ml.g5.xlarge",
+            context={"max_model_len": 1024, "prompt_p95": 800, "output_p95": 32},
+            serving={"max_num_seqs": 8, "max_num_queued_reqs": 16, "adapters": adapters},
+            endpoint={"instance_types": ["ml.g5.xlarge"], "start_up_seconds": 600},
+        )
         (self.root / "models/chat.yaml").write_text(yaml.safe_dump(spec))
 
     def train(self, name, seed, rank):

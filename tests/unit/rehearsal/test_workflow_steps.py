@@ -9,7 +9,8 @@ import subprocess
 import pytest
 import yaml
 
-from tests.rehearsal.forge_client import commit, job, running_forge
+from tests.rehearsal.forge.records import Job
+from tests.rehearsal.forge.server import API, running_forge
 from tests.rehearsal.runner import BIN
 from tests.unit.roundhouse.engines import REPOSITORY
 from tests.unit.roundhouse.gitops.plans import endpoint, plan
@@ -20,7 +21,6 @@ pytestmark = pytest.mark.unit
 WORKFLOW = "on:\n  workflow_dispatch:\n"
 PYTHON = f"PYTHONPATH={REPOSITORY} {REPOSITORY}/.venv/bin/python"
 RIGHTS = ("actions", "contents", "issues", "pull-requests")
-API = "/repos/acme/models"
 
 
 def script(file, step):
@@ -33,37 +33,65 @@ def script(file, step):
 
 
 class Workspace:
-    """A runner's folder: `code` is a clone of main, `head` one of a branch `change`."""
+    """A runner's folder: `code` is a clone of main, `head` one of a branch `change`.
 
-    def __init__(self, folder, forge, owner, stranger):
-        self.folder, self.forge, self.owner = folder, forge, owner
-        self.stranger = stranger
-        files = {".github/workflows/roundhouse.yml": WORKFLOW, "models/a.yaml": "a: 1\n"}
-        commit(owner, folder / "first", "acme/models", "main", files, "main")
-        _, self.bot = job(forge, permissions=dict.fromkeys(RIGHTS, "write"))
-        address = forge.url.replace("http://", f"http://x-access-token:{self.bot.token}@")
-        for name in ("code", "head"):
-            git(folder, "clone", "-q", f"{address}/acme/models.git", name)
-        self.head = folder / "head"
+    acme owns acme/models, mallory a fork of it; `bot` is the token of a workflow's job.
+    """
+
+    def __init__(self, folder, forge):
+        self.folder, self.forge = folder, forge
+        tokens = {name: forge.add_user(name) for name in ("acme", "mallory")}
+        self.people = {name: forge.tokens[token] for name, token in tokens.items()}
+        self.repository = forge.add_repository("acme", "models")
+        _, self.bot = forge.add_run(
+            repository=self.repository,
+            workflow=".github/workflows/x.yml",
+            name="x",
+            event="push",
+            ref="refs/heads/main",
+            sha="",
+            actor=self.people["acme"].user,
+        )
+        forge.tokens[self.bot].run.job = Job(
+            name="j",
+            permissions=dict.fromkeys(RIGHTS, "write"),
+            workflow=".github/workflows/run.yml",
+            workflow_ref="refs/heads/main",
+        )
+        self.head = self.clone("head", tokens["acme"])
+        self.push("main", ".github/workflows/roundhouse.yml", WORKFLOW)
+        self.push("main", "models/a.yaml", "a: 1\n")
+        forge.add_repository("mallory", "models", parent="acme/models")
+        self.fork = self.clone("fork", tokens["mallory"], "mallory/models")
+        self.clone("code", self.bot)
+        git(self.head, "remote", "set-url", "origin", self.address(self.bot))
         git(self.head, "switch", "-q", "-c", "change")
         self.push("change", "models/b.yaml", "b: 1\n")
-        forge.store.events.clear()
+        forge.events.clear()
 
-    def push(self, branch, file, text):
-        path = self.head / file
-        path.parent.mkdir(exist_ok=True)
+    def address(self, token, name="acme/models"):
+        return f"{self.forge.url.replace('//', f'//x-access-token:{token}@')}/{name}.git"
+
+    def clone(self, folder, token, name="acme/models"):
+        git(self.folder, "clone", "-q", self.address(token, name), folder)
+        return self.folder / folder
+
+    def push(self, branch, file, text, folder=None):
+        folder = self.head if folder is None else folder
+        path = folder / file
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-        git(self.head, "add", "-A")
-        git(self.head, "commit", "-q", "-m", file)
-        git(self.head, "push", "-q", "origin", f"HEAD:{branch}")
-        return git(self.head, "rev-parse", "HEAD")
+        git(folder, "add", "-A")
+        git(folder, "commit", "-q", "-m", file)
+        git(folder, "push", "-q", "origin", f"HEAD:{branch}")
+        return git(folder, "rev-parse", "HEAD")
 
     def run(self, text, folder=".", **variables):
         """Run a step as the workflow's bot."""
         given = {
             "GH_REPO": "acme/models",
-            "GH_TOKEN": self.bot.token,
-            "GITHUB_API_URL": self.forge.api_url,
+            "GH_TOKEN": self.bot,
+            "GITHUB_API_URL": f"{self.forge.url}{API}",
             "GITHUB_OUTPUT": str(self.folder / "output"),
             "PATH": f"{BIN}:{os.environ['PATH']}",
         }
@@ -76,27 +104,22 @@ class Workspace:
             check=False,
         )
 
-    def get(self, path):
-        return self.owner.send("GET", f"{API}{path}")[1]
-
     def tip(self, branch):
-        return self.forge.store.repositories["acme/models"].git.commit(f"refs/heads/{branch}")
+        return self.repository.git.commit(f"refs/heads/{branch}")
 
     def files(self, branch):
-        names = self.forge.store.repositories["acme/models"].git
-        return set(names.run("ls-tree", "-r", "--name-only", branch).split())
+        return set(self.repository.git.run("ls-tree", "-r", "--name-only", branch).split())
 
     def dispatched(self):
         """The branches that workflows were started on."""
-        events = self.forge.store.events
-        return [item.ref for item in events if item.name == "workflow_dispatch"]
+        return [item.ref for item in self.forge.events if item.name == "workflow_dispatch"]
 
 
 @pytest.fixture
 def workspace(tmp_path):
-    with running_forge(tmp_path / "forge") as (forge, owner, stranger):
+    with running_forge(tmp_path / "forge") as forge:
         (tmp_path / "runner").mkdir()
-        yield Workspace(tmp_path / "runner", forge, owner, stranger)
+        yield Workspace(tmp_path / "runner", forge)
 
 
 REFUSE_LINKS = (
@@ -123,8 +146,10 @@ def test_locks_alone_are_pushed_on_top_of_what_came_meanwhile_and_planned(worksp
     result = workspace.run(script(*PUSH_LOCKS), BRANCH="change", ENVIRONMENT="dev")
     assert result.returncode == 0, result.stderr
     assert workspace.files("change") == {*before, "models/b.lock.yaml"}
-    repository = workspace.forge.store.repositories["acme/models"].git
-    assert repository.run("log", "-1", "--format=%an %s", "change") == "roundhouse Locks of dev"
+    assert (
+        workspace.repository.git.run("log", "-1", "--format=%an %s", "change")
+        == "roundhouse Locks of dev"
+    )
     assert workspace.dispatched() == ["refs/heads/change"]
 
 
@@ -164,27 +189,27 @@ def write_plan(workspace, head):
     (workspace.folder / "plan" / "plan.json").write_text(found.model_dump_json())
 
 
-def open_change(workspace):
-    body = {"title": "A change", "head": "change", "base": "main"}
-    status, pull, _ = workspace.owner.send("POST", f"{API}/pulls", body)
-    assert status == 201, pull
-    return pull
+def open_change(workspace, head="change", login="acme"):
+    people, repository = workspace.people, workspace.repository
+    return workspace.forge.create_pull(people[login], repository, head, f"Of {login}", "A change")
+
+
+def comment_as(workspace, token, issue, text):
+    workspace.forge.add_comment(token, workspace.repository, issue, text)
 
 
 def test_plan_is_the_one_comment_of_the_pull_request_with_its_head(workspace):
-    pull = open_change(workspace)
-    path = f"/issues/{pull['number']}/comments"
-    marker = "<!-- roundhouse:plan -->"
+    pull, marker = open_change(workspace), "<!-- roundhouse:plan -->"
     for number in range(9):
         text = f"{marker} pasted" if number == 7 else f"comment {number}"
-        workspace.owner.send("POST", f"{API}{path}", {"body": text})
-    workspace.bot.send("POST", f"{API}{path}", {"body": "of another workflow"})
+        comment_as(workspace, workspace.people["acme"], pull, text)
+    comment_as(workspace, workspace.forge.tokens[workspace.bot], pull, "of another workflow")
     head, write = workspace.tip("change"), script(*COMMENT)
     write_plan(workspace, head)
     for _ in range(2):
         result = workspace.run(write, "code", HEAD=head)
         assert result.returncode == 0, result.stderr
-    comments = workspace.get(path)
+    comments = workspace.repository.comments_of(pull["number"])
     assert len(comments) == 11
     (own,) = (item for item in comments if item["body"].startswith(f"{marker}\n"))
     assert own["user"]["type"] == "Bot"
@@ -200,7 +225,7 @@ def test_head_that_no_pull_request_has_any_more_gets_no_comment(workspace):
     write_plan(workspace, "d" * 40)
     result = workspace.run(script(*COMMENT), "code", HEAD="d" * 40)
     assert (result.returncode, "No open pull request" in result.stdout) == (0, True), result.stderr
-    assert workspace.get(f"/issues/{pull['number']}/comments") == []
+    assert workspace.repository.comments_of(pull["number"]) == []
 
 
 def test_fork_is_adopted_at_the_commit_that_was_labelled(workspace):
@@ -215,17 +240,14 @@ def test_fork_is_adopted_at_the_commit_that_was_labelled(workspace):
 
 
 def test_pull_request_of_a_branch_is_opened_once_then_updated_and_planned(workspace):
-    files = {"models/fork.yaml": "f: 1\n"}
-    stranger = workspace.stranger
-    commit(stranger, workspace.folder / "fork", "mallory/models", "change", files, "main")
-    body = {"title": "A fork's", "head": "mallory:change", "base": "main"}
-    assert stranger.send("POST", f"{API}/pulls", body)[0] == 201
+    workspace.push("change", "models/fork.yaml", "f: 1\n", workspace.fork)
+    open_change(workspace, "mallory:change", "mallory")
     for title in ("Promote one", "Promote two"):
         (workspace.folder / "body.md").write_text(f"{title}: `a` & $(id)\n")
         result = workspace.run(script(*OPEN), BRANCH="change", TITLE=title, BODY="body.md")
         assert result.returncode == 0, result.stderr
-    pull, forks = sorted(workspace.get("/pulls"), key=lambda item: -item["number"])
-    assert forks["title"] == "A fork's"
+    forks, pull = workspace.repository.open_pulls()
+    assert forks["title"] == "Of mallory"
     assert (pull["title"], pull["body"]) == ("Promote two", "Promote two: `a` & $(id)\n")
     assert workspace.dispatched() == ["refs/heads/change"] * 2
 
@@ -239,19 +261,25 @@ def drift(workspace, code, text):
     return workspace.run(step[:begin] + fake + step[end:], "code", **variables)
 
 
+def issues(workspace):
+    """The open issues."""
+    return [item for item in workspace.repository.issues.values() if item["state"] == "open"]
+
+
 def test_drift_is_one_issue_opened_updated_and_closed(workspace):
-    workspace.owner.send("POST", f"{API}/issues", {"title": "prod is not as deployed"})
+    title = "prod is not as deployed"
+    workspace.forge.add_issue(workspace.people["acme"], workspace.repository, title, "by hand")
     for text in ("weight of A", "weight of B"):
         result = drift(workspace, 2, text)
         assert result.returncode == 2, result.stderr
-    theirs, ours = sorted(workspace.get("/issues"), key=lambda item: item["number"])
-    assert (ours["title"], ours["body"]) == ("prod is not as deployed", "weight of B")
+    theirs, ours = issues(workspace)
+    assert (ours["title"], ours["body"]) == (title, "weight of B")
     assert drift(workspace, 0, "prod is as deployed.").returncode == 0
-    assert [item["number"] for item in workspace.get("/issues")] == [theirs["number"]]
-    comments = workspace.get(f"/issues/{ours['number']}/comments")
+    assert issues(workspace) == [theirs]
+    comments = workspace.repository.comments_of(ours["number"])
     assert [item["body"] for item in comments] == ["prod is as deployed again."]
 
 
 def test_drift_that_could_not_be_read_writes_no_issue(workspace):
     assert drift(workspace, 5, "").returncode == 5
-    assert workspace.get("/issues") == []
+    assert issues(workspace) == []

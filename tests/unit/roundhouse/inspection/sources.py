@@ -1,4 +1,4 @@
-"""Small sources of every kind: checkpoints, wheels, networks, a hub and a bucket in memory."""
+"""Small sources of every kind: checkpoints, wheels and a hub in memory."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from botocore.exceptions import ClientError
-
-from roundhouse.inspection.new_model import Access, Request, write_new_model
+from roundhouse.inspection.new_model import Request, write_new_model
 from roundhouse.paths import Paths
 from roundhouse.processes import Outcome
 from tests.unit.roundhouse.engines import REPOSITORY
@@ -86,33 +84,6 @@ def wheel(content, inside="mine/model/"):
     return buffer.getvalue()
 
 
-class Bucket:
-    """S3 with objects in memory, a page at a time."""
-
-    def __init__(self, objects, refusal=None):
-        self.objects, self.refusal = objects, refusal
-
-    def get_paginator(self, operation):
-        assert operation == "list_objects_v2"
-        return self
-
-    def paginate(self, *, Bucket, Prefix):
-        if self.refusal:
-            raise ClientError({"Error": {"Code": self.refusal, "Message": "no"}}, "ListObjectsV2")
-        keys = [key for key in sorted(self.objects) if key.startswith(Prefix)]
-        return [{"Contents": [{"Key": key}]} for key in keys] or [{}]
-
-    def get_object(self, *, Bucket, Key):
-        return {"Body": Body(self.objects[Key])}
-
-
-class Body(io.BytesIO):
-    """A streaming body of botocore's."""
-
-    def iter_chunks(self, size):
-        return iter(lambda: self.read(size), b"")
-
-
 @contextmanager
 def hub(content, *, status=None, needs=None):
     """A hub on this machine with the repository owner/name at one commit; `needs`: a token."""
@@ -143,8 +114,8 @@ def hub(content, *, status=None, needs=None):
         server.server_close()
 
 
-def new_model(tree, *, run=None, s3=None, variables=None, **request):
-    """Write a new model of a tree, with stand-ins for what lies outside it."""
+def new_model(tree, *, run=None, variables=None, **request):
+    """Write a new model of a tree, with a stand-in for pip and for the process's variables."""
     paths = Paths(code=REPOSITORY, tree=tree, build=tree / "build")
-    access = Access(run=run, clients=lambda service: s3, variables=variables or {})
-    return write_new_model(paths, Request(**{"name": "mine", **request}), access)
+    made = Request(**{"name": "mine", **request})
+    return write_new_model(paths, made, run=run, variables=variables or {})

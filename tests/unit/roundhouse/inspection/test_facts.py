@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from roundhouse.errors import RoundhouseError, UsageError
+from roundhouse.errors import RoundhouseError
 from roundhouse.inspection.facts import checkpoint_facts, network_facts, pooling_mode
 from roundhouse.inspection.source_files import SourceFiles
 from tests.unit.roundhouse.engines import REPOSITORY
@@ -26,42 +26,41 @@ def facts_of(*architectures, task=None, **config):
 
 
 @pytest.mark.parametrize(
-    ("architecture", "task"),
+    ("architecture", "given", "task"),
     [
-        ("BertModel", "text-embedding"),
-        ("MPNetModel", "text-embedding"),
-        ("RobertaForSequenceClassification", "text-classification"),
+        ("MPNetModel", None, "text-embedding"),
+        ("RobertaForSequenceClassification", None, "text-classification"),
+        ("BertForMaskedLM", "text-embedding", "text-embedding"),
     ],
 )
-def test_task_follows_the_architecture(architecture, task):
-    facts = facts_of(architecture)
-    assert facts.task == task and architecture in facts.because
+def test_task_follows_the_architecture_or_is_the_users(architecture, given, task):
+    facts = facts_of(architecture, task=given)
+    assert facts.task == task and ("--task" if given else architecture) in facts.because
 
 
-def test_task_that_the_user_names_wins_where_nothing_says_it():
-    assert facts_of("BertForMaskedLM", task="text-embedding").task == "text-embedding"
+UNSURE = r"its task is not certain .* say it with --task: image-"
+UNBUILT = "no engine is built for it; .*docs/text-gen"
 
 
-def test_refuses_names_of_classes_as_a_list():
-    with pytest.raises(RoundhouseError, match=r'as a list.*names: \{"0": "calm", "1": "glad"\}'):
-        facts_of("BertForSequenceClassification", id2label=["calm", "glad"])
-
-
-@pytest.mark.parametrize("architectures", [(), ("BertForMaskedLM",), ("BertForPreTraining",)])
-def test_refuses_to_guess_a_task(architectures):
-    with pytest.raises(UsageError, match=r"its task is not certain .* say it with --task: image-"):
-        facts_of(*architectures)
-
-
-def test_refuses_a_task_that_no_engine_is_built_for():
-    for name in ("LlamaForCausalLM", "GPT2LMHeadModel", "T5ForConditionalGeneration"):
-        with pytest.raises(RoundhouseError, match=r"no engine is built for it; .*docs/text-gen"):
-            facts_of(name)
-
-
-def test_refuses_a_checkpoint_as_tensors():
-    with pytest.raises(UsageError, match="needs an ONNX file"):
-        facts_of("BertModel", task="tensors")
+@pytest.mark.parametrize(
+    ("architectures", "more", "message"),
+    [
+        ((), {}, UNSURE),
+        (("BertForPreTraining",), {}, UNSURE),
+        (("LlamaForCausalLM",), {}, UNBUILT),
+        (("GPT2LMHeadModel",), {}, UNBUILT),
+        (("T5ForConditionalGeneration",), {}, UNBUILT),
+        (("BertModel",), {"task": "tensors"}, "needs an ONNX file"),
+        (
+            ("BertForSequenceClassification",),
+            {"id2label": ["calm", "glad"]},
+            r'as a list.*names: \{"0": "calm", "1": "glad"\}',
+        ),
+    ],
+)
+def test_refuses_a_checkpoint_without_a_task_that_engines_have(architectures, more, message):
+    with pytest.raises(RoundhouseError, match=message):
+        facts_of(*architectures, **more)
 
 
 @pytest.mark.parametrize(

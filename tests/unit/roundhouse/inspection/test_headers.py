@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
-from pathlib import Path
+import shlex
 
 import pytest
 from typer.testing import CliRunner
@@ -14,18 +15,23 @@ from onboarding.text_generation.spec import GenerationSourceSpec
 from onboarding.tree import read_tree
 from roundhouse.cli import app as cli
 from roundhouse.errors import NotReadyError, RoundhouseError, UsageError
-from roundhouse.inspection.headers import fetch_headers, headers_path, open_files, package_headers
+from roundhouse.inspection.headers import (
+    PROGRAM,
+    fetch_headers,
+    headers_path,
+    open_files,
+    write_headers,
+)
 from roundhouse.paths import Paths
-from roundhouse.processes import Outcome
 from tests.unit.engine_build import places
-from tests.unit.onboarding.text_generation.shapes import COMMIT, FIXTURES, SMOLLM, generator_tree
+from tests.unit.onboarding.text_generation.shapes import COMMIT, FIXTURES, generator_tree
 from tests.unit.onboarding.text_generation.test_checkpoint import (
     CONFIG,
     TENSORS,
     checkpoint,
     safetensors,
 )
-from tests.unit.roundhouse.inspection.sources import Body, Bucket, hub
+from tests.unit.roundhouse.inspection.sources import hub
 
 BASE = (FIXTURES / "text_generation" / "base.yaml").read_text()
 WEIGHTS = b"\x00" * 1_000_000
@@ -37,10 +43,19 @@ PICKLED = {
 }
 
 
-class PartsBucket(Bucket):
-    """S3 that gives parts of objects, and counts their bytes."""
+class Bucket:
+    """S3 that gives objects, or parts of them, and counts their bytes."""
 
-    read = 0
+    def __init__(self, objects):
+        self.objects, self.read = objects, 0
+
+    def get_paginator(self, operation):
+        assert operation == "list_objects_v2"
+        return self
+
+    def paginate(self, *, Bucket, Prefix):
+        keys = [key for key in sorted(self.objects) if key.startswith(Prefix)]
+        return [{"Contents": [{"Key": key}]} for key in keys] or [{}]
 
     def get_object(self, *, Bucket, Key, Range=None):
         data = self.objects[Key]
@@ -48,7 +63,7 @@ class PartsBucket(Bucket):
             first, last = map(int, Range.removeprefix("bytes=").split("-"))
             data = data[first : last + 1]
         self.read += len(data)
-        return {"Body": Body(data)}
+        return {"Body": io.BytesIO(data)}
 
 
 def _files(folder):
@@ -59,12 +74,12 @@ def _files(folder):
 
 
 def test_bucket_gives_headers_without_weights(tmp_path):
-    s3 = PartsBucket({f"own/{name}": data for name, data in _files(tmp_path).items()})
+    s3 = Bucket({f"own/{name}": data for name, data in _files(tmp_path).items()})
     source = GenerationSourceSpec(checkpoint="s3://bucket/own/", sha256="0" * 64)
     found = fetch_headers(open_files(source, lambda service: s3, {}))
     assert found.config == CONFIG and set(found.tensors) == set(TENSORS)
     assert s3.read < 10_000
-    s3 = PartsBucket({"own/config.json": json.dumps(CONFIG).encode(),
+    s3 = Bucket({"own/config.json": json.dumps(CONFIG).encode(),
                       "own/model.safetensors": safetensors(TENSORS) + WEIGHTS})  # fmt: skip
     assert set(fetch_headers(open_files(source, lambda service: s3, {})).tensors) == set(TENSORS)
 
@@ -100,7 +115,7 @@ def test_refuses_a_hub_that_sends_whole_files(tmp_path):
 )
 def test_refuses_a_checkpoint_that_is_not_whole(change, says, tmp_path):
     objects = {f"own/{name}": data for name, data in _files(tmp_path).items()} | change
-    s3 = PartsBucket({key: data for key, data in objects.items() if data is not None})
+    s3 = Bucket({key: data for key, data in objects.items() if data is not None})
     source = GenerationSourceSpec(checkpoint="s3://bucket/own/")
     with pytest.raises(RoundhouseError, match=says):
         fetch_headers(open_files(source, lambda service: s3, {}))
@@ -137,49 +152,19 @@ def test_command_writes_the_headers_of_a_folder(tmp_path):
     assert set(found.tensors) == set(TENSORS)
 
 
-PACKAGE = GenerationSourceSpec(python_package="a==1", path="a", headers="models/data/a.json")
-
-
-@pytest.fixture
-def quantizer(tmp_path):
-    python = tmp_path / ".venvs" / "quantizer" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    python.touch()
-    return paths_of(tmp_path)
+def test_headers_of_a_package_are_a_command_that_the_quantizer_takes(tmp_path):
+    text = BASE.replace(
+        "  huggingface: acme/chat@0123456789abcdef0123456789abcdef01234567\n",
+        "  python_package: a==1\n  path: a\n",
+    )
+    with pytest.raises(UsageError) as refused:
+        write_headers(paths_of(generator_tree(tmp_path, text)), "chat")
+    words = shlex.split(str(refused.value).partition("writes the headers: ")[2])
+    assert words[:3] == [".venvs/quantizer/bin/python", "-m", PROGRAM]
+    given = dict(zip(words[3::2], words[4::2], strict=True))
+    source = GenerationSourceSpec.model_validate_json(given["--source"])
+    assert (source.python_package, given["--out"]) == ("a==1", "models/data/8b.json")
 
 
 def paths_of(folder):
     return Paths(code=folder, tree=folder, build=folder / "build")
-
-
-def program(text: str | None, output: str = "", code: int = 0):
-    def run(command, on_line=None):
-        words = dict(zip(command.argv[3::2], command.argv[4::2], strict=True))
-        assert json.loads(words["--source"]) == {
-            "python_package": "a==1", "path": "a", "trust_remote_code": False,
-        }  # fmt: skip
-        if text is not None:
-            Path(words["--out"]).write_text(text)
-        return Outcome(code=code, output=output)
-
-    return run
-
-
-def test_headers_are_those_that_the_process_wrote(quantizer):
-    found = package_headers(PACKAGE, quantizer, {}, program(SMOLLM.document()))
-    assert found == SMOLLM
-
-
-def test_refuses_what_the_process_refuses(quantizer):
-    output = "$ pip download\nFAILED: package a==1 is not there; correct the version. (log: x)\n"
-    with pytest.raises(RoundhouseError, match="a==1: package a==1 is not there"):
-        package_headers(PACKAGE, quantizer, {}, program(None, output, 5))
-    with pytest.raises(RoundhouseError, match="it said nothing"):
-        package_headers(PACKAGE, quantizer, {}, program(None, "", 1))
-    with pytest.raises(RoundhouseError, match="is no file of headers"):
-        package_headers(PACKAGE, quantizer, {}, program("{}"))
-
-
-def test_refuses_where_the_environment_is_not_made(tmp_path):
-    with pytest.raises(NotReadyError, match="environments quantizer` makes it"):
-        package_headers(PACKAGE, paths_of(tmp_path), {}, program(""))

@@ -18,7 +18,6 @@ from tests.unit.roundhouse.inspection.sources import (
     BERT,
     CLASSIFIER,
     COMMIT,
-    Bucket,
     StandInPip,
     checkpoint_content,
     hub,
@@ -29,7 +28,6 @@ from tests.unit.roundhouse.inspection.sources import (
 
 NETWORKS = REPOSITORY / "tests" / "fixtures" / "tiny_embedder"
 WHEEL = "mine-1.2.3-py3-none-any.whl"
-BUCKETS = "source_buckets: [{bucket: company-models, prefix: nlp/}]\n"
 
 
 @pytest.fixture
@@ -42,11 +40,6 @@ def model_of(tree):
     after = read_tree(tree)
     assert after.faults == () and memory_findings(after).faults == ()
     return yaml.safe_load((tree / "models" / "mine.yaml").read_text(encoding="utf-8"))
-
-
-def name_bucket(tree):
-    for file in (tree / "environments").glob("*.yaml"):
-        file.write_text(file.read_text() + BUCKETS)
 
 
 def test_package_is_pinned_with_its_folder_and_digest(tree):
@@ -112,20 +105,6 @@ def test_image_classifier_gets_pictures_and_batches_alone(tree):
         new_model(tree, name="other", checkpoint=str(folder))
 
 
-def test_checkpoint_of_a_bucket_has_the_digest_of_its_folder(tree, tmp_path):
-    name_bucket(tree)
-    content = checkpoint_content()
-    folder = write_files(tmp_path / "checkpoint", content)
-    objects = {f"nlp/one/{name}": data for name, data in content.items()}
-    s3 = Bucket({**objects, "nlp/one/.cache/x": b"hidden", "nlp/other/config.json": b"{}"})
-    new_model(tree, checkpoint="s3://company-models/nlp/one", s3=s3)
-    assert model_of(tree)["source"] == {
-        "checkpoint": "s3://company-models/nlp/one/",
-        "sha256": checkpoint_sha256(folder),
-    }
-
-
-@pytest.mark.parametrize("place", ["tree", "bucket"])
 @pytest.mark.parametrize(
     ("network", "config", "task"),
     [
@@ -133,7 +112,7 @@ def test_checkpoint_of_a_bucket_has_the_digest_of_its_folder(tree, tmp_path):
         ("classifier.onnx", CLASSIFIER["config.json"], "text-classification"),
     ],
 )
-def test_network_of_texts_has_its_task_and_digest(tree, place, network, config, task):
+def test_network_of_texts_has_its_task_and_digest(tree, network, config, task):
     content = {
         "net.onnx": (NETWORKS / network).read_bytes(),
         "tokenizer.json": (NETWORKS / "tokenizer.json").read_bytes(),
@@ -141,14 +120,8 @@ def test_network_of_texts_has_its_task_and_digest(tree, place, network, config, 
     if config is not None:
         content["config.json"] = json.dumps(config).encode()
     address = "models/data/net/net.onnx"
-    if place == "bucket":
-        name_bucket(tree)
-        address = "s3://company-models/nlp/net.onnx"
-        s3 = Bucket({f"nlp/{name}": data for name, data in content.items()})
-        new_model(tree, onnx=address, s3=s3)
-    else:
-        write_files(tree / "models/data/net", content)
-        new_model(tree, onnx=address)
+    write_files(tree / "models/data/net", content)
+    new_model(tree, onnx=address)
     model = model_of(tree)
     assert model["task"] == task and model["source"]["onnx"] == address
     assert len(model["source"]["sha256"]) == 64
@@ -178,7 +151,6 @@ POOLED = {
 }
 
 
-@pytest.mark.parametrize("place", ["tree", "bucket"])
 @pytest.mark.parametrize(
     ("beside", "mode", "pooling"),
     [
@@ -186,18 +158,13 @@ POOLED = {
         ({}, "lasttoken", {"mode": "lasttoken", "normalize": False}),
     ],
 )
-def test_plain_export_is_pooled_as_its_files_or_the_user_say(tree, place, beside, mode, pooling):
+def test_plain_export_is_pooled_as_its_files_or_the_user_say(tree, beside, mode, pooling):
     tokenizer = (NETWORKS / "tokenizer.json").read_bytes()
     content = {"net.onnx": TOKENS, "tokenizer.json": tokenizer, **beside}
-    if place == "bucket":
-        name_bucket(tree)
-        s3 = Bucket({f"nlp/{name}": data for name, data in content.items()})
-        new_model(tree, onnx="s3://company-models/nlp/net.onnx", s3=s3, pooling=mode)
-    else:
-        write_files(tree / "models/data/net", content)
-        new_model(tree, onnx="models/data/net/net.onnx", pooling=mode)
+    write_files(tree / "models/data/net", content)
+    new_model(tree, onnx="models/data/net/net.onnx", pooling=mode)
     assert model_of(tree)["source"]["pooling"] == pooling
-    if place == "tree" and not beside:
+    if not beside:
         with pytest.raises(UsageError, match="a vector for each token; say with --pooling how"):
             new_model(tree, name="other", onnx="models/data/net/net.onnx")
         assert not (tree / "models/other.yaml").exists()
@@ -260,6 +227,7 @@ def test_refuses_a_model_that_is_there(tree):
         ({"huggingface": "no-owner"}, "is no repository"),
         ({"onnx": "nothing.onnx"}, "nothing.onnx: is not there"),
         ({"checkpoint": "/usr"}, "/usr: lies outside"),
+        ({"onnx": "s3://b/net.onnx"}, r"copy it under .* with the same sha256"),
         ({"checkpoint": "models/data"}, "is no folder with config.json"),
         ({"onnx": "models/data"}, "is no file"),
     ],
@@ -268,30 +236,6 @@ def test_refuses_a_request_that_does_not_fit(tree, request_, message):
     with pytest.raises(UsageError, match=message):
         new_model(tree, **request_)
     assert not (tree / "models" / "mine.yaml").exists()
-
-
-@pytest.mark.parametrize(
-    ("option", "address"),
-    [("onnx", "s3://company-models/nlp/m.onnx"), ("checkpoint", "s3://company-models/nlp/")],
-)
-def test_refuses_a_bucket_that_no_environment_names(tree, option, address):
-    line = r"`source_buckets: \[\{bucket: company-models, prefix: nlp/\}\]` to environments/dev"
-    with pytest.raises(RoundhouseError, match=line):
-        new_model(tree, s3=Bucket({}), **{option: address})
-
-
-@pytest.mark.parametrize(
-    ("s3", "kind", "message"),
-    [
-        (Bucket({}), "onnx", "is not there; upload the file"),
-        (Bucket({}), "checkpoint", "has no config.json; name the prefix"),
-        (Bucket({}, refusal="AccessDenied"), "onnx", "Listing s3://company-models/nlp/"),
-    ],
-)
-def test_refuses_what_the_bucket_does_not_hold_or_give(tree, s3, kind, message):
-    name_bucket(tree)
-    with pytest.raises(RoundhouseError, match=message):
-        new_model(tree, s3=s3, **{kind: "s3://company-models/nlp/m"})
 
 
 def test_refuses_a_wheel_that_pip_cannot_fetch(tree):

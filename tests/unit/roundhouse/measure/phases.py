@@ -33,7 +33,7 @@ def second(milliseconds=5.0, count=1000, **changes) -> dict:
     """Return one second: `count` answers, each after the same time."""
     fields = {
         "milliseconds": milliseconds, "offered": count, "answered": count,
-        "service": milliseconds, "lag": 0.05, "users": 0, "cpu_share": 0.1, "machine_share": 0.2,
+        "service": milliseconds, "lag": 0.05, "cpu_share": 0.1, "machine_share": 0.2,
         "errors": {},
     }  # fmt: skip
     return fields | changes
@@ -52,7 +52,7 @@ def measurement(*seconds: dict, rate=1000.0, loop=Loop.open, name="step 1") -> M
         for reason, times in values["errors"].items():
             for _ in range(times):
                 result.record_error(reason)
-        current.users, current.cpu_share = values["users"], values["cpu_share"]
+        current.cpu_share = values["cpu_share"]
         current.machine_share = values["machine_share"]
     return result
 

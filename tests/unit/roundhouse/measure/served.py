@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 from types import SimpleNamespace
 
 from rich.console import Console
@@ -54,6 +55,18 @@ def described(deployment, target):
     }
 
 
+def session_of(root, environment, clients, code=None):
+    """A session over a tree, whose console keeps what is printed."""
+    return Session(
+        paths=Paths(code=root if code is None else code, tree=root, build=root / "build"),
+        environment=environment,
+        variables={},
+        clients=clients,
+        run=None,
+        report=Report(console=Console(file=io.StringIO(), width=200)),
+    )
+
+
 @dataclasses.dataclass
 class Served:
     """A tree of its own with one built engine, and the session of one environment over it."""
@@ -65,14 +78,7 @@ class Served:
 
     @property
     def session(self):
-        return Session(
-            paths=Paths(code=self.root, tree=self.root, build=self.root / "build"),
-            environment=self.deployment.environment,
-            variables={},
-            clients=self.clients.__getitem__,
-            run=None,
-            report=Report(console=Console(quiet=True)),
-        )
+        return session_of(self.root, self.deployment.environment, self.clients.__getitem__)
 
     @property
     def lock(self):

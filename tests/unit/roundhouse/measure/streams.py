@@ -17,10 +17,6 @@ def chat_chunk(text="a", *, last=False) -> dict:
     return {"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": reason}]}
 
 
-def text_chunk(text="a", *, last=False) -> dict:
-    return {"choices": [{"index": 0, "text": text, "finish_reason": "length" if last else None}]}
-
-
 def usage(prompt=10, output=3) -> dict:
     return {"choices": [], "usage": {"prompt_tokens": prompt, "completion_tokens": output}}
 

@@ -122,18 +122,6 @@ def test_refuses_a_bare_server_without_inputs_or_slo(paths, options, message):
         resolved_test(paths, url=URL, **options)
 
 
-@pytest.mark.parametrize(
-    ("url", "expected"),
-    [
-        ("http://h:8000", "http://h:8000/v1/chat/completions"),
-        ("http://h:8080/invocations", "http://h:8080/invocations"),
-    ],
-)
-def test_a_text_server_without_a_path_gets_chats(url, expected):
-    destination = server_stream(url)
-    assert (destination.url, destination.region, destination.is_framed) == (expected, None, False)
-
-
 @pytest.mark.parametrize("kind", ["inference-component", "model"])
 def test_stream_of_invocations_is_signed_and_names_its_component(tmp_path, kind):
     text = BASE.replace("endpoint:\n", f"endpoint:\n  kind: {kind}\n")
@@ -151,14 +139,10 @@ BODIES = tuple(Body(text, "application/json") for text in (b"a", b"bb", b"ccc"))
 SERVER = Destination(url="http://h/", headers={"X-A": "b"})
 
 
-def test_every_body_has_its_turn_in_an_order_of_the_seed():
+def test_every_body_has_its_turn_its_headers_and_is_signed_once():
     both = [Requests(SERVER, BODIES, 1, None) for _ in range(2)]
     first, second = ([requests.next()[0] for _ in range(6)] for requests in both)
-    assert first == second == first[:3] * 2
-    assert len(set(first)) == 3
-
-
-def test_a_body_has_its_headers_and_is_signed_once():
+    assert first == second == first[:3] * 2 and len(set(first)) == 3
     signed = []
     requests = Requests(SERVER, BODIES, 1, lambda body: signed.append(body.data) or {"A": "s"})
     headers = [requests.next()[1] for _ in range(6)]
@@ -181,18 +165,21 @@ def test_a_request_to_sagemaker_is_signed_with_its_body_and_headers(monkeypatch)
     assert signature["Authorization"] != sign(BODIES[1])["Authorization"]
 
 
-def test_a_url_without_a_path_means_sagemakers():
-    expected = "http://h:8080/invocations"
-    assert server_url("http://h:8080") == server_url("http://h:8080/") == expected
-    assert server_url("https://h/v2/models/m/infer") == "https://h/v2/models/m/infer"
-
-
-WRONG_PORTS = ("http://h:x", "http://h:99999")
-
-
 @pytest.mark.parametrize(
-    "url", ["", "h:8080", "ftp://h", "http://", "http://u:p@h", "http://h/#a", *WRONG_PORTS]
+    ("url", "engine", "chat"),
+    [
+        ("http://h:8080", "http://h:8080/invocations", "http://h:8080/v1/chat/completions"),
+        ("http://h:8080/", "http://h:8080/invocations", "http://h:8080/v1/chat/completions"),
+        ("https://h/v2/models/m/infer",) * 3,
+    ],
 )
-def test_refuses_a_url_of_no_server(url):
-    with pytest.raises(RoundhouseError, match="no server's address"):
-        server_url(url)
+def test_a_url_without_a_path_means_sagemakers_or_chats(url, engine, chat):
+    found = server_stream(url)
+    assert (server_url(url), found.url, found.is_framed) == (engine, chat, False)
+
+
+def test_refuses_a_url_of_no_server():
+    wrong = "", "h:8080", "ftp://h", "http://", "http://u:p@h", "http://h/#a"
+    for url in (*wrong, "http://h:x", "http://h:99999"):
+        with pytest.raises(RoundhouseError, match="no server's address"):
+            server_url(url)

@@ -9,11 +9,11 @@ import io
 import json
 import math
 import tarfile
+from types import SimpleNamespace
 
 import boto3
 import pytest
 from botocore.stub import ANY, Stubber
-from rich.console import Console
 
 from onboarding.lock import write_lock_entry
 from onboarding.platform import instance_types
@@ -30,10 +30,8 @@ from roundhouse.measure.recommendation import (
     run_job,
     sample_payload,
 )
-from roundhouse.paths import Paths
-from roundhouse.report import Report
-from roundhouse.session import Session
 from tests.unit.roundhouse.engines import REPOSITORY, copied_tree, entry_for
+from tests.unit.roundhouse.measure.served import session_of
 
 pytestmark = pytest.mark.unit
 
@@ -74,39 +72,12 @@ def session(tmp_path):
                 service, region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="b"
             )
             stubs[service] = stack.enter_context(Stubber(clients[service]))
-        yield (
-            Session(
-                paths=Paths(code=REPOSITORY, tree=tree, build=tmp_path / "build"),
-                environment=read_tree(tree).environments["dev"],
-                variables={},
-                clients=clients.__getitem__,
-                run=None,
-                report=Report(console=Console(file=io.StringIO(), width=200)),
-            ),
-            stubs,
-        )
+        environment = read_tree(tree).environments["dev"]
+        yield session_of(tree, environment, clients.__getitem__, code=REPOSITORY), stubs
 
 
 def request(session, *wanted, model=MODEL):
     return job_request(session, model, wanted, None, 1)
-
-
-def in_endpoint(session, **fields):
-    """The session with other fields in every endpoint."""
-
-    def deployments_with_fields():
-        return tuple(
-            dataclasses.replace(item, endpoint=item.endpoint.model_copy(update=fields))
-            for item in session.deployments()
-        )
-
-    class Changed(Session):
-        def deployments(self):
-            return deployments_with_fields()
-
-    return Changed(
-        **{field.name: getattr(session, field.name) for field in dataclasses.fields(session)}
-    )
 
 
 def expect_start(stubs, order, refused=None):
@@ -205,8 +176,15 @@ def test_refuses_what_no_job_can_measure(session):
     shipped, _ = session
     with pytest.raises(UsageError, match="no such model on an endpoint"):
         request(shipped, model="sentence-embeder")
+    asynchronous = [
+        dataclasses.replace(
+            item, endpoint=item.endpoint.model_copy(update={"asynchronous": object()})
+        )
+        for item in shipped.deployments()
+    ]
+    queued = SimpleNamespace(environment=shipped.environment, deployments=lambda: asynchronous)
     with pytest.raises(UsageError, match="its endpoint is asynchronous"):
-        request(in_endpoint(shipped, asynchronous=object()))
+        request(queued)
     for lock in shipped.paths.tree.rglob("*.lock.yaml"):
         lock.unlink()
     with pytest.raises(RoundhouseError, match="is not in the lock; `roundhouse build --env dev"):
@@ -221,26 +199,17 @@ def test_says_what_to_do_where_there_is_no_recommender(tmp_path):
         app(words, standalone_mode=False)
 
 
-def test_refuses_an_archive_that_is_not_there(session):
-    session, stubs = session
-    stubs["s3"].add_client_error("head_object", "404", "Not Found", 404)
-    with pytest.raises(RoundhouseError, match="is not there, though the lock names it"):
-        run_job(session, request(session))
-
-
-def test_a_job_that_aws_refuses_leaves_no_model(session):
+def test_a_job_that_does_not_start_or_fails_ends_with_the_reason_and_leaves_no_model(session):
     session, stubs = session
     order = request(session)
+    stubs["s3"].add_client_error("head_object", "404", "Not Found", 404)
+    with pytest.raises(RoundhouseError, match="is not there, though the lock names it"):
+        run_job(session, order)
     expect_start(stubs, order, refused="ResourceLimitExceeded")
     expect_deleted(stubs, order)
     with pytest.raises(RoundhouseError, match="too many jobs"):
         run_job(session, order)
     stubs["sagemaker"].assert_no_pending_responses()
-
-
-def test_a_job_that_fails_ends_with_awss_reason_and_leaves_no_model(session):
-    session, stubs = session
-    order = request(session)
     expect_start(stubs, order)
     expect_look(stubs, {"Status": "FAILED", "FailureReason": "no capacity."})
     expect_deleted(stubs, order)

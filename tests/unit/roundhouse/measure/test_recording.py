@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import io
 from types import SimpleNamespace
 
 import pytest
-from rich.console import Console
 
 from onboarding.generation_resolve import checkpoint_keys, generation_deployments
 from onboarding.lock import read_lock, write_lock_entry
+from onboarding.names import engine_archive_path
 from onboarding.resolve import deployments
 from onboarding.text_generation.checkpoint_lock import GenerationLock
 from onboarding.tree import read_tree
 from roundhouse.errors import RoundhouseError
 from roundhouse.measure.bench import LoadReport
 from roundhouse.measure.options import LoadOptions
-from roundhouse.measure.recording import record_load, search_fault
-from roundhouse.measure.served_engine import gpu_utilization_percent, served_copies
-from roundhouse.paths import Paths
-from roundhouse.report import Report
-from roundhouse.session import Session
+from roundhouse.measure.recording import record_load
+from roundhouse.measure.served_engine import gpu_utilization_percent
 from tests.synth.scaled import instance_capacity
 from tests.unit.onboarding.text_generation.entries import checkpoint_entry
 from tests.unit.onboarding.text_generation.shapes import FIXTURES, generator_tree
-from tests.unit.roundhouse.engines import copied_tree
 from tests.unit.roundhouse.measure.phases import (
     STREAM_PHASES,
     load_of,
@@ -36,7 +31,13 @@ from tests.unit.roundhouse.measure.phases import (
     stream_phase,
     stream_search,
 )
-from tests.unit.roundhouse.measure.served import Described, instances, object_of, served_endpoint
+from tests.unit.roundhouse.measure.served import (
+    Described,
+    instances,
+    object_of,
+    served_endpoint,
+    session_of,
+)
 
 SHARED = {"endpoint": "text-shared", "model": "sentence-embedder-int8"}
 
@@ -77,14 +78,15 @@ class Bench:
 
 
 def record_with(
-    served, *holds, search=None, utilization=lambda *arguments: None, endpoint=None, later=None,
-    **changes,
-):  # fmt: skip
-    """Record a capacity; the search finds 1,000 a second unless another is given."""
+    served, *holds, search=None, utilization=lambda *arguments: None, later=None, **changes
+):
+    """Record a capacity; the search finds 1,000 a second unless another is given.
+
+    `later`: what SageMaker describes once the load runs.
+    """
     run = Bench(served.root, searched(*steps()) if search is None else search, *holds)
-    if later is not None:
-        run.during = lambda: served.clients["sagemaker"].documents.update(later)
-    options = {"endpoint": endpoint or "sentence-embedder", "env": "dev", "record": True}
+    run.during = lambda: served.clients["sagemaker"].documents.update(later or {})
+    options = {"endpoint": "sentence-embedder", "env": "dev", "record": True}
     load_options = LoadOptions(**options | changes)
     try:
         recorded = record_load(served.session, load_options, run=run, utilization=utilization)
@@ -128,11 +130,6 @@ def test_recorded_capacity_is_what_the_next_synth_scales_on(tmp_path):
     assert source in capacity.derivation
 
 
-def test_rate_of_several_instances_is_divided_among_them(tmp_path):
-    recorded = record_with(served_endpoint(tmp_path, changes=instances(3, 3)))
-    assert recorded.entry.requests_per_second == 333.333
-
-
 def test_rate_that_is_not_held_is_tried_lower(tmp_path):
     served = served_endpoint(tmp_path)
     recorded = record_with(served, load_of(slow(), slo_ms=20.0))
@@ -140,6 +137,8 @@ def test_rate_that_is_not_held_is_tried_lower(tmp_path):
     assert search.is_search and search.seconds == 60
     assert [float(call.rate) for call in holds] == [1000.0, pytest.approx(1000 / 1.04)]
     assert recorded.entry.requests_per_second == 961.538
+    shared = record_with(served_endpoint(tmp_path, changes=instances(3, 3)))
+    assert shared.entry.requests_per_second == 333.333, "divided among three"
 
 
 def test_local_measurement_stays_in_scratch_locks(tmp_path):
@@ -147,10 +146,7 @@ def test_local_measurement_stays_in_scratch_locks(tmp_path):
     recorded = record_with(served, env="local")
     assert recorded.lock == tmp_path / "build/local/locks/sentence-embedder.lock.yaml"
     assert served.capacity["ml.c7i.large"].gpu_utilization_percent is None
-
-
-def test_refuses_a_local_measurement_for_reviewed_locks(tmp_path):
-    file = copied_tree(tmp_path) / "environments" / "local.yaml"
+    file = tmp_path / "environments" / "local.yaml"
     file.write_text(file.read_text().replace("locks: build/local/locks", "locks: locks/local"))
     served = served_endpoint(tmp_path, environment="local")
     message = "locks/local/ holds reviewed locks, and the local cloud's speed is this machine's"
@@ -165,6 +161,7 @@ def variant(**changes):
 
 
 POOLS = [{"InstanceType": "ml.g5.xlarge"}]
+OTHER_ARCHIVE = {"Environment": {"ROUNDHOUSE_MANIFEST_SHA256": "e" * 64}}
 OTHER_ENGINE = {"ModelDataUrl": "s3://b/engines/0123/model.tar.gz", "Environment": {}}
 
 
@@ -175,6 +172,10 @@ OTHER_ENGINE = {"ModelDataUrl": "s3://b/engines/0123/model.tar.gz", "Environment
         (
             {"describe_model": {"PrimaryContainer": OTHER_ENGINE}},
             "it serves engines/0123/model.tar.gz, and the lock's engine is engines/",
+        ),
+        (
+            {"describe_model": {"PrimaryContainer": OTHER_ARCHIVE}},
+            "it serves an archive of engine .* that is not the lock's",
         ),
         (
             {"describe_endpoint_config": {"ProductionVariants": [{}, {}]}},
@@ -191,24 +192,33 @@ OTHER_ENGINE = {"ModelDataUrl": "s3://b/engines/0123/model.tar.gz", "Environment
         ),
         (instances(1, 2), "it has 1 instances and 2 are desired"),
     ],
-    ids=["updating", "engine", "two variants", "pools", "type", "asynchronous", "scaling"],
+    ids=[
+        "updating",
+        "engine",
+        "archive",
+        "two variants",
+        "pools",
+        "type",
+        "asynchronous",
+        "scaling",
+    ],
 )
 def test_refuses_an_endpoint_that_is_not_the_locks_before_any_load(tmp_path, changes, message):
     served = served_endpoint(tmp_path, changes=changes)
+    container = changes.get("describe_model", {}).get("PrimaryContainer")
+    if container is OTHER_ARCHIVE:
+        path = engine_archive_path(served.target.engine_key)
+        shown = {**container, "ModelDataUrl": f"s3://b/{path}"}
+        served.clients["sagemaker"].documents["describe_model"] = {"PrimaryContainer": shown}
     with pytest.raises(RoundhouseError, match=f"^--record: dev-sentence-embedder: .*{message}"):
         record_with(served)
     assert served.calls == [] and served.capacity is None
 
 
-def test_refuses_another_archive_of_the_same_engine(tmp_path):
-    served = served_endpoint(tmp_path)
-    container = served.clients["sagemaker"].documents["describe_model"]["PrimaryContainer"]
-    container["Environment"] = {"ROUNDHOUSE_MANIFEST_SHA256": "e" * 64}
-    with pytest.raises(RoundhouseError, match=r"an archive of engine .* that is not the lock's"):
-        record_with(served)
-
-
-def test_refuses_a_shared_endpoint_whose_archive_in_s3_is_another(tmp_path):
+def test_refuses_a_shared_endpoint_of_several_instances_or_another_archive(tmp_path):
+    served = served_endpoint(tmp_path, **SHARED, changes=instances(2, 2))
+    with pytest.raises(RoundhouseError, match="2 instances share its models unevenly"):
+        record_with(served, **SHARED)
     served = served_endpoint(tmp_path, **SHARED)
     entry = served.target.lock_entry.model_dump_json()
     other = entry.replace('"sha256":"', '"sha256":"b', 1).encode()
@@ -217,31 +227,10 @@ def test_refuses_a_shared_endpoint_whose_archive_in_s3_is_another(tmp_path):
         record_with(served, **SHARED)
 
 
-def test_refuses_several_instances_of_a_shared_endpoint(tmp_path):
-    served = served_endpoint(tmp_path, **SHARED, changes=instances(2, 2))
-    with pytest.raises(RoundhouseError, match="2 instances share its models unevenly"):
-        record_with(served, **SHARED)
-
-
 def test_refuses_an_engine_that_no_lock_has(tmp_path):
     command = "run: roundhouse build --env dev --model sentence-embedder"
     with pytest.raises(RoundhouseError, match=command):
         record_with(served_endpoint(tmp_path, build=False))
-
-
-def test_refuses_a_rate_that_is_never_held(tmp_path):
-    served = served_endpoint(tmp_path)
-    with pytest.raises(RoundhouseError, match=r"not held for 1 s .* the report is"):
-        record_with(served, *(load_of(slow(), slo_ms=20.0) for _ in range(3)))
-    assert served.capacity is None
-
-
-def test_refuses_an_endpoint_that_changed_meanwhile(tmp_path):
-    served = served_endpoint(tmp_path)
-    later = instances(1, 1, EndpointConfigName="c-2")
-    with pytest.raises(RoundhouseError, match="the endpoint changed during the load test"):
-        record_with(served, later=later)
-    assert served.capacity is None
 
 
 @pytest.mark.parametrize(
@@ -263,20 +252,29 @@ def test_what_was_proven_is_recorded_with_that_word_beside_it(tmp_path, search):
     assert (searching.seconds, holding.seconds) == (135, 45)
 
 
+NEVER = [load_of(slow(), slo_ms=20.0)] * 3
+
+
 @pytest.mark.parametrize(
-    ("result", "message"),
+    ("results", "later", "message"),
     [
-        (load_of(step(1000.0)), "searched for no highest load"),
-        (broken_off(searched(*steps())), "the load test was broken off"),
-        (searched(slow(), slow()), "no load held the SLO"),
+        ([load_of(step(1000.0))], {}, "searched for no highest load"),
+        ([broken_off(searched(*steps()))], {}, "the load test was broken off"),
+        ([searched(slow(), slow())], {}, "no load held the SLO"),
+        ([searched(*steps()), *NEVER], {}, "not held for 1 s"),
+        (
+            [searched(*steps())],
+            instances(1, 1, EndpointConfigName="c-2"),
+            "the endpoint changed during the load test",
+        ),
     ],
-    ids=["no search", "broken off", "nothing held"],
+    ids=["no search", "broken off", "nothing held", "never held", "changed"],
 )
-def test_refuses_a_search_without_a_result_and_names_its_report(tmp_path, result, message):
-    served = served_endpoint(tmp_path)
-    message += r"; nothing was recorded, and the report is .*r\.json"
+def test_refuses_what_proved_no_load_and_names_its_report(tmp_path, results, later, message):
+    served, (search, *holds) = served_endpoint(tmp_path), results
+    message += r".*; nothing was recorded, and the report is .*r\.json"
     with pytest.raises(RoundhouseError, match=message):
-        record_with(served, search=result)
+        record_with(served, *holds, search=search, later=later)
     assert served.capacity is None
 
 
@@ -351,33 +349,26 @@ def subject(tmp_path):
     return SimpleNamespace(root=root, deployment=deployment, entry=entry, environment=environment)
 
 
-def session(subject, sagemaker) -> Session:
-    paths = Paths(code=subject.root, tree=subject.root, build=subject.root / "build")
-    return Session(
-        paths=paths,
-        environment=subject.environment,
-        variables={},
-        clients=lambda service: sagemaker,
-        run=None,
-        report=Report(console=Console(file=io.StringIO())),
-    )
+def record_knee_of(subject, sagemaker, result=None, *, during=lambda: None, options=OPTIONS):
+    """Record what a load test came to; `during` happens while it runs."""
 
-
-def bench_of(result, later=None):
     def run(paths, report, options):
+        during()
         return LoadReport(result=result, file=paths.build / "load" / "r.json")
 
-    return run
+    session = session_of(subject.root, subject.environment, lambda service: sagemaker)
+    return record_load(session, options, run=run)
+
+
+def knees(subject):
+    lock = read_lock(subject.root / subject.environment.locks, "chat", GenerationLock)
+    return [entry.knee for entry in lock.checkpoints.values()]
 
 
 def test_knee_of_one_copy_is_written_into_the_lock(subject):
     sagemaker = sagemaker_of(subject.entry.prefix)
-    done = record_load(
-        session(subject, sagemaker), OPTIONS, run=bench_of(stream_search(*STREAM_PHASES))
-    )
-    lock = read_lock(subject.root / subject.environment.locks, "chat", GenerationLock)
-    (entry,) = lock.checkpoints.values()
-    assert entry.knee == done.entry
+    done = record_knee_of(subject, sagemaker, stream_search(*STREAM_PHASES))
+    assert knees(subject) == [done.entry]
     assert (done.entry.concurrency, done.entry.instance_type) == (4, "ml.g6e.2xlarge")
     assert (done.entry.ttft_p95_ms, done.entry.itl_p95_ms) == pytest.approx((100, 10))
     assert done.entry.plan_key == subject.deployment.plan_key
@@ -394,55 +385,53 @@ def test_knee_of_one_copy_is_written_into_the_lock(subject):
         ({"prefix": "checkpoints/other/"}, "it serves checkpoints/other/, and the lock's"),
     ],
 )
-def test_refuses_copies_that_are_not_the_locks(subject, changes, reason):
+def test_refuses_copies_that_are_not_the_locks_before_any_load(subject, changes, reason):
     sagemaker = sagemaker_of(**{"prefix": subject.entry.prefix, **changes})
     with pytest.raises(RoundhouseError, match=reason):
-        served_copies(lambda service: sagemaker, subject.deployment, subject.entry)
+        record_knee_of(subject, sagemaker, during=pytest.fail)
 
 
 def test_refuses_copies_that_changed_during_the_load(subject):
-    sagemaker = sagemaker_of(subject.entry.prefix)
-
-    def run(paths, report, options):
-        sagemaker.documents |= sagemaker_of(subject.entry.prefix, 3, 3).documents
-        return bench_of(stream_search(*STREAM_PHASES))(paths, report, options)
-
+    prefix = subject.entry.prefix
+    sagemaker, later = sagemaker_of(prefix), sagemaker_of(prefix, 3, 3).documents
     with pytest.raises(RoundhouseError, match="changed during the load test; nothing was recorded"):
-        record_load(session(subject, sagemaker), OPTIONS, run=run)
-    lock = read_lock(subject.root / subject.environment.locks, "chat", GenerationLock)
-    assert [entry.knee for entry in lock.checkpoints.values()] == [None]
+        record_knee_of(
+            subject,
+            sagemaker,
+            stream_search(*STREAM_PHASES),
+            during=lambda: sagemaker.documents.update(later),
+        )
+    assert knees(subject) == [None]
 
 
 def test_requests_at_once_that_were_proven_are_recorded_with_that_word_beside_it(subject):
-    sagemaker = sagemaker_of(subject.entry.prefix)
     proven = stream_search(stream_phase(8), ended="the 180 s of the search were over")
-    done = record_load(session(subject, sagemaker), OPTIONS, run=bench_of(proven))
+    done = record_knee_of(subject, sagemaker_of(subject.entry.prefix), proven)
     assert (done.entry.concurrency, done.entry.tool) == (4, "roundhouse bench, proven, 2 copies")
     assert "within the SLO (proven; more may hold): goodput" in done.summary
     assert "Proven: 8 requests at once" in proven.headline
     assert "More may hold: the 180 s of the search were over." in proven.headline
 
 
+MISSED = stream_search(stream_phase(8, ttft=0.5), stream_phase(8, ttft=0.5))
+
+
 @pytest.mark.parametrize(
     ("result", "reason"),
     [
-        (
-            stream_search(stream_phase(8, ttft=0.5), stream_phase(8, ttft=0.5)),
-            "no load held the SLO",
-        ),
-        (dataclasses.replace(stream_search(*STREAM_PHASES), broken_off=True), "broken off"),
+        (MISSED, "no load held the SLO"),
+        (broken_off(stream_search(*STREAM_PHASES)), "broken off"),
     ],
 )
 def test_refuses_what_is_no_knee(subject, result, reason):
-    assert reason in search_fault(result)
-    sagemaker = sagemaker_of(subject.entry.prefix)
     with pytest.raises(RoundhouseError, match=reason):
-        record_load(session(subject, sagemaker), OPTIONS, run=bench_of(result))
+        record_knee_of(subject, sagemaker_of(subject.entry.prefix), result)
 
 
 def test_refuses_a_generator_without_a_checkpoint(subject):
     (subject.root / subject.environment.locks / "chat.lock.yaml").unlink()
     with pytest.raises(RoundhouseError, match="has no checkpoint to serve"):
-        record_load(session(subject, None), OPTIONS, run=None)
+        record_knee_of(subject, None)
+    other = dataclasses.replace(OPTIONS, endpoint="x")
     with pytest.raises(RoundhouseError, match="'x': no such endpoint in this environment"):
-        record_load(session(subject, None), dataclasses.replace(OPTIONS, endpoint="x"), run=None)
+        record_knee_of(subject, None, options=other)

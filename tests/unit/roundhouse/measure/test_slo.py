@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import random
-import statistics
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,19 +24,24 @@ from roundhouse.measure.slo import (
     is_exact,
     lower_load,
     next_load,
-    tool_limit,
     verdict,
 )
-from tests.unit.roundhouse.measure.phases import measurement, second
+from tests.unit.roundhouse.measure.phases import (
+    STREAM_SLO,
+    measurement,
+    second,
+    stream_answers,
+    stream_measurement,
+)
 
-HELD, MISSED = Outcome.held, Outcome.missed
+HELD, MISSED, UNPROVEN, TOOL = Outcome.held, Outcome.missed, Outcome.unproven, Outcome.tool
 SLO = engine_slo(20)
 
 
-def search(outcome, first):
+def search(outcome, first, next_load=next_load, **changes):
     """Run a whole search; `outcome` takes each rate and the number of steps before."""
     steps = []
-    while (rate := next_load(steps, first)) is not None:
+    while (rate := next_load(steps, first, **changes)) is not None:
         steps.append(Step(rate=rate, outcome=outcome(rate, len(steps))))
         assert len(steps) <= MAX_STEPS
     return steps
@@ -66,22 +67,6 @@ def test_one_good_or_bad_moment_does_not_move_the_result(outcome, moment):
     assert 950 < bounds(steps)[0] <= 1000
 
 
-@pytest.mark.parametrize("width", [0.01, 0.05, 0.15])
-def test_the_search_leans_neither_up_nor_down(width):
-    """Steps hold by chance: half of them at the limit, the fewer the higher the rate."""
-    chance, errors = random.Random(1), []
-    for _ in range(400):
-        limit = 1000 * math.exp(chance.uniform(0, 0.4))
-
-        def outcome(rate, number, limit=limit):
-            share = 1 / (1 + (rate / limit) ** (1 / width))
-            return HELD if chance.random() < share else MISSED
-
-        errors.append(math.log(math.sqrt(math.prod(bounds(search(outcome, 300)))) / limit))
-    assert abs(statistics.fmean(errors)) < 0.015
-    assert abs(statistics.median(errors)) < 0.015
-
-
 @pytest.mark.parametrize("outcome", [HELD, MISSED])
 def test_a_hold_and_a_miss_are_both_tried_again(outcome):
     other = MISSED if outcome is HELD else HELD
@@ -101,93 +86,103 @@ def test_refuses_to_search_below_a_share_of_the_first_rate():
     steps = search(lambda rate, number: MISSED, 1.0)
     assert bounds(steps)[0] is None
     assert min(step.rate for step in steps) == 1 / 32
-    assert next_load(steps_of((5, Outcome.unproven)), 5) is None
+    assert next_load(steps_of((5, UNPROVEN)), 5) is None
     assert next_load(steps_of((1, MISSED), (1, MISSED)), 4, is_whole=True) is None
-
-
-def test_a_phase_within_the_slo_held():
-    assert verdict(measurement(second(), second()), SLO).outcome is HELD
-
-
-@pytest.mark.parametrize(
-    ("phase", "reason"),
-    [
-        (measurement(second(), *[second(30.0)] * 2), "p99 30.0 ms above 20 ms"),
-        (measurement(second(), second(errors={"HTTP 503: full": 4})), "4 errors: HTTP 503: full"),
-        (measurement(second(), *[second(answered=500)] * 2), "requests piled up"),
-        (measurement(second(30.0, 100), rate=100.0), "p50 30.0 ms above 20 ms"),
-        (measurement(second(30.0, 400), rate=400.0), "p95 30.0 ms"),
-        (measurement(second(60.0, service=40.0, lag=20.0)), "p99 60.0 ms above 20 ms"),
-    ],
-    ids=["latency", "errors", "pile-up", "few answers", "more answers", "slow server, late tool"],
-)
-def test_a_phase_misses(phase, reason):
-    result = verdict(phase, SLO)
-    assert result.outcome is MISSED
-    assert reason in result.reason
-
-
-def test_refuses_a_verdict_on_too_few_answers():
-    result = verdict(measurement(second(count=400), rate=400.0), SLO)
-    assert result.outcome is Outcome.unproven
-    assert "400 answers; p99 needs 1,000" in result.reason
-
-
-def test_the_tools_own_lateness_is_not_the_servers_miss():
-    result = verdict(measurement(second(30.0, service=5.0, lag=25.0)), SLO)
-    assert result.outcome is Outcome.tool
-    assert "its own p99 lag was 25.0 ms" in result.reason
-
-
-def test_a_busy_core_of_the_tool_is_not_the_servers_miss():
-    busy = measurement(second(30.0, cpu_share=0.99), second(30.0, cpu_share=0.97))
-    assert verdict(busy, SLO).outcome is Outcome.tool
-    assert "98% of a core" in tool_limit(busy, None)
-
-
-def test_a_closed_loop_piles_nothing_up():
-    phase = measurement(second(answered=100, count=100, offered=1000), loop=Loop.closed)
-    assert verdict(phase, SLO).outcome is Outcome.unproven
 
 
 @pytest.mark.parametrize(("first", "most"), [(1, 1), (8, 1), (8, 7), (8, 100), (4, 13)])
 def test_whole_rates_end_one_apart_or_four_percent(first, most):
-    steps = []
-    while (rate := next_load(steps, first, is_whole=True)) is not None:
-        steps.append(Step(rate=rate, outcome=HELD if rate <= most else MISSED))
+    steps = search(lambda rate, n: HELD if rate <= most else MISSED, first, is_whole=True)
     held, missed = bounds(steps)
     assert all(step.rate == int(step.rate) for step in steps)
     assert held <= most < missed and (missed - held == 1 or missed <= held * 1.04)
     assert is_exact(steps, is_whole=True)
 
 
-def test_a_comparison_goes_down_by_a_fifth_until_a_rate_holds_once():
-    def rates(limit):
-        steps = []
-        while (rate := lower_load(steps, 100.0)) is not None:
-            steps.append(Step(rate=rate, outcome=HELD if rate <= limit else MISSED))
-        return [round(step.rate, 2) for step in steps]
-
-    assert rates(100) == [100] and rates(70) == [100, 80, 64]
-    assert rates(1) == [100, 80, 64, 51.2, 40.96]
+@pytest.mark.parametrize(
+    ("limit", "rates"), [(100, [100]), (70, [100, 80, 64]), (1, [100, 80, 64, 51.2, 40.96])]
+)
+def test_a_comparison_goes_down_by_a_fifth_until_a_rate_holds_once(limit, rates):
+    steps = search(lambda rate, n: HELD if rate <= limit else MISSED, 100.0, lower_load)
+    assert [round(step.rate, 2) for step in steps] == rates
     assert lower_load(steps_of((9, MISSED)), 9, is_whole=True) == 7
 
 
-def test_a_percentile_needs_ten_values_beyond_it():
-    needed = [samples_needed(percentile) for percentile in (50, 95, 99, 99.9, 99.99)]
-    assert needed == [20, 200, 1000, 10_000, 100_000]
+BUSY = stream_measurement(*stream_answers(200, late=20))
+BUSY.seconds_seen[0].cpu_share = 0.99
+CASES = [
+    (SLO, measurement(second(), second()), HELD, "p99 5.00 ms within 20 ms"),
+    (SLO, measurement(second(), *[second(30.0)] * 2), MISSED, "p99 30.0 ms above 20 ms"),
+    (SLO, measurement(second(), second(errors={"HTTP 503: x": 4})), MISSED, "4 errors: HTTP 503"),
+    (SLO, measurement(second(), *[second(answered=500)] * 2), MISSED, "requests piled up"),
+    (SLO, measurement(second(30.0, 100), rate=100.0), MISSED, "p50 30.0 ms above 20 ms"),
+    (SLO, measurement(second(30.0, 400), rate=400.0), MISSED, "p95 30.0 ms"),
+    (SLO, measurement(second(60.0, service=40.0, lag=20.0)), MISSED, "p99 60.0 ms above 20 ms"),
+    (SLO, measurement(second(count=400), rate=400.0), UNPROVEN, "400 answers; p99 needs 1,000"),
+    (
+        SLO,
+        measurement(second(answered=100, count=100, offered=1000), loop=Loop.closed),
+        UNPROVEN,
+        "100 answers",
+    ),
+    (SLO, measurement(second(30.0, service=5.0, lag=25.0)), TOOL, "its own p99 lag was 25.0 ms"),
+    (SLO, measurement(second(30.0, cpu_share=0.98)), TOOL, "98% of a core"),
+    (STREAM_SLO, stream_measurement(*stream_answers(200, late=9)), HELD, "ITL p95 10.0 ms within"),
+    (
+        STREAM_SLO,
+        stream_measurement(*stream_answers(200, late=20)),
+        MISSED,
+        "TTFT p95 400 ms above 300 ms",
+    ),
+    (
+        STREAM_SLO,
+        stream_measurement(*stream_answers(200, gap=0.07)),
+        MISSED,
+        "ITL p95 70.0 ms above 60 ms",
+    ),
+    (
+        STREAM_SLO,
+        stream_measurement(*stream_answers(30, ttft=0.5)),
+        MISSED,
+        "TTFT p50 500 ms above 300 ms",
+    ),
+    (STREAM_SLO, stream_measurement(*stream_answers(200), errors=1), MISSED, "1 error: HTTP 503"),
+    (
+        STREAM_SLO,
+        stream_measurement(*stream_answers(150, late=20)),
+        UNPROVEN,
+        "150 answers; p95 needs 200",
+    ),
+    (STREAM_SLO, BUSY, TOOL, "99% of a core"),
+]
 
 
-def test_refuses_a_percentile_of_too_few():
-    assert [proven_percentile([1.0] * count, 50) for count in (19, 20)] == [None, 1.0]
+@pytest.mark.parametrize(("slo", "phase", "outcome", "reason"), CASES, ids=lambda v: str(v)[:24])
+def test_a_phase_has_the_outcome_and_the_reason_of_its_slo(slo, phase, outcome, reason):
+    found = verdict(phase, slo)
+    assert (found.outcome, reason in found.reason) == (outcome, True), found
 
 
 @pytest.mark.parametrize(
-    ("values", "percent", "expected"),
-    [([4.0, 1.0, 3.0, 2.0], 50, 2.5), ([7.0], 99, 7.0), ([1.0, 2.0], 100, 2.0), ([], 50, None)],
+    ("phase", "slo", "slos", "reason"),
+    [
+        (measurement(second(30.0, 30)), SLO, 1.0, "p50 above 20 ms"),
+        (measurement(second(30.0, 10)), SLO, 1.0, None),
+        (measurement(second(5.0), second(30.0, 900)), SLO, 1.0, None),
+        (stream_measurement(*stream_answers(20, ttft=0.7)), STREAM_SLO, 2, "TTFT p50 above 600 ms"),
+        (stream_measurement(*stream_answers(20, gap=0.13)), STREAM_SLO, 2, "ITL p50 above 120 ms"),
+        (stream_measurement(*stream_answers(20, ttft=0.5)), STREAM_SLO, 2, None),
+    ],
 )
-def test_percentile_is_linear_between_values(values, percent, expected):
-    assert percentile(values, percent) == expected
+def test_a_step_is_ended_once_its_median_is_far_above_the_slo(phase, slo, slos, reason):
+    assert hopeless(phase, slo, slos) == reason
+
+
+def test_a_percentile_is_linear_and_needs_ten_values_beyond_it():
+    needed = [samples_needed(percent) for percent in (50, 95, 99, 99.9, 99.99)]
+    assert needed == [20, 200, 1000, 10_000, 100_000]
+    assert [proven_percentile([1.0] * count, 50) for count in (19, 20)] == [None, 1.0]
+    assert percentile([4.0, 1.0, 3.0, 2.0], 50) == 2.5 and percentile([], 50) is None
 
 
 def test_kinds_of_errors_are_limited():
@@ -195,16 +190,3 @@ def test_kinds_of_errors_are_limited():
     assert phase.failed == 30
     assert len(phase.errors) == MAX_ERROR_KINDS + 1
     assert phase.errors["other errors"] == 10
-
-
-@pytest.mark.parametrize(
-    ("phase", "reason"),
-    [
-        (measurement(second(30.0, 30)), "p50 above 20 ms"),
-        (measurement(second(30.0, 10)), None),
-        (measurement(second(5.0), second(30.0, 900)), None),
-    ],
-    ids=["late", "too few", "most in time"],
-)
-def test_a_step_is_ended_once_its_median_is_above_the_slo(phase, reason):
-    assert hopeless(phase, SLO, 1.0) == reason

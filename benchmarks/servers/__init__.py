@@ -1,1 +1,0 @@
-"""Our server beside Triton, and the engine with no server."""
