@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from container.archive import EngineArchive
 from container.server.batching.batch import Limits
 from container.server.batching.batcher import Batcher
-from container.server.batching.slots import SlotThread, slot_threads
+from container.server.batching.slots import SlotThread
 from container.server.data_plane.plane import SHARED, SHARED_PIXELS, DataPlane, Encoder
 from container.server.engines.engine import Costs, Engine, longest_sequence
 from container.server.engines.heads import ImageEncoder, PairEncoder, SpanEncoder
@@ -155,7 +155,7 @@ async def load_batcher(
     except BaseException:
         first.close()
         raise
-    threads = slot_threads(engine.slots, first)
+    threads = [first, *(SlotThread(f"slot {number}") for number in range(1, engine.slots))]
     observer = BatchMetrics(metrics, model.name, log=log)
     batcher = Batcher(
         engine=engine,

@@ -6,10 +6,8 @@ import gc
 import weakref
 from operator import itemgetter
 
-import numpy as np
 import pytest
 
-from container.server.batching.failures import CLOSED
 from container.server.engines.engine import BucketCosts
 from container.server.types import (
     DeadlinePassed,
@@ -17,7 +15,6 @@ from container.server.types import (
     QueueFull,
     RequestFault,
     TooLarge,
-    Unavailable,
 )
 from tests.unit.container.batching.harness import (
     Bench,
@@ -54,22 +51,6 @@ async def test_full_batch_waits_behind_the_running_one():
     assert (bench.sizes, bench.batcher.waiting) == ([1, 4], 9)
     await bench.release()
     assert bench.sizes == [1, 4, 4]
-
-
-@scenario
-async def test_one_batch_is_prefetched_though_a_batch_ends_in_the_turn_in_which_others_come():
-    bench = Bench()
-    await bench.queue(0, [3])
-    await settle()
-    bench.threads[0].works.popleft()()  # delivered in the next turn
-    futures = [bench.submit(number, [3]) for number in range(1, 15)]  # dispatched in it, too
-    await settle()
-    assert bench.sizes == [1, 4, 4]
-    await bench.release_all()
-    assert [read(future) for future in futures] == [expected(n, [3]) for n in range(1, 15)]
-    await bench.queue(20, [3])
-    await bench.queue(21, [3])
-    assert [len(thread.works) for thread in bench.threads] == [1]
 
 
 @scenario
@@ -110,17 +91,6 @@ async def test_rows_are_not_spread(max_rows, costs, rows, sizes):
     bench = Bench(HeldEngine(slots=2, max_rows=max_rows), max_tokens=4000, costs=costs)
     await bench.queue(0, [10] * rows)
     assert bench.sizes == sizes
-
-
-@scenario
-async def test_answers_of_whole_requests_are_views_and_keep_their_types():
-    bench = Bench()
-    await bench.queue(0, [3])
-    whole, split = await bench.queue(1, [3, 3]), await bench.queue(2, [3, 3, 3])
-    await bench.release_all()
-    assert whole.result()[0].base is not None
-    assert [answer.dtype for answer in split.result()] == [np.int64, np.int16]
-    assert (read(whole), read(split)) == (expected(1, [3, 3]), expected(2, [3, 3, 3]))
 
 
 @scenario
@@ -192,23 +162,3 @@ async def test_finished_requests_leave_nothing_behind():
     del futures, future, faults
     gc.collect()
     assert not any(reference() for reference in kept)
-
-
-@scenario
-async def test_close_refuses_queued_requests_and_ends_threads_after_running_batches():
-    bench = Bench(HeldEngine(slots=2))
-    runs = await bench.queue(0, [3])
-    await bench.queue(1, [3])
-    await bench.release(1)
-    also_runs = await bench.queue(2, [3])
-    waits = await bench.queue(3, [3])
-    bench.batcher.close()
-    bench.batcher.close()
-    with pytest.raises(Unavailable, match=CLOSED):
-        await waits
-    with pytest.raises(Unavailable, match=CLOSED):
-        await bench.queue(4, [3])
-    assert bench.closes == [0, 0]
-    await bench.release_all()
-    assert (read(runs), read(also_runs)) == (expected(0, [3]), expected(2, [3]))
-    assert bench.closes == [1, 1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from container.server.batching.failures import BROKEN
@@ -43,35 +42,6 @@ async def test_poisoned_request_fails_alone():
 
 
 @scenario
-async def test_request_cancelled_while_its_batch_is_isolated_does_not_run():
-    bench, (left, bad, gone) = await isolation()
-    await bench.release()
-    await bench.release()
-    left.cancel()  # on its way to the thread
-    gone.cancel()  # not yet
-    await bench.release_all()
-    assert_refused(bad)
-    assert bench.ran == [[(0, 0)], [(1, 0), (2, 0), (3, 0)], [(2, 0)], [PROBE]]
-    assert [rows[0].identity for rows in bench.engine.prepared[2:]] == [(1, 0), (2, 0), PROBE]
-
-
-@scenario
-async def test_refuses_everything_once_the_engine_fails_on_its_probe():
-    bench = Bench()
-    bench.engine.dead = True
-    futures = [await bench.queue(0, [1]), await bench.queue(1, [1])]
-    await bench.release_all()
-    for future in futures:
-        with pytest.raises(Unavailable, match=BROKEN):
-            await future
-    assert bench.batcher.is_broken
-    with pytest.raises(Unavailable, match=BROKEN):
-        await bench.queue(2, [1])
-    assert bench.ledger.drops == [("broken", 1)] * 3
-    assert bench.ran == [[(0, 0)], [PROBE]]
-
-
-@scenario
 async def test_engine_that_dies_after_an_isolated_answer_is_broken_and_no_request_is_blamed():
     bench, (good, bad, sound) = await isolation()
     for _ in range(3):  # the first request, the failed batch, the good request alone
@@ -84,16 +54,6 @@ async def test_engine_that_dies_after_an_isolated_answer_is_broken_and_no_reques
             await future
     assert bench.batcher.is_broken
     assert bench.ran[-1] == [PROBE]
-
-
-@scenario
-async def test_refuses_an_engine_that_loses_rows():
-    bench = Bench()
-    bench.engine.answer = lambda rows: (np.zeros((len(rows) + 1, 2)),)
-    future = await bench.queue(0, [1, 1])
-    await bench.release_all()
-    assert isinstance(future.exception(), Unavailable)
-    assert bench.ledger.failures[0] == ("the engine gave output 0 the shape [3, 2] for 2 rows", 2)
 
 
 @pytest.mark.parametrize(

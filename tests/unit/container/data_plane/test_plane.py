@@ -83,13 +83,6 @@ async def answer(plane: DataPlane, rows: Sequence[Any], **arguments: Any) -> Any
     return await (await plane.submit(rows, **arguments))
 
 
-async def test_texts_are_encoded_and_tensors_go_as_they_come():
-    for encoder, expected in ((Encoder(), ["A", "B"]), (None, ["a", "b"])):
-        plane, backend = open_plane(encoder)
-        (array,) = await answer(plane, ["a", "b"])
-        assert array.shape == (2, 2) and backend.taken[0][0] == expected
-
-
 async def test_short_texts_are_encoded_inline_and_long_ones_beside_the_event_loop():
     encoder = Encoder()
     plane, _ = open_plane(encoder)
@@ -97,21 +90,6 @@ async def test_short_texts_are_encoded_inline_and_long_ones_beside_the_event_loo
     await answer(plane, ["a" * INLINE_CHARACTERS, "b"])
     here = threading.get_ident()
     assert [thread == here for thread in encoder.threads] == [True, False]
-
-
-@pytest.mark.parametrize("beside", [False, True], ids=["inline", "beside the event loop"])
-async def test_cut_texts_are_counted_on_the_event_loop_when_the_backend_takes_them(beside):
-    plane, backend = open_plane(Encoder(longest=3))
-    truncated: list[tuple[int, int]] = []
-    plane.on_truncated(lambda count: truncated.append((count, threading.get_ident())))
-    texts = ["aaaa", "aaa", "a" * (INLINE_CHARACTERS if beside else 4)]
-    await answer(plane, texts)
-    await answer(plane, ["aaa"])
-    assert truncated == [(2, threading.get_ident())]
-    backend.fault = Unavailable("It is full.")
-    with pytest.raises(Unavailable):
-        await answer(plane, texts)
-    assert len(truncated) == 1
 
 
 @pytest.mark.parametrize(
@@ -124,18 +102,6 @@ async def test_refuses_before_it_encodes_what_the_backend_does_not_take(text):
     with pytest.raises(Unavailable, match="full"):
         await answer(plane, [text])
     assert not encoder.threads and not backend.taken
-
-
-def test_ready_between_open_and_drain_while_the_backend_is_sound():
-    plane, backend = data_plane(), Backend()
-    assert not plane.ready
-    plane.open(backend)
-    assert plane.ready
-    backend.is_broken = True
-    assert not plane.ready
-    backend.is_broken = False
-    plane.drain()
-    assert not plane.ready
 
 
 async def test_deadline_is_the_earlier_of_the_clients_and_the_servers():

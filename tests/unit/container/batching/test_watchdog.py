@@ -1,79 +1,23 @@
-"""Deadlines pass once, never after their request is over; the watchdog finds hanging batches."""
+"""The watchdog finds batches that hang, and no others."""
 
 from __future__ import annotations
 
 import asyncio
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from container.server.batching.batch import Job
 from container.server.batching.failures import BROKEN
-from container.server.batching.timers import GRACE_SECONDS, Deadlines
+from container.server.batching.slots import GRACE_SECONDS
 from container.server.types import DeadlinePassed, Unavailable
 from tests.unit.container.batching.harness import (
     Bench,
     HeldEngine,
-    Row,
     expected,
     read,
     scenario,
     settle,
     wait,
 )
-
-
-class Passed:
-    """Deadlines that cancel requests, and the numbers of those."""
-
-    def __init__(self) -> None:
-        self.numbers: list[int] = []
-        self.deadlines = Deadlines(self.cancel)
-
-    def cancel(self, job: Job) -> None:
-        self.numbers.append(job.base)
-        job.cancel()
-
-    def add(self, number: int, seconds: float) -> Job:
-        forget = lambda job, reason: self.deadlines.forget(job)
-        loop = asyncio.get_running_loop()
-        job = Job([Row((number, 0), 1)], number, 0.0, forget, loop)
-        self.deadlines.add(loop.time() + seconds, job)
-        return job
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.lists(st.tuples(st.integers(1, 9), st.booleans()), max_size=20), st.integers(0, 10))
-@scenario
-async def test_deadlines_pass_in_order_for_requests_that_wait(requests, until):
-    passed = Passed()
-    for number, (seconds, over) in enumerate(requests):
-        job = passed.add(number, seconds)
-        if over:
-            job.cancel()
-    for _ in range(until):
-        await wait(1)
-    due = [
-        (seconds, number)
-        for number, (seconds, over) in enumerate(requests)
-        if seconds <= until and not over
-    ]
-    assert passed.numbers == [number for _, number in sorted(due)]
-    passed.deadlines.close()
-
-
-@scenario
-async def test_deadlines_of_finished_requests_are_forgotten():
-    passed = Passed()
-    waiting = passed.add(-1, 5)
-    for number in range(1000):
-        passed.add(number, 60).cancel()
-        assert len(passed.deadlines) <= 2 * 2 + 64
-    await wait(5)
-    assert waiting.done()
-    passed.deadlines.close()
-
 
 SECONDS = 60.0
 
