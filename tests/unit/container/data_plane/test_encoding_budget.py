@@ -3,7 +3,7 @@
 import asyncio
 import threading
 
-from container.server.data_plane.plane import TRIM_CHARACTERS, EncodingBudget
+from container.server.data_plane import TRIM_CHARACTERS, EncodingBudget
 from container.server.process import MemoryTrim
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from container.server.data_plane.plane import INLINE_CHARACTERS, DataPlane
+from container.server.data_plane import INLINE_CHARACTERS, DataPlane, servable_model
+from container.server.settings import Settings
 from container.server.types import (
     DeadlinePassed,
     Encoded,
@@ -19,6 +20,7 @@ from container.server.types import (
     TooLarge,
     Unavailable,
 )
+from tests.unit.container.engines.plan_archives import tensor_archive
 
 SIGNATURE = Signature(model="m", input_name="text", output_name="embedding")
 
@@ -142,3 +144,10 @@ async def test_refuses_texts_whose_encoding_took_all_their_time():
             plane, ["a" * INLINE_CHARACTERS, "b"], deadline=asyncio.get_running_loop().time()
         )
     assert not backend.taken
+
+
+@pytest.mark.parametrize(("sequence", "length"), [((16, 64, 128), 16), (None, 3)])
+def test_probe_of_tensors_has_a_length_that_a_profile_takes(tmp_path, sequence, length):
+    archive = tensor_archive(tmp_path, {}, (1, 8, 32), sequence=sequence)
+    (row,) = servable_model(archive, Settings(), lambda: None).probe
+    assert [array.shape for array in row] == [(length,), (1,)]
