@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 
 import pytest
 
-from container.server.codecs.envelope import prompt_prefix
 from container.server.engines.engine import warm_up_sizes
-from container.server.types import RequestFault
-from onboarding.manifest import ProfileRecord, Prompts, RuntimeIdentity
+from onboarding.manifest import ProfileRecord, RuntimeIdentity
 from tests.fixtures.tiny_embedder.archive import (
     ARITHMETIC,
     CARRIED,
-    CLASSIFIER,
     EMBEDDER,
     write_archive,
 )
@@ -29,12 +25,6 @@ def carried_module(name):
 
 
 manifest_check = carried_module("manifest_check")
-
-
-@pytest.mark.parametrize("tiny", [EMBEDDER, CLASSIFIER, ARITHMETIC], ids=lambda tiny: tiny.model)
-def test_whole_archive_is_verified(tiny, tmp_path):
-    manifest = write_archive(tmp_path, tiny)
-    assert manifest_check.verified_manifest(tmp_path)["files"] == manifest.files
 
 
 PROFILES = (
@@ -140,69 +130,3 @@ def test_refuses_a_foreign_tensorrt_or_gpu(version, capability, sentence, tmp_pa
     manifest_check.refuse_foreign_runtime(manifest, "tensorrt", "10.16.1.11", None)
     with pytest.raises(manifest_check.Refused, match=sentence):
         manifest_check.refuse_foreign_runtime(manifest, "tensorrt", version, capability)
-
-
-def test_refuses_a_manifest_that_the_deployment_does_not_pin(tmp_path):
-    write_archive(tmp_path)
-    with pytest.raises(manifest_check.Refused, match=f"but the deployment pins {'f' * 64}"):
-        manifest_check.read_manifest(tmp_path, "f" * 64)
-
-
-PROMPTS = {"texts": {"query": "find: ", "document": ""}, "default_prompt_name": "query"}
-
-
-@pytest.mark.parametrize(
-    ("parameters", "prompts", "prefix"),
-    [
-        ("", PROMPTS, "find: "),
-        ("{}", PROMPTS, "find: "),
-        ('{"prompt_name": "document"}', PROMPTS, ""),
-        ('{"other": 1}', PROMPTS | {"default_prompt_name": None}, ""),
-        ("{}", None, ""),
-    ],
-)
-def test_prompt_is_the_requests_or_the_default(parameters, prompts, prefix):
-    assert manifest_check.prompt_prefix(parameters, prompts) == prefix
-
-
-@pytest.mark.parametrize(
-    ("prompts", "name"), [(PROMPTS, "title"), (PROMPTS, ""), (PROMPTS, 3), (None, "query")]
-)
-def test_refuses_an_unknown_prompt_as_the_python_server_does(prompts, name):
-    parameters = {"prompt_name": name}
-    with pytest.raises(ValueError, match="prompt") as refused:
-        manifest_check.prompt_prefix(json.dumps(parameters), prompts)
-    given = None if prompts is None else Prompts.model_validate(prompts)
-    with pytest.raises(RequestFault) as ours:
-        prompt_prefix({"parameters": parameters}, given)
-    assert str(refused.value) == str(ours.value)
-
-
-def test_prompts_are_read_of_a_manifest(tmp_path):
-    write_archive(tmp_path, prompts=Prompts.model_validate(PROMPTS))
-    assert manifest_check.verified_manifest(tmp_path)["prompts"] == PROMPTS
-
-
-class Tensor:
-    """Triton's tensor of the python backend, which reads `stride` bytes on for each element."""
-
-    stride = 1
-
-    def __init__(self, name, array):
-        self._array = array
-
-    @classmethod
-    def from_dlpack(cls, name, sent):
-        return cls(name, sent._array[[cls.stride * place for place in range(len(sent._array))]])
-
-    def as_numpy(self):
-        return self._array
-
-
-def test_refuses_a_python_backend_that_misreads_tensors(monkeypatch):
-    manifest_check.refuse_misread_tensors(Tensor)
-    monkeypatch.setattr(Tensor, "stride", 0)
-    with pytest.raises(
-        manifest_check.Refused, match=r"misreads tensors under NumPy .* NumPy 1\.26"
-    ):
-        manifest_check.refuse_misread_tensors(Tensor)
