@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from types import SimpleNamespace
 
 import pytest
 
@@ -58,53 +59,17 @@ def test_lengths_are_the_profiles_sizes_and_powers_of_two_between():
     assert manifest_check.sequence_buckets({"optimization_profiles": [{"sequence": None}]}) == ()
 
 
-class Libraries:
-    """TensorRT 10.16.1 and a driver with one GPU of compute capability 8.6, as ctypes has them."""
-
-    def __init__(self, *, failing: str = "") -> None:
-        self.loaded: list[str] = []
-        self._failing = failing
-
-    def __call__(self, name: str) -> Libraries:
-        self.loaded.append(name)
-        return self
-
-    def getInferLibVersion(self) -> int:
-        return 101601
-
-    def cuInit(self, flags: int) -> int:
-        return int(self._failing == "cuInit")
-
-    def cuDeviceGet(self, device, ordinal: int) -> int:
-        return int(self._failing == "cuDeviceGet")
-
-    def cuDeviceGetAttribute(self, place, attribute: int, device) -> int:
-        place._obj.value = {75: 8, 76: 6}[attribute]
-        return int(self._failing == "cuDeviceGetAttribute")
-
-
 @pytest.mark.parametrize(
     ("wanted", "version"),
     [(same, same) for same in ("10.16", "10.16.1", "10.16.1.11")] + [("10.9.0.34", "10.16.1.34")],
 )
 def test_version_of_tensorrt_is_as_precise_as_the_wanted_one(wanted, version):
-    libraries = Libraries()
-    assert manifest_check.running_tensorrt(wanted, libraries) == version
-    assert libraries.loaded == ["libnvinfer.so.10"]
+    libraries = {"libnvinfer.so.10": SimpleNamespace(getInferLibVersion=lambda: 101601)}
+    assert manifest_check.running_tensorrt(wanted, libraries.__getitem__) == version
 
 
 def test_version_of_absent_tensorrt_is_not_known():
     assert manifest_check.running_tensorrt("999.1.2.3") is None
-
-
-@pytest.mark.parametrize(
-    ("failing", "capability"),
-    [("", "8.6"), ("cuInit", None), ("cuDeviceGet", None), ("cuDeviceGetAttribute", None)],
-)
-def test_compute_capability_is_the_drivers(failing, capability):
-    libraries = Libraries(failing=failing)
-    assert manifest_check.running_compute_capability(libraries) == capability
-    assert libraries.loaded == ["libcuda.so.1"]
 
 
 @pytest.mark.parametrize(
