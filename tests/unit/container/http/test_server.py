@@ -134,6 +134,11 @@ def test_refuses_a_request_beyond_limits_and_closes(request_bytes, status, words
     assert words in json.loads(body)["error"]
 
 
+def test_refuses_a_header_that_never_ends():
+    pieces = (b"GET / HTTP/1.1\r\na: ", *[b"x" * 150] * 20)
+    assert [status for status, _, _ in answers(converse(*pieces))] == [431]
+
+
 def test_refuses_a_request_that_does_not_arrive_in_time():
     ((status, _, body),) = answers(converse(POST[:-1], request_seconds=0.2))
     assert status == 408 and "did not arrive whole within 0.2 seconds" in json.loads(body)["error"]
@@ -166,6 +171,31 @@ def test_requests_in_any_pieces_are_answered_and_the_connection_stays(pieces):
 def test_pipelined_requests_are_answered_in_order():
     found = answers(converse(b"".join(GET % number for number in range(300))))
     assert [body for _, _, body in found] == [b"GET/%d:" % number for number in range(300)]
+
+
+def test_reading_stops_while_a_request_waits():
+    go_on = asyncio.Event()
+
+    async def application(request):
+        await go_on.wait()
+        return await echo(request)
+
+    async def play():
+        server = HttpServer(application, limits=LIMITS)
+        listener = socket.create_server(("127.0.0.1", 0))
+        await server.start(listener)
+        _, writer = await asyncio.open_connection(*listener.getsockname())
+        writer.write(GET % 1 * 400_000)
+        for _ in range(200):
+            await asyncio.sleep(0)
+        (connection,) = server._group.connections
+        held = len(connection._backlog), len(connection._reader.arrived)
+        writer.transport.abort()
+        await server.drain(0)
+        return held
+
+    waiting, arrived = asyncio.run(play())
+    assert waiting < 1 << 20 and 0 < arrived < 300
 
 
 def test_headers_and_path_reach_the_application():
