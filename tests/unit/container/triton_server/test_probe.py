@@ -10,7 +10,9 @@ import pytest
 from container.server.codecs import tensors, texts
 from container.server.triton.kserve_request import checked_request
 from container.server.triton.probe import PIXEL, health_request
+from container.server.triton.routes import watched_model
 from container.server.types import Signature, TensorSignature
+from container.server.upstream import UpstreamRequest
 from onboarding.manifest import (
     MANIFEST_NAME,
     EnsembleRecord,
@@ -32,6 +34,12 @@ def archive(folder, **fields):
     manifest = embedder_manifest("probed", width=4, profile=PROFILE)
     (folder / MANIFEST_NAME).write_bytes(manifest.model_copy(update=fields).to_bytes())
     return folder
+
+
+def test_request_goes_to_the_model_as_it_was_loaded(tmp_path):
+    folder, load = archive(tmp_path, inputs=texts_of("text")), UpstreamRequest("POST", "/models")
+    paths = [watched_model(folder, "a", how).request.path for how in (None, load)]
+    assert paths == ["/invocations", "/models/a/invoke"]
 
 
 def test_embedder_gets_a_word(tmp_path):

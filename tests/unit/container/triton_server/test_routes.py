@@ -147,6 +147,21 @@ def test_ping_is_good_once_the_only_model_has_answered():
     assert ask(routes, "GET", "/ping").status == 200
 
 
+def test_list_of_models_may_end_with_a_slash():
+    triton = Triton()
+    assert ask(front(triton, multi_model=True), "GET", "/models/").status == 200
+    assert [request.path for request in triton.requests] == ["/models"]
+
+
+def test_refuses_an_index_beyond_a_models_table_before_triton_reads_it():
+    triton = Triton()
+    routes = front(triton, multi_model=True)
+    routes._health.models["a"].tables = {"n": 4}
+    tensor = {"name": "n", "shape": [1, 1], "datatype": "INT64", "data": [4]}
+    answer = ask(routes, "POST", "/models/a/invoke", json.dumps({"inputs": [tensor]}).encode())
+    assert (answer.status, triton.requests) == (400, [])
+
+
 def test_refuses_a_target_model_that_could_end_its_line():
     headers = ((b"x-amzn-sagemaker-target-model", b"a\xff b"),)
     answer = ask(front(Triton(), multi_model=True), "POST", "/models/a/invoke", BODY, headers)
