@@ -13,6 +13,7 @@ from container.server.engines.engine import EngineOutOfMemory
 from container.server.engines.loading import cpu_engine, cuda_engine
 from container.server.engines.onnxruntime_cuda import (
     OnnxRunner,
+    check_rows,
     tensorrt_options,
 )
 from container.server.engines.shaping import Part
@@ -108,6 +109,11 @@ def test_refuses_a_network_that_does_not_load(words, kind, sentence):
 
     with pytest.raises(kind, match=sentence):
         OnnxRunner(HERE / "model.onnx", open_session=session)
+
+
+def test_refuses_outputs_without_the_batch_first():
+    with pytest.raises(ValueError, match=r"output y has shape \[3, 2\] for 2 rows"):
+        check_rows({"x": (2, 9), "y": (3, 2)}, part(4))
 
 
 def part(length, *, seed=0, **feed):

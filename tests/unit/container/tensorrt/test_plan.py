@@ -63,6 +63,12 @@ def test_profile_tuned_nearest_is_chosen_of_those_that_take_every_input(ids, mas
     assert nearest(shapes, (WIDE, TIGHT)) == best
 
 
+def test_profile_tuned_nearest_may_be_the_larger():
+    shapes = dict.fromkeys(("ids", "mask"), (2, 32))
+    tuned = dict.fromkeys(shapes, Range(smallest=(1, 4), opt=(2, 32), largest=(16, 128)))
+    assert nearest(shapes, (TIGHT, tuned)) == 1
+
+
 def test_logger_keeps_the_latest_errors(trt):
     logger = error_logger(trt)
     for number in range(KEPT_ERRORS + 5):
