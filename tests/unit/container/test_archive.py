@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from container.archive import ArchiveRefused, SupportedRuntimes, verify_archive
@@ -48,6 +50,12 @@ def test_refuses_a_users_code_which_triton_runs(part, tmp_path):
     record = ProcessingRecord(file=file, inputs=(), outputs=(), timeout_ms=1)
     write_archive(tmp_path, **{part: record})
     assert_refused(tmp_path, "has preprocessing or postprocessing, which Triton runs")
+
+
+def test_refuses_manifest_with_an_unknown_field(tmp_path):
+    manifest = json.loads(write_archive(tmp_path).to_bytes())
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest | {"extra": 1}))
+    assert_refused(tmp_path, r"cannot be read \(extra: ")
 
 
 def test_refuses_manifest_that_the_deployment_does_not_pin(tmp_path):
