@@ -28,6 +28,10 @@ async def echo(request):
     return Response(200, body, "text/plain")
 
 
+def listening():
+    return socket.create_server(("127.0.0.1", 0))
+
+
 async def turns():
     """Let all that can run, run."""
     for _ in range(5):
@@ -49,6 +53,13 @@ async def talk(server, listener, pieces):
     return read
 
 
+async def started(application):
+    """A server and its address."""
+    server, listener = HttpServer(application, limits=LIMITS), listening()
+    await server.start(listener)
+    return server, listener.getsockname()
+
+
 async def end(server, *writers):
     for writer in writers:
         writer.close()
@@ -63,7 +74,7 @@ def converse(*pieces, application=echo, draining=False, **limits):
     async def play():
         server = HttpServer(application, limits=replace(LIMITS, **limits))
         server._group.draining = draining
-        return await talk(server, socket.create_server(("127.0.0.1", 0)), pieces)
+        return await talk(server, listening(), pieces)
 
     return asyncio.run(play())
 
@@ -181,10 +192,8 @@ def test_reading_stops_while_a_request_waits():
         return await echo(request)
 
     async def play():
-        server = HttpServer(application, limits=LIMITS)
-        listener = socket.create_server(("127.0.0.1", 0))
-        await server.start(listener)
-        _, writer = await asyncio.open_connection(*listener.getsockname())
+        server, address = await started(application)
+        _, writer = await asyncio.open_connection(*address)
         writer.write(GET % 1 * 400_000)
         for _ in range(200):
             await asyncio.sleep(0)
@@ -254,10 +263,8 @@ def test_request_knows_if_the_server_answers_no_other():
         return await echo(request)
 
     async def play():
-        server = HttpServer(application, limits=LIMITS)
-        listener = socket.create_server(("127.0.0.1", 0))
-        await server.start(listener)
-        clients = [await asyncio.open_connection(*listener.getsockname()) for _ in range(3)]
+        server, address = await started(application)
+        clients = [await asyncio.open_connection(*address) for _ in range(3)]
         for (_, writer), count in zip(clients, (1, 2, 3), strict=True):
             writer.write(POST)
             while len(alone) < count:
@@ -314,7 +321,7 @@ def faults_of(application):
     async def play():
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda loop, context: contexts.append(context["exception"]))
-        listener = socket.create_server(("127.0.0.1", 0))
+        listener = listening()
         read = await talk(HttpServer(application, limits=LIMITS), listener, [POST])
         gc.collect()
         return read
