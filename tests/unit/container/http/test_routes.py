@@ -135,7 +135,7 @@ ELSEWHERE = "There is no '/nowhere' here; GET /ping and POST /invocations are, w
 
 
 @pytest.mark.parametrize(
-    ("asked", "fault", "status", "words", "header"),
+    ("incoming", "fault", "status", "words", "header"),
     [
         (request("/nowhere"), None, 404, ELSEWHERE, None),
         (request("/ping", method="HEAD"), None, 405, "/ping takes GET, not HEAD.", b"allow"),
@@ -143,8 +143,8 @@ ELSEWHERE = "There is no '/nowhere' here; GET /ping and POST /invocations are, w
         (request(), DeadlinePassed("too late"), 503, "too late", b"retry-after"),
     ],
 )
-def test_refuses_with_one_sentence(asked, fault, status, words, header):
-    response = ask(asked, plane=Plane(fault=fault))
+def test_refuses_with_one_sentence(incoming, fault, status, words, header):
+    response = ask(incoming, plane=Plane(fault=fault))
     assert (response.status, json.loads(response.body)) == (status, {"error": words})
     assert [name for name, _ in response.headers] == ([] if header is None else [header])
 

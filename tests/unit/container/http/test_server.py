@@ -53,7 +53,7 @@ async def talk(server, listener, pieces):
     return read
 
 
-async def started(application):
+async def start_server(application):
     """A server and its address."""
     server, listener = HttpServer(application, limits=LIMITS), listening()
     await server.start(listener)
@@ -192,7 +192,7 @@ def test_reading_stops_while_a_request_waits():
         return await echo(request)
 
     async def play():
-        server, address = await started(application)
+        server, address = await start_server(application)
         _, writer = await asyncio.open_connection(*address)
         writer.write(GET % 1 * 400_000)
         for _ in range(200):
@@ -263,7 +263,7 @@ def test_request_knows_if_the_server_answers_no_other():
         return await echo(request)
 
     async def play():
-        server, address = await started(application)
+        server, address = await start_server(application)
         clients = [await asyncio.open_connection(*address) for _ in range(3)]
         for (_, writer), count in zip(clients, (1, 2, 3), strict=True):
             writer.write(POST)
