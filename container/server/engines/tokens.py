@@ -189,7 +189,9 @@ def pad_rows(rows: Sequence[Tokens], *, shape: tuple[int, int]) -> dict[str, Arr
     lengths: Array = np.zeros(shape[0], np.int64)
     lengths[: len(rows)] = [len(row) for row in rows]
     mask = np.arange(shape[1]) < lengths[:, None]
-    feed = {name: np.zeros(shape, np.int64) for name in ("input_ids", "token_type_ids")}
+    feed: dict[str, Array] = {
+        name: np.zeros(shape, np.int64) for name in ("input_ids", "token_type_ids")
+    }
     feed["input_ids"][mask] = np.concatenate([row.ids for row in rows])
     if any(row.type_ids is not None for row in rows):
         feed["token_type_ids"][mask] = np.concatenate(
@@ -200,7 +202,8 @@ def pad_rows(rows: Sequence[Tokens], *, shape: tuple[int, int]) -> dict[str, Arr
 
 
 def _pad_row(row: Tokens, shape: tuple[int, int]) -> dict[str, Array]:
-    ids, types, mask = np.zeros((3, *shape), np.int64)
+    arrays: Array = np.zeros((3, *shape), np.int64)
+    ids, types, mask = arrays
     length = len(row.ids)
     ids[0, :length], mask[0, :length] = row.ids, 1
     if row.type_ids is not None:
