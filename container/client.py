@@ -1,4 +1,4 @@
-"""A client of our SageMaker endpoints for boto3 callers: texts or arrays in, numpy arrays out.
+"""A client of our SageMaker endpoints for boto3 callers: texts or arrays in, arrays out.
 
     client = EndpointClient(runtime=boto3.client("sagemaker-runtime"), endpoint="prod-embedder")
     vectors = client.embed(["a cat", "a kitten"])
@@ -13,9 +13,8 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from container.entities import Entity, entities_of
 from container.wire import AnswerFault as AnswerFault
 from container.wire import (
     Array,
@@ -190,3 +189,73 @@ def format_fault(fault: Exception) -> str:
     if error.get("Message"):
         return f"AWS answered {error.get('Code')}: {error['Message']}"
     return str(fault)
+
+
+NO_ENTITY = "O"
+"""The label of tokens outside of entities."""
+
+
+class Entity(NamedTuple):
+    """A part of a text, from `start` to `end` in characters."""
+
+    label: str
+    score: float
+    start: int
+    end: int
+    text: str
+
+
+def entities_of(
+    arrays: Mapping[str, Array], texts: Sequence[str], *, grouped: bool
+) -> list[list[Entity]]:
+    """Return each text's entities: of the outputs `labels`, `scores` and `offsets`."""
+    columns = (arrays[name].tolist() for name in ("labels", "scores", "offsets"))
+    rows = zip(texts, *columns, strict=True)
+    return [
+        [entity for entity in _row(*row, grouped=grouped) if entity.label != NO_ENTITY]
+        for row in rows
+    ]
+
+
+def _row(
+    text: str,
+    labels: Sequence[str],
+    scores: Sequence[float],
+    offsets: Sequence[Sequence[int]],
+    *,
+    grouped: bool,
+) -> list[Entity]:
+    tokens = [
+        Entity(label, score, start, end, text[start:end])
+        for label, score, (start, end) in zip(labels, scores, offsets, strict=True)
+        if start >= 0
+    ]
+    return _groups(tokens, text) if grouped else tokens
+
+
+def _groups(tokens: Sequence[Entity], text: str) -> list[Entity]:
+    """Join neighbours of one label; B- begins an entity, I- and labels without either go on."""
+    groups: list[list[Entity]] = []
+    for token in tokens:
+        if groups and _goes_on(token.label, groups[-1][-1].label):
+            groups[-1].append(token)
+        else:
+            groups.append([token])
+    return [
+        Entity(
+            group[0].label.split("-", 1)[-1],
+            sum(token.score for token in group) / len(group),
+            group[0].start,
+            group[-1].end,
+            text[group[0].start : group[-1].end],
+        )
+        for group in groups
+    ]
+
+
+def _goes_on(label: str, before: str) -> bool:
+    return not label.startswith("B-") and _tag(label) == _tag(before)
+
+
+def _tag(label: str) -> str:
+    return label[2:] if label.startswith(("B-", "I-")) else label

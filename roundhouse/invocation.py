@@ -21,8 +21,7 @@ from roundhouse.text import choices
 
 if TYPE_CHECKING:
     # The client brings numpy, which commands that ask nothing need not load.
-    from container.client import EndpointClient
-    from container.entities import Entity
+    from container.client import EndpointClient, Entity
     from container.wire import Array
 POLL_SECONDS = 1.0
 STATUS = re.compile(r"\((\d{3})\)")

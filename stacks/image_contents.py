@@ -67,7 +67,6 @@ IMAGE_CONTENTS: Mapping[str, tuple[str, ...]] = {
         "container/server/http/messages.py",
         "container/server/http/request_reader.py",
         "container/server/http/server.py",
-        "container/server/http/spool.py",
         "container/server/process.py",
         "container/server/settings.py",
         "container/server/supervisor.py",

@@ -11,23 +11,31 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from time import monotonic, perf_counter
 from typing import Any
 
 import uvloop
 
 from container.archive import ArchiveRefused, EngineArchive, verify_archive
-from container.server.data_plane.model import (
+from container.server.codecs import heads, images, tensors, texts
+from container.server.data_plane import (
+    DataPlane,
     Model,
     count_truncated,
     data_plane_of,
     load_batcher,
     servable_model,
 )
-from container.server.data_plane.plane import DataPlane
 from container.server.engines.engine import Engine, is_memory_shortage
 from container.server.engines.loading import load_engine, running
-from container.server.http.dispatch import HEALTH, Route, Stages, dispatch_by_path
-from container.server.http.inference import infer
+from container.server.http.dispatch import (
+    HEALTH,
+    Route,
+    Stages,
+    content_type,
+    dispatch_by_path,
+    refuse_encoding,
+)
 from container.server.http.messages import Application, HttpLimits, Request, Response
 from container.server.http.server import HttpServer
 from container.server.process import (
@@ -52,7 +60,15 @@ from container.server.settings import (
 )
 from container.server.telemetry.failure_log import FailureLog, stderr
 from container.server.telemetry.metrics import CONTENT_TYPE, RequestMetrics, ServerMetrics
-from container.server.types import JSON_TYPE, Unavailable, first_line
+from container.server.types import (
+    JSON_TYPE,
+    HeadSignature,
+    ImageSignature,
+    Signature,
+    TensorSignature,
+    Unavailable,
+    first_line,
+)
 
 SETTING, ARCHIVE, ENGINE = 2, 3, 4
 EMPTY = Response(200, b"", JSON_TYPE)
@@ -194,3 +210,44 @@ async def serve_model(
     plane.drain()
     await server.drain(settings.drain_seconds)
     batcher.close()
+
+
+CODECS = {
+    Signature: texts,
+    TensorSignature: tensors,
+    HeadSignature: heads,
+    ImageSignature: images,
+}
+
+
+async def infer(
+    plane: DataPlane, request: Request, stages: Stages, *, deadline_seconds: float
+) -> Response:
+    """Return the answer of one request; `stages` gets the seconds of each stage that ends.
+
+    Raises RequestFault.
+    """
+    signature: Any = plane.signature
+    codec: Any = CODECS[type(signature)]
+    begun = perf_counter()
+    deadline = monotonic() + deadline_seconds
+    refuse_encoding(request)
+    kind = content_type(request)
+    inference = codec.decode_request(request.body, kind, signature)
+    if inference.timeout_seconds is not None:
+        deadline += min(0.0, inference.timeout_seconds - deadline_seconds)
+    decoded = perf_counter()
+    stages["decode"] = decoded - begun
+    encoded = plane.encode_short(inference.rows)
+    if encoded is None:
+        answers = await plane.submit(inference.rows, deadline=deadline)
+    tokenized = perf_counter()
+    stages["tokenize"] = tokenized - decoded
+    if encoded is not None:
+        answers = plane.submit_encoded(encoded, deadline=deadline, alone=request.is_alone)
+    arrays = await answers
+    ran = perf_counter()
+    stages["wait"] = ran - tokenized
+    body, media_type = codec.encode_response(arrays, inference, signature)
+    stages["encode"] = perf_counter() - ran
+    return Response(200, body, media_type)

@@ -10,8 +10,13 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from container.tensorrt.faults import NoBindings, PlanRefused
-from container.tensorrt.surface import TensorRT
 
+TensorRT = Any
+"""The module `tensorrt`."""
+CudaRuntime = Any
+"""The module `cuda.bindings.runtime`: every call answers a tuple, how it ended first."""
+ExecutionContext = Any
+"""An IExecutionContext."""
 KEPT_ERRORS = 100
 """A server lives for months, so only the latest are kept."""
 _LOGGERS: WeakKeyDictionary[TensorRT, Any] = WeakKeyDictionary()

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from container.tensorrt.bindings import CudaRuntime, ExecutionContext
 from container.tensorrt.device import Array, Device, Graph
 from container.tensorrt.plan import Plan, Shapes, times
-from container.tensorrt.surface import CudaRuntime, IExecutionContext
 
 ALIGNMENT = 256
 """Of every tensor's address, as TensorRT requires."""
@@ -73,7 +73,7 @@ class ContextRunner:
         Raises DeviceFault.
         """
         self._plan, self._device, self._records = plan, device, records
-        self._context: IExecutionContext = plan.context_without_memory()
+        self._context: ExecutionContext = plan.context_without_memory()
         self._blocks = f"{name} inputs", f"{name} outputs"
         self._profile: int | None = None
         self._shapes: Shapes = {}

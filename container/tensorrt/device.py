@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from container.tensorrt.bindings import CudaRuntime
 from container.tensorrt.faults import DeviceFault, DeviceOutOfMemory
-from container.tensorrt.surface import CudaRuntime
 
 Array = np.ndarray[Any, Any]
 MIB = 2**20

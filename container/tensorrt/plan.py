@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from container.tensorrt.bindings import error_logger, load_plugins
+from container.tensorrt.bindings import ExecutionContext, TensorRT, error_logger, load_plugins
 from container.tensorrt.faults import DeviceOutOfMemory, PlanRefused, mentions_memory_shortage
-from container.tensorrt.surface import ICudaEngine, IExecutionContext, TensorRT
 
 Sizes = tuple[int, ...]
 
@@ -101,7 +100,7 @@ class Plan:
         engine = self._runtime.deserialize_cuda_engine(path.read_bytes())
         if engine is None:
             self.fail(f"{path.name} does not load")
-        self._engine: ICudaEngine = engine
+        self._engine = engine
         names = [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]
         modes = {name: engine.get_tensor_mode(name) for name in names}
         self.inputs = tuple(name for name in names if modes[name] == trt.TensorIOMode.INPUT)
@@ -124,7 +123,7 @@ class Plan:
     @property
     def scratch_bytes(self) -> int:
         """Device memory that one run needs beside inputs and outputs, at the largest sizes."""
-        return self._engine.device_memory_size_v2
+        return int(self._engine.device_memory_size_v2)
 
     def profile(self, shapes: Shapes) -> int:
         """Return the profile that takes the shapes, tuned nearest. Raises PlanRefused."""
@@ -136,7 +135,7 @@ class Plan:
             )
         return index
 
-    def context_without_memory(self) -> IExecutionContext:
+    def context_without_memory(self) -> ExecutionContext:
         """Return a context that runs in whatever scratch memory it is given.
 
         Raises PlanRefused and DeviceOutOfMemory.
@@ -144,14 +143,14 @@ class Plan:
         strategy = self._trt.ExecutionContextAllocationStrategy.USER_MANAGED
         return self._check_context(self._engine.create_execution_context(strategy))
 
-    def select_profile(self, context: IExecutionContext, index: int, stream: int) -> None:
+    def select_profile(self, context: ExecutionContext, index: int, stream: int) -> None:
         """Queue what a context needs to run in a profile. Raises PlanRefused, DeviceOutOfMemory."""
         try:
             context.set_optimization_profile_async(index, stream)
         except RuntimeError:  # without TensorRT's own words
             self.fail(f"it takes no such profile {index}")
 
-    def infer_shapes(self, context: IExecutionContext) -> None:
+    def infer_shapes(self, context: ExecutionContext) -> None:
         """Let a context compute its outputs' shapes. Raises PlanRefused, DeviceOutOfMemory."""
         try:
             missing = context.infer_shapes()
@@ -180,7 +179,7 @@ class Plan:
         """Free the GPU's memory; its contexts must be gone."""
         del self._engine, self._runtime
 
-    def _check_context(self, context: IExecutionContext | None) -> IExecutionContext:
+    def _check_context(self, context: ExecutionContext | None) -> ExecutionContext:
         if context is None:
             self.fail(f"{self._path.name} gets no execution context")
         return context

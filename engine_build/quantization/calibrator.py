@@ -19,10 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from container.tensorrt.bindings import bindings, error_logger
+from container.tensorrt.bindings import CudaRuntime, bindings, error_logger
 from container.tensorrt.device import Device
 from container.tensorrt.faults import DeviceFault, NoBindings
-from container.tensorrt.surface import CudaRuntime
 from engine_build.datasets.dataset import Array, Feed
 
 MISSING = 3

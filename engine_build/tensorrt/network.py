@@ -16,12 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from container.tensorrt.bindings import bindings
+from container.tensorrt.bindings import CudaRuntime, TensorRT, bindings
 from container.tensorrt.context import ContextRunner
 from container.tensorrt.device import Device
 from container.tensorrt.faults import DeviceFault, NoBindings
 from container.tensorrt.plan import Plan, Profile, Range, Shapes, allowed, taking, times
-from container.tensorrt.surface import CudaRuntime, TensorRT
 from engine_build.datasets.dataset import ATTENTION_MASK, Array, Feed
 from engine_build.errors import InputRefused, NetworkRefused
 

@@ -6,25 +6,20 @@ Refused alike by every server where the model file says so, else cut and counted
 from __future__ import annotations
 
 import json
-import shutil
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from engine_build.packaging.archive import model_repository
-from engine_build.packaging.repository import repository
-from engine_build.packaging.served import ANSWERS, member
+from engine_build.packaging.served import ANSWERS
 from onboarding.serving_spec import ServingSpec
 from tests.contract.conftest import rows, serving
+from tests.contract.head_archives import write_form
 from tests.contract.requests import binary_request, json_request
-from tests.contract.test_ensemble import STAND_IN, on_a_cpu
 from tests.fixtures.tiny_embedder.archive import (
     CLASSIFIER,
     EMBEDDER,
-    HERE,
-    REPOSITORY,
-    write_manifest,
 )
 
 LONGEST = 32
@@ -42,33 +37,6 @@ REFUSAL = (
 REMEDY = "; shorten or split what is longer."
 
 
-def write_form(root, tiny, form, served, *, tokenizer=HERE / "tokenizer.json", **fields):
-    """An archive as it is built; an ensemble's plan is stood in for."""
-    is_cpu = form == "cpu"
-    layout = repository(
-        served,
-        HERE / f"{tiny.network}.onnx",
-        tokenizer,
-        runtime="onnxruntime" if is_cpu else "tensorrt",
-        code_roots=(REPOSITORY,),
-    )
-    model_repository(root, layout.files)
-    engine_file = layout.engine_file
-    if not is_cpu:
-        engine = root / member(tiny.model, "engine")
-        engine_file = f"{engine.name}/1/model.onnx"
-        (root / layout.engine_file).rename(root / engine_file)
-        shutil.copy(STAND_IN, engine / "1" / "model.py")
-        (engine / "config.pbtxt").write_text(on_a_cpu((engine / "config.pbtxt").read_text()))
-    write_manifest(
-        root,
-        tiny,
-        engine_file=engine_file,
-        tokenizer_file=layout.tokenizer_file,
-        **fields,
-    )
-
-
 @pytest.fixture(
     scope="module",
     params=SERVERS,
@@ -80,7 +48,7 @@ def refusing(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("refusing")
     root = folder / "archive" / "model"
     served = replace(tiny.served, serving=ServingSpec(auto_truncate=False))
-    write_form(root, tiny, form, served, auto_truncate=False)
+    write_form(root, replace(tiny, served=served), form, auto_truncate=False)
     with serving(kind, root, folder / "server", model=tiny.model) as one:
         yield one, tiny
 
@@ -125,6 +93,16 @@ def test_plain_inputs_are_refused_by_the_same_sentence(refusing):
     assert sentence(served.ask(plain)) == f"{REFUSAL}text[1] has 33, text[4] has 202{REMEDY}"
     assert sentence(served.ask(one_text)) == f"{REFUSAL}text[0] has 33{REMEDY}"
     rows(served.ask(json_request(["a cat"])), ANSWERS[tiny.served.task])
+
+
+def test_ensemble_warms_every_profile_size_and_pads_to_few_lengths(tmp_path):
+    write_form(tmp_path / "model", EMBEDDER, "ensemble")
+    with serving("triton-sme", tmp_path / "model", tmp_path / "server") as server:
+        rows(server.ask(json_request(["cat " * count for count in (1, 9, 17, 200)])))
+        log = server.container.spec.log.read_text()
+    batches = re.findall(r"engine batch: requests \d+, rows (\d+), lengths \[([\d, ]+)\]", log)
+    assert {("1", "8"), ("8", "16"), ("32", "32")} <= set(batches)
+    assert {length for _, lengths in batches for length in lengths.split(", ")} == {"8", "16", "32"}
 
 
 def truncated(served):

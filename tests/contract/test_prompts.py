@@ -9,8 +9,9 @@ import pytest
 
 from onboarding.manifest import Prompts
 from tests.contract.conftest import rows, serving
+from tests.contract.head_archives import write_form
 from tests.contract.requests import binary_request, json_request
-from tests.contract.test_long_texts import sentence, write_form
+from tests.contract.test_long_texts import sentence
 from tests.fixtures.tiny_embedder.archive import EMBEDDER
 
 PROMPTS = Prompts(
@@ -26,7 +27,7 @@ def prompted(request, tmp_path_factory):
     kind, form = request.param
     folder = tmp_path_factory.mktemp("prompted")
     root = folder / "archive" / "model"
-    write_form(root, EMBEDDER, form, EMBEDDER.served, prompts=PROMPTS)
+    write_form(root, EMBEDDER, form, prompts=PROMPTS)
     with serving(kind, root, folder / "server") as one:
         yield one
 

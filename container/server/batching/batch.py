@@ -56,6 +56,7 @@ class Job(asyncio.Future[Arrays]):
         "rows",
         "size",
         "submitted_at",
+        "timer",
     )
     _missing: int
     _signature: Signature
@@ -78,6 +79,8 @@ class Job(asyncio.Future[Arrays]):
         self.submitted_at = now
         self._on_end = on_end
         self._answers: Arrays | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        """Of its deadline."""
 
     def cancel(self, msg: Any = None) -> bool:
         """End the request without an answer, because its client left."""
@@ -116,6 +119,9 @@ class Job(asyncio.Future[Arrays]):
             self.finish(self._answers)
 
     def _end(self, reason: Drop | None) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
         self._on_end(self, reason)
         self.rows = ()
         self._answers = None

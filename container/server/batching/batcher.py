@@ -37,8 +37,8 @@ from container.server.batching.slots import (
     RunEnded,
     Slots,
     SlotThread,
+    Watchdog,
 )
-from container.server.batching.timers import Deadlines, Watchdog
 from container.server.engines.engine import Costs, Engine, LinearCosts
 from container.server.types import (
     Arrays,
@@ -79,7 +79,6 @@ class Batcher:
         self._edges = row_edges(self._costs, max_rows=max_rows, longest=longest)
         self._least_window = least_window(self._costs, max_rows=max_rows, length=usual)
         self._queue = FairQueue(limits=self._batch_limits, buckets=buckets, kind=kind)
-        self._deadlines = Deadlines(self._deadline_passed)
         self._clock = clock
         self._slots = Slots(engine, threads)
         self._watchdog = Watchdog(
@@ -126,7 +125,7 @@ class Batcher:
         if not at_once:
             self._queue.add(job)
         if deadline is not None and not job.done():
-            self._deadlines.add(deadline, job)
+            job.timer = loop.call_at(deadline, self._deadline_passed, job)
         if not (at_once or self._dispatching) and (
             self._slots.idle or self._queue.live >= self._prefetch_from_rows
         ):
@@ -144,7 +143,6 @@ class Batcher:
         """Refuse queued and new requests, and end the threads after their current batch."""
         self.closed = True
         self._refuse_waiting(CLOSED, "closing")
-        self._deadlines.close()
         self._watchdog.close()
         self._slots.close()
 
@@ -160,10 +158,9 @@ class Batcher:
         return fault
 
     def _request_ended(self, job: Job, reason: Drop | None) -> None:
-        """Remove an ended request from the queue and its deadline, and record how it ended."""
+        """Remove an ended request from the queue, and record how it ended."""
         if job.queued:
             self._queue.remove(job)
-        self._deadlines.forget(job)
         if reason is None:
             self._observer.request_over(queue_seconds=job.left_at - job.submitted_at)
         else:

@@ -1,10 +1,11 @@
-"""The engine's slots: each runs one batch at a time, in a thread of its own."""
+"""The engine's slots, each with a thread that runs one batch at a time, and their watchdog."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from queue import SimpleQueue
 from time import perf_counter
 from typing import Any
@@ -43,22 +44,6 @@ class SlotThread:
             del work
 
 
-def slot_threads(slots: int, first: SlotThread | None = None) -> list[SlotThread]:
-    """Return one thread per slot, `first` among them.
-
-    Raises RuntimeError when the machine allows no more; those that run then end.
-    """
-    threads = [] if first is None else [first]
-    try:
-        while len(threads) < slots:
-            threads.append(SlotThread(f"slot {len(threads)}"))
-    except BaseException:
-        for thread in threads:
-            thread.close()
-        raise
-    return threads
-
-
 Outcome = Arrays | Exception | None
 """The outcome of a run: answers, the engine's fault, or None when every request had ended."""
 RunEnded = Callable[[Outcome, float], None]
@@ -71,7 +56,11 @@ class Slots:
     def __init__(self, engine: Engine, threads: Sequence[SlotThread] | None = None) -> None:
         """`threads`: one a slot; new ones, if none are given."""
         self._engine = engine
-        self._threads = slot_threads(engine.slots) if threads is None else threads
+        self._threads: Sequence[SlotThread] = (
+            [SlotThread(f"slot {number}") for number in range(engine.slots)]
+            if threads is None
+            else threads
+        )
         self._closed = False
         self.count = engine.slots
         self.idle = list(range(engine.slots))[::-1]
@@ -138,6 +127,63 @@ class Slots:
             self._closed = True
             for slot in self.idle:
                 self._threads[slot].close()
+
+
+GRACE_SECONDS = 1.0
+"""A batch that is done has this long to report it: the whole process may have stood still."""
+
+
+class Watchdog:
+    """One timer while a batch runs; it costs a batch nothing."""
+
+    def __init__(
+        self,
+        under_way: Callable[[], Mapping[int, int]],
+        *,
+        seconds: float,
+        on_hang: Callable[[], None],
+    ) -> None:
+        """`under_way` returns, by busy slot, how many runs it has ended.
+
+        Infinite `seconds` disable it. `on_hang` is called once, when a run has lasted `seconds`, or
+        up to twice as long.
+        """
+        self._under_way, self._seconds, self._on_hang = under_way, seconds, on_hang
+        self._seen: Mapping[int, int] = {}
+        self.is_resting = seconds < math.inf
+        """Whether `start` is wanted."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Check after `seconds`, and again for as long as a batch runs."""
+        self.is_resting, self._seen = False, self._under_way()
+        self._check_in(self._seconds, self._check)
+
+    def close(self) -> None:
+        """Take the timer off the event loop for good."""
+        self.is_resting = False
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _check_in(self, seconds: float, check: Callable[[], None]) -> None:
+        self._timer = asyncio.get_running_loop().call_later(seconds, check)
+
+    def _check(self) -> None:
+        now = self._under_way()
+        if now.items() & self._seen.items():
+            self._check_in(GRACE_SECONDS, self._check_again)
+            return
+        self._seen = now
+        if now:
+            self._check_in(self._seconds, self._check)
+        else:
+            self.is_resting = True
+
+    def _check_again(self) -> None:
+        if self._under_way().items() & self._seen.items():
+            self._on_hang()
+        else:
+            self._check()
 
 
 def _check_answers(answers: Arrays, rows: int) -> Arrays:

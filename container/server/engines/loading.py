@@ -11,7 +11,6 @@ import onnxruntime
 from container.archive import CPU, EngineArchive, SupportedRuntimes
 from container.pytorch.program import CPU_BUILD, torch_version
 from container.pytorch.program import DeviceName as ProgramDevice
-from container.server.engines.bucket_engine import BucketEngine
 from container.server.engines.buckets import Buckets, ladder
 from container.server.engines.engine import Engine, longest_sequence, warm_up_sizes
 from container.server.engines.heads import TokenClassEngine
@@ -25,7 +24,14 @@ from container.server.engines.onnxruntime_cuda import (
     tensorrt_options,
 )
 from container.server.engines.pytorch import ProgramRunner, ProgramSession
-from container.server.engines.shaping import Shapes, Shaping, Tensor, TensorShaping, TokenShaping
+from container.server.engines.shaping import (
+    BucketEngine,
+    Shapes,
+    Shaping,
+    Tensor,
+    TensorShaping,
+    TokenShaping,
+)
 from container.server.engines.tensorrt_plan import PlanRunner
 from container.server.process import say
 from container.tensorrt.bindings import bindings

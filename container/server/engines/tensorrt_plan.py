@@ -13,11 +13,11 @@ from pathlib import Path
 from container.server.engines.engine import EngineOutOfMemory
 from container.server.engines.shaping import Part, Shapes, Tensor
 from container.server.types import Array
+from container.tensorrt.bindings import CudaRuntime, TensorRT
 from container.tensorrt.context import Slot
 from container.tensorrt.device import Device
 from container.tensorrt.faults import DeviceFault, DeviceOutOfMemory
 from container.tensorrt.plan import Plan, nearest
-from container.tensorrt.surface import CudaRuntime, TensorRT
 
 
 class PlanRunner:

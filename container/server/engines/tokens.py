@@ -179,20 +179,18 @@ def fills_sequence(encoding: Encoding, beginning: str) -> bool:
     return rest > 0 and (" " in beginning or rest >= len(encoding))
 
 
-def pad_rows(
-    rows: Sequence[Tokens], *, shape: tuple[int, int], dtype: type[np.integer] = np.int64
-) -> dict[str, Array]:
-    """Return the network's three inputs of `shape` (rows, tokens), padded with 0 and masked.
+def pad_rows(rows: Sequence[Tokens], *, shape: tuple[int, int]) -> dict[str, Array]:
+    """Return the network's three inputs, int64 of `shape` (rows, tokens), padded with 0 and masked.
 
     Added rows have one unmasked token, so that no engine divides by a row's zero tokens.
     """
     if len(rows) == shape[0] == 1:  # the same as below, in less than half of the time
-        return _pad_row(rows[0], shape, dtype)
+        return _pad_row(rows[0], shape)
     lengths: Array = np.zeros(shape[0], np.int64)
     lengths[: len(rows)] = [len(row) for row in rows]
     mask = np.arange(shape[1]) < lengths[:, None]
     feed: dict[str, Array] = {
-        name: np.zeros(shape, dtype) for name in ("input_ids", "token_type_ids")
+        name: np.zeros(shape, np.int64) for name in ("input_ids", "token_type_ids")
     }
     feed["input_ids"][mask] = np.concatenate([row.ids for row in rows])
     if any(row.type_ids is not None for row in rows):
@@ -200,11 +198,12 @@ def pad_rows(
             [np.zeros(len(row), np.int32) if row.type_ids is None else row.type_ids for row in rows]
         )
     mask[len(rows) :, 0] = True
-    return feed | {"attention_mask": mask.astype(dtype)}
+    return feed | {"attention_mask": mask.astype(np.int64)}
 
 
-def _pad_row(row: Tokens, shape: tuple[int, int], dtype: type[np.integer]) -> dict[str, Array]:
-    ids, types, mask = np.zeros((3, *shape), dtype)
+def _pad_row(row: Tokens, shape: tuple[int, int]) -> dict[str, Array]:
+    arrays: Array = np.zeros((3, *shape), np.int64)
+    ids, types, mask = arrays
     length = len(row.ids)
     ids[0, :length], mask[0, :length] = row.ids, 1
     if row.type_ids is not None:

@@ -22,8 +22,7 @@ from container.server.http.messages import (
     response_bytes,
     stream_head,
 )
-from container.server.http.request_reader import ReceivedRequest, RequestReader
-from container.server.http.spool import HELD_BYTES
+from container.server.http.request_reader import HELD_BYTES, ReceivedRequest, RequestReader
 from container.server.process import happens_within
 from container.server.types import QueueFull, RequestFault, TooSlow, Unavailable
 

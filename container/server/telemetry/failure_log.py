@@ -9,11 +9,12 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 LINES_PER_SECOND = 10
-"""Of one event; further lines are counted, and the count is logged."""
+"""Of one event; the next line has the number of those that were left out, `suppressed`."""
 BACKLOG_LINES = 1000
 """Lines that may wait for a slow reader of stderr; further lines are counted."""
 Level = Literal["warning", "error"]
@@ -42,7 +43,8 @@ class FailureLog:
         self._write, self._model, self._clock = write, model, clock
         self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._windows: dict[str, _Window] = {}
+        self._windows: dict[str, tuple[float, int, int]] = {}
+        """By event: when its second began, its lines in that second, and those left out."""
         self._thread = threading.Thread(target=self._write_on, name="failure log", daemon=True)
         self._thread.start()
 
@@ -58,11 +60,15 @@ class FailureLog:
     ) -> None:
         """Log one failure; `numbers` are counts, seconds and exit codes."""
         with self._lock:
-            window = self._windows.setdefault(event, _Window(self._clock()))
-            if not window.admits(self._clock()) or self._lines.qsize() >= BACKLOG_LINES:
-                window.suppressed += 1
-                return
-        fields = {"status": status, "stage": stage} | numbers
+            now = self._clock()
+            begin, lines, suppressed = self._windows.get(event, (now, 0, 0))
+            if now - begin >= 1:
+                begin, lines = now, 0
+            admitted = lines < LINES_PER_SECOND and self._lines.qsize() < BACKLOG_LINES
+            self._windows[event] = begin, lines + 1, 0 if admitted else suppressed + 1
+        if not admitted:
+            return
+        fields = {"status": status, "stage": stage, "suppressed": suppressed or None} | numbers
         if fault is not None:
             fields |= _failure_fields(fault, stage)
         self._lines.put(_line(level, self._model, event, fields))
@@ -73,48 +79,9 @@ class FailureLog:
         self._thread.join(timeout=2)
 
     def _write_on(self) -> None:
-        ended = False
-        while not ended:
-            try:
-                line = self._lines.get(timeout=1)
-                ended = line is None
-            except queue.Empty:
-                line = None
-            for text in (*([] if line is None else [line]), *self._suppressed(everything=ended)):
-                try:
-                    self._write(text)
-                except (OSError, ValueError):
-                    return
-
-    def _suppressed(self, *, everything: bool) -> list[bytes]:
-        """Return a line for each event whose second is over and of which lines were left out."""
-        now, lines = self._clock(), []
-        with self._lock:
-            for event, window in self._windows.items():
-                if window.suppressed and (everything or window.over(now)):
-                    fields = {"suppressed": window.suppressed}
-                    lines.append(_line("warning", self._model, event, fields))
-                    window.suppressed = 0
-        return lines
-
-
-class _Window:
-    """The lines of an event within one second."""
-
-    __slots__ = ("begin", "lines", "suppressed")
-
-    def __init__(self, begin: float) -> None:
-        self.begin, self.lines, self.suppressed = begin, 0, 0
-
-    def over(self, now: float) -> bool:
-        return now - self.begin >= 1
-
-    def admits(self, now: float) -> bool:
-        """Count a line, and return whether this second has room for it."""
-        if self.over(now):
-            self.begin, self.lines = now, 0
-        self.lines += 1
-        return self.lines <= LINES_PER_SECOND
+        with suppress(OSError, ValueError):  # stderr is closed
+            while (line := self._lines.get()) is not None:
+                self._write(line)
 
 
 def _failure_fields(fault: BaseException, stage: Part) -> dict[str, Any]:

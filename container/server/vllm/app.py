@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from container.server.http.messages import HttpLimits
@@ -12,12 +14,12 @@ from container.server.process import say
 from container.server.settings import Settings, process_environment
 from container.server.supervisor import Backend, free_ports, run_backend
 from container.server.telemetry.failure_log import FailureLog
-from container.server.types import first_line
-from container.server.upstream import Upstream
+from container.server.types import JSON_TYPE, RequestFault, first_line
+from container.server.upstream import Upstream, UpstreamRequest
 from container.server.vllm.events import error_body
+from container.server.vllm.requests import CHAT, COMPLETION
 from container.server.vllm.routes import Routes
-from container.server.vllm.settings import engine_environment, read_engine_settings
-from container.server.vllm.warm_up import warm_up
+from container.server.vllm.settings import EngineSettings, engine_environment, read_engine_settings
 
 LAST_SECONDS = 1.0
 """Of the 30 s between SageMaker's SIGTERM and SIGKILL, 25 drain; this and `stop_seconds` follow."""
@@ -74,3 +76,61 @@ class Engine(Backend):
         cut = await self._routes.admission.drain(seconds, LAST_SECONDS)
         await server.drain(LAST_SECONDS)
         say(f"Drained; {cut} requests were cut." if cut else "Drained.")
+
+
+SECONDS = 60.0
+"""Longest that the warm-up takes; what is left of it is left out."""
+POLL_SECONDS = 0.25
+PROMPT_TOKENS, ANSWER_TOKENS = (16, 256, 2048), 4
+ANSWERS = 4
+TOKEN = 1
+"""Of the prompts: every vocabulary has it."""
+
+
+def warm_up_requests(settings: EngineSettings) -> Iterator[tuple[str, bytes]]:
+    """Yield path and body: prompts of growing length, several sampled answers at once, a chat."""
+    model, most = settings.models[0], settings.max_model_len
+    sampled = {"temperature": 1.0, "top_p": 0.9, "top_k": 40}
+    for tokens in PROMPT_TOKENS:
+        if tokens == PROMPT_TOKENS[0] or (most is not None and tokens + ANSWER_TOKENS <= most):
+            body = {"model": model, "prompt": [TOKEN] * tokens, "max_tokens": ANSWER_TOKENS}
+            yield COMPLETION, json.dumps({**body, "temperature": 0}).encode()
+            if tokens == PROMPT_TOKENS[0] and settings.most_sequences >= ANSWERS:
+                yield COMPLETION, json.dumps({**body, **sampled, "n": ANSWERS}).encode()
+    chat = {"model": model, "messages": [{"role": "user", "content": "Hello"}]}
+    yield CHAT, json.dumps({**chat, "max_tokens": ANSWER_TOKENS}).encode()
+
+
+async def warm_up(
+    engine: Upstream, settings: EngineSettings, say: Callable[[str], None], seconds: float = SECONDS
+) -> None:
+    """Return once the engine is healthy and has answered the requests, as many as fit the time.
+
+    An engine that refuses the first one serves nobody: it is asked again until it answers.
+    """
+    while await _status(engine, "GET", "/ping", b"", seconds) != 200:
+        await asyncio.sleep(POLL_SECONDS)
+    begin, answered = time.monotonic(), 0
+    for path, body in warm_up_requests(settings):
+        status = await _status(engine, "POST", path, body, _remaining(begin, seconds))
+        while not answered and status != 200:
+            say(f"The warm-up's first request was answered {status}; it is sent again.")
+            await asyncio.sleep(1)
+            status = await _status(engine, "POST", path, body, seconds)
+        answered += status == 200
+        if not _remaining(begin, seconds):
+            break
+    say(f"Warm: {answered} requests in {time.monotonic() - begin:.1f} s.")
+
+
+async def _status(engine: Upstream, method: str, path: str, body: bytes, seconds: float) -> int:
+    """Return the engine's status; that of our own refusal where it gives none in time."""
+    try:
+        request = UpstreamRequest(method, path, body, JSON_TYPE if body else "")
+        return (await engine.request(request, seconds)).status
+    except RequestFault as fault:
+        return fault.status
+
+
+def _remaining(begin: float, seconds: float) -> float:
+    return max(0.0, begin + seconds - time.monotonic())

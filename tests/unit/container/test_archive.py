@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -53,51 +52,15 @@ def test_refuses_a_users_code_which_triton_runs(part, tmp_path):
     assert_refused(tmp_path, "has preprocessing or postprocessing, which Triton runs")
 
 
-def test_archive_is_taken_with_python_caches_beside_the_model(tmp_path):
-    write_archive(tmp_path)
-    cache = tmp_path / MODEL / "1" / "__pycache__"
-    cache.mkdir()
-    (cache / "model.cpython-311.pyc").write_bytes(b"x")
-    assert verify(tmp_path).manifest.model == MODEL
-
-
-def append(path):
-    with path.open("ab") as file:
-        file.write(b"\0")
-
-
-@pytest.mark.parametrize(
-    ("name", "spoil", "sentence"),
-    [
-        ("manifest.json", Path.unlink, r"manifest\.json is missing"),
-        *(
-            ("manifest.json", lambda path, text=text: path.write_bytes(text), "cannot be read")
-            for text in (b"", b"[]", b"{}", b"{", b"\xff")
-        ),
-        (f"{MODEL}/1/model.onnx", append, r"1/model\.onnx has sha256 .* publish the archive again"),
-        (
-            f"{MODEL}/1/tokenizer.json",
-            Path.unlink,
-            r"1/tokenizer\.json is named in manifest\.json but is not in the archive",
-        ),
-        (f"{MODEL}/1/libevil.so", Path.touch, r"libevil\.so is in the archive but not named"),
-    ],
-)
-def test_refuses_other_files_than_were_built(tmp_path, name, spoil, sentence):
-    write_archive(tmp_path)
-    spoil(tmp_path / name)
-    assert_refused(tmp_path, sentence)
+def test_refuses_manifest_with_an_unknown_field(tmp_path):
+    manifest = json.loads(write_archive(tmp_path).to_bytes())
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest | {"extra": 1}))
+    assert_refused(tmp_path, r"cannot be read \(extra: ")
 
 
 def test_refuses_manifest_that_the_deployment_does_not_pin(tmp_path):
     write_archive(tmp_path)
     assert_refused(tmp_path, f"the deployment pins {'f' * 64}", sha256="f" * 64)
-
-
-def test_refuses_manifest_with_an_unknown_field(tmp_path):
-    manifest = json.loads(write_archive(tmp_path).to_bytes())
-    (tmp_path / "manifest.json").write_text(json.dumps(manifest | {"extra": 1}))
-    assert_refused(tmp_path, "extra")
 
 
 @pytest.mark.parametrize(

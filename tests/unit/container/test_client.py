@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import io
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from container.client import OUT_OF_TIME, AnswerFault, EndpointClient, EndpointFault
-from container.entities import entities_of
+from container.client import AnswerFault, EndpointClient, EndpointFault, entities_of
+from container.server.batching.failures import LATE
 from container.server.codecs.texts import decode_request, encode_response
 from container.server.types import Signature
 from onboarding.manifest import Prompts
@@ -79,12 +77,6 @@ def test_client_returns_one_row_per_text(binary):
         assert json.loads(runtime.calls[0]["Body"])["inputs"][0]["data"] == ["a", "schön"]
 
 
-def test_client_names_its_target_model():
-    runtime = Runtime()
-    client(runtime, target_model="key/model.tar.gz").embed(["a"])
-    assert runtime.calls[0]["TargetModel"] == "key/model.tar.gz"
-
-
 TRITON_FULL = '{"error":"[request id: <id_unknown>] Exceeds maximum queue size"}'
 
 
@@ -103,39 +95,7 @@ def test_client_sends_a_request_again_when_that_may_help(fault):
     assert len(runtime.calls) == 3
 
 
-def messages_of(kind: str) -> list[str]:
-    """The sentences of a kind of fault in the Python server, where they are constants."""
-    messages = []
-    for path in (Path(__file__).parents[3] / "container" / "server").rglob("*.py"):
-        nodes = list(ast.walk(ast.parse(path.read_text())))
-        constants = {
-            name.id: node.value
-            for node in nodes
-            if isinstance(node, ast.Assign)
-            for name in node.targets
-            if isinstance(name, ast.Name)
-        }
-        for node in nodes:
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == kind and node.args:
-                value = node.args[0]
-                if isinstance(value, ast.Name):
-                    value = constants.get(value.id, ast.Constant(""))
-                parts = [part for part in ast.walk(value) if isinstance(part, ast.Constant)]
-                messages.append("".join(str(part.value) for part in parts))
-    return [sentence for sentence in messages if sentence]
-
-
-TOO_LATE = ["Request timeout expired", *messages_of("DeadlinePassed")]
-
-
-def is_out_of_time(sentence: str) -> bool:
-    return any(words in sentence for words in OUT_OF_TIME)
-
-
-def test_the_python_servers_messages_for_a_passed_deadline_are_known():
-    assert len(TOO_LATE) == 6 and all(map(is_out_of_time, TOO_LATE))
-    others = [*messages_of("QueueFull"), *messages_of("Unavailable")]
-    assert len(others) > 8 and not any(map(is_out_of_time, others))
+TOO_LATE = ("Request timeout expired", LATE, "Triton did not answer within 60 seconds.")
 
 
 @pytest.mark.parametrize(

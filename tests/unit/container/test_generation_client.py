@@ -114,10 +114,6 @@ def test_a_lost_connection_breaks_the_stream_after_its_events():
         next(events)
 
 
-def test_comments_and_other_fields_of_a_proxy_are_passed_over():
-    assert read_answer(read_events([b": ping\n\nid: 1\nevent: message\n" + STREAM])).text
-
-
 def test_calls_of_tools_are_put_together():
     first = {"index": 0, "id": "c1", "function": {"name": "weather", "arguments": ""}}
     second = {"index": 0, "function": {"arguments": '{"city":'}}

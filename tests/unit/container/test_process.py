@@ -1,4 +1,4 @@
-"""The server's process ends as it should, with any signals and streams."""
+"""The process of the server starts and ends as it should, with any signals and streams."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from container.server.app import tokenizer_fault
 from container.server.process import OTHERS, raise_descriptor_limit
 
 ROOT = Path(__file__).parents[3]
@@ -134,3 +135,23 @@ with ThreadPoolExecutor(4) as threads:
     kept = [run([sys.executable, "-c", program, *how]).stdout for how in ((), ("bound",))]
     unbound, bound = map(int, kept)
     assert bound <= 4 and unbound >= bound + 8
+
+
+PATH = Path("/opt/ml/model/tokenizer.json")
+AGAIN, LARGER = "build the engine again.", "choose an instance type with more memory."
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason", "way_out"),
+    [
+        (ValueError("not JSON"), "(not JSON)", AGAIN),
+        (Exception("expected value at line 1\ncolumn 2"), "(expected value at line 1)", AGAIN),
+        (Exception("\n  \nno kernel"), "(no kernel)", AGAIN),
+        (MemoryError(), "memory that is left: MemoryError)", LARGER),
+        (OSError(12, "Cannot allocate memory"), "memory that is left: ", LARGER),
+    ],
+)
+def test_tokenizer_that_cannot_be_loaded_says_why_and_the_way_out(fault, reason, way_out):
+    sentence = str(tokenizer_fault(PATH, fault))
+    assert sentence.startswith(f"The tokenizer {PATH} cannot be loaded (")
+    assert reason in sentence and sentence.endswith(way_out)

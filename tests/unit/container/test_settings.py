@@ -86,13 +86,6 @@ def test_refuses_every_wrong_variable_at_once():
         assert sum(word in line for line in lines) == 1, word
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"), [("true", True), ("True", True), ("false", False), ("", False)]
-)
-def test_multi_model_mode_is_as_sagemaker_sets_it(text, expected):
-    assert read_settings({"SAGEMAKER_MULTI_MODEL": text}).multi_model is expected
-
-
 def test_every_variable_is_documented():
     document = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
     assert not [name for name in VARIABLES if f"`{name}`" not in document]

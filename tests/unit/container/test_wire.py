@@ -57,12 +57,6 @@ def test_arrays_arrive_as_they_were_sent_and_come_back(binary):
         assert received[name].reshape(-1).tolist() == array.reshape(-1).tolist()
 
 
-def test_an_array_that_is_not_contiguous_or_of_another_byte_order_is_sent_right():
-    sent = np.arange(6, dtype=">f4").reshape(2, 3).T
-    request = tensors.decode_request(*array_request({"x": sent}), signature(x=("FP32", 2)))
-    assert [row[0].tolist() for row in request.rows] == [[0, 3], [1, 4], [2, 5]]
-
-
 @pytest.mark.parametrize("array", [np.array([1j]), np.array(["2020-01-01"], "datetime64[D]")])
 def test_refuses_an_array_that_the_protocol_does_not_have(array):
     with pytest.raises(ValueError, match="KServe v2 has no"):

@@ -126,30 +126,30 @@ def test_refuses_to_start(command, variables, code, sentence):
 NAME = {"SM_VLLM_SERVED_MODEL_NAME": "chat"}
 
 
-def test_vllms_own_bound_counts_what_runs_and_what_waits():
-    queued = {"SM_VLLM_MAX_NUM_SEQS": "8", "SM_VLLM_MAX_NUM_QUEUED_REQS": "12"}
-    assert read_engine_settings({**NAME, **queued}).most_sequences == 12
-
-
-def test_an_engine_without_a_bound_gets_one_here():
-    assert read_engine_settings({**NAME, "SM_VLLM_MAX_NUM_SEQS": "8"}).most_sequences == 16
-    assert read_engine_settings(NAME).most_sequences == 512
-
-
-def test_names_are_read_as_awss_entry_point_reads_them():
-    assert read_engine_settings({"SM_VLLM_SERVED_MODEL_NAME": '["a", "b"]'}).models == ("a", "b")
+LORA = {"SM_VLLM_ENABLE_LORA": "true"}
+QUEUED = {"SM_VLLM_MAX_NUM_SEQS": "8", "SM_VLLM_MAX_NUM_QUEUED_REQS": "12"}
 
 
 @pytest.mark.parametrize(
-    "modules",
-    ['{"name": "a1", "path": "/x"} {"path": "/y", "name": "b2"}', "a1=/x b2=/y",
-     '["a1=/x", "b2=/y"]'],
-)  # fmt: skip
-def test_adapters_of_the_start_are_known(modules):
-    variables = {**NAME, "SM_VLLM_ENABLE_LORA": "true", "SM_VLLM_LORA_MODULES": modules}
-    assert read_engine_settings(variables).adapter_names == ("a1", "b2")
-    without = read_engine_settings({**variables, "SM_VLLM_ENABLE_LORA": "false"})
-    assert (without.adapters, without.adapter_names) == (False, ())
+    ("variables", "field", "value"),
+    [
+        (QUEUED, "most_sequences", 12),
+        ({"SM_VLLM_MAX_NUM_SEQS": "8"}, "most_sequences", 16),
+        ({}, "most_sequences", 512),
+        ({"SM_VLLM_SERVED_MODEL_NAME": '["a", "b"]'}, "models", ("a", "b")),
+        *(
+            ({**LORA, "SM_VLLM_LORA_MODULES": modules}, "adapter_names", ("a1", "b2"))
+            for modules in (
+                '{"name": "a1", "path": "/x"} {"path": "/y", "name": "b2"}',
+                "a1=/x b2=/y",
+                '["a1=/x", "b2=/y"]',
+            )
+        ),
+        ({"SM_VLLM_LORA_MODULES": "a1=/x"}, "adapter_names", ()),
+    ],
+)
+def test_settings_are_read_as_awss_entry_point_reads_them(variables, field, value):
+    assert getattr(read_engine_settings({**NAME, **variables}), field) == value
 
 
 def test_the_engine_listens_where_only_the_front_asks():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import pytest
 
@@ -64,15 +63,6 @@ def test_an_answer_has_status_type_and_body_and_its_connection_is_used_again():
     assert answers == [Response(200, b"all", "text/plain"), Response(400, b"all", "text/plain")]
     head, body = requests[0]
     assert head.startswith(b"POST /v1/completions HTTP/1.1\r\nHost: 127") and body == b"{}"
-
-
-def test_a_connection_that_the_engine_may_close_is_not_used_again():
-    async def play(engine):
-        await ask(engine)
-        engine._idle[0].idle_since = time.monotonic() - 3
-        await ask(engine)
-
-    assert len(run(play, [WHOLE])[1]) == 2
 
 
 def test_pieces_that_came_meanwhile_are_read_at_once_wherever_they_were_split():

@@ -41,11 +41,6 @@ def test_what_ends_early_gets_an_error_event_after_whole_events_alone():
         assert relay.end("again") == b""
 
 
-def test_events_without_an_error_are_not_copied():
-    relay = EventRelay()
-    assert relay.feed(TEXT) is TEXT
-
-
 def test_an_error_that_is_null_is_none():
     event = b'data: {"error":null,"choices":[]}\n\n'
     passed, relay = relayed(event, DONE)

@@ -7,9 +7,14 @@ import json
 import pytest
 
 from container.server.types import RequestFault, UnknownPath
-from container.server.vllm.requests import CHAT, COMPLETION, INVOCATIONS, checked_request
+from container.server.vllm.requests import (
+    CHAT,
+    COMPLETION,
+    INVOCATIONS,
+    check_structures,
+    checked_request,
+)
 from container.server.vllm.settings import EngineSettings
-from container.server.vllm.structures import check_structures
 
 pytestmark = pytest.mark.unit
 SETTINGS = EngineSettings(models=("chat", "chat-2"), max_model_len=64, most_sequences=8)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from io import BytesIO
 
 import pytest
 
@@ -44,15 +43,6 @@ def test_ping_is_healthy_once_the_engine_is_warm():
     assert run(play) == (503, 200, 503)
 
 
-def test_metrics_are_the_engines_and_then_our_own():
-    async def play(front):
-        return (await front.ask("/metrics", method="GET"))[1].decode()
-
-    text = run(play)
-    assert text.startswith("vllm:num_requests_running 0\n")
-    assert 'roundhouse_front_rejections_total{reason="queue"} 0.0\n' in text
-
-
 REFUSED = [
     ("/adapters", "POST", {}, 404),
     ("/v1/load_lora_adapter", "POST", {}, 404),
@@ -79,15 +69,6 @@ def test_refuses_other_paths_methods_and_headers_before_the_engine():
     answers, requests = run(play)
     assert [status for status, _, _ in answers] == [row[3] for row in REFUSED]
     assert requests == [] and all(error_of(body)["code"] for _, body, _ in answers)
-
-
-def test_a_body_of_megabytes_reaches_the_engine():
-    async def play(front):
-        data = BytesIO(json.dumps({"prompt": "a" * 9_000_000}).encode())
-        return (await front.ask("/invocations", data=data))[0], front.program.requests[0][1]
-
-    status, document = run(play, http_limits={"body_bytes": 10_000_000})
-    assert (status, len(document["prompt"])) == (200, 9_000_000)
 
 
 def test_the_engines_refusals_come_back_as_they_are():

@@ -1,4 +1,4 @@
-"""The batcher, fact by fact: when a batch leaves, its rows, and how every request ends."""
+"""The batcher, fact by fact: when a batch leaves, its rows, how requests end, engines that fail."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import gc
 import weakref
 from operator import itemgetter
 
-import numpy as np
 import pytest
 
-from container.server.batching.failures import CLOSED
-from container.server.engines.engine import BucketCosts
+from container.server.batching.failures import BROKEN
+from container.server.engines.engine import BucketCosts, LinearCosts
 from container.server.types import (
     DeadlinePassed,
     EngineRefused,
@@ -20,9 +19,11 @@ from container.server.types import (
     Unavailable,
 )
 from tests.unit.container.batching.harness import (
+    PROBE,
     Bench,
     HeldEngine,
     expected,
+    identities,
     read,
     scenario,
     settle,
@@ -54,22 +55,6 @@ async def test_full_batch_waits_behind_the_running_one():
     assert (bench.sizes, bench.batcher.waiting) == ([1, 4], 9)
     await bench.release()
     assert bench.sizes == [1, 4, 4]
-
-
-@scenario
-async def test_one_batch_is_prefetched_though_a_batch_ends_in_the_turn_in_which_others_come():
-    bench = Bench()
-    await bench.queue(0, [3])
-    await settle()
-    bench.threads[0].works.popleft()()  # delivered in the next turn
-    futures = [bench.submit(number, [3]) for number in range(1, 15)]  # dispatched in it, too
-    await settle()
-    assert bench.sizes == [1, 4, 4]
-    await bench.release_all()
-    assert [read(future) for future in futures] == [expected(n, [3]) for n in range(1, 15)]
-    await bench.queue(20, [3])
-    await bench.queue(21, [3])
-    assert [len(thread.works) for thread in bench.threads] == [1]
 
 
 @scenario
@@ -110,17 +95,6 @@ async def test_rows_are_not_spread(max_rows, costs, rows, sizes):
     bench = Bench(HeldEngine(slots=2, max_rows=max_rows), max_tokens=4000, costs=costs)
     await bench.queue(0, [10] * rows)
     assert bench.sizes == sizes
-
-
-@scenario
-async def test_answers_of_whole_requests_are_views_and_keep_their_types():
-    bench = Bench()
-    await bench.queue(0, [3])
-    whole, split = await bench.queue(1, [3, 3]), await bench.queue(2, [3, 3, 3])
-    await bench.release_all()
-    assert whole.result()[0].base is not None
-    assert [answer.dtype for answer in split.result()] == [np.int64, np.int16]
-    assert (read(whole), read(split)) == (expected(1, [3, 3]), expected(2, [3, 3, 3]))
 
 
 @scenario
@@ -194,21 +168,64 @@ async def test_finished_requests_leave_nothing_behind():
     assert not any(reference() for reference in kept)
 
 
+async def isolation() -> tuple[Bench, list]:
+    """A batch of a sound, a poisoned and a sound request, behind one that runs."""
+    bench = Bench()
+    await bench.queue(0, [1])
+    return bench, [
+        await bench.queue(number, [2], poison=0 if number == 2 else None) for number in (1, 2, 3)
+    ]
+
+
+def assert_refused(*futures) -> None:
+    assert all(isinstance(future.exception(), EngineRefused) for future in futures)
+
+
 @scenario
-async def test_close_refuses_queued_requests_and_ends_threads_after_running_batches():
-    bench = Bench(HeldEngine(slots=2))
-    runs = await bench.queue(0, [3])
-    await bench.queue(1, [3])
-    await bench.release(1)
-    also_runs = await bench.queue(2, [3])
-    waits = await bench.queue(3, [3])
-    bench.batcher.close()
-    bench.batcher.close()
-    with pytest.raises(Unavailable, match=CLOSED):
-        await waits
-    with pytest.raises(Unavailable, match=CLOSED):
-        await bench.queue(4, [3])
-    assert bench.closes == [0, 0]
+async def test_poisoned_request_fails_alone():
+    bench, (good, bad, other) = await isolation()
     await bench.release_all()
-    assert (read(runs), read(also_runs)) == (expected(0, [3]), expected(2, [3]))
-    assert bench.closes == [1, 1]
+    assert (read(good), read(other)) == (expected(1, [2]), expected(3, [2]))
+    assert_refused(bad)
+    assert not bench.batcher.is_broken
+    assert bench.ledger.failures == [("poison", 3), ("poison", 1)]
+    assert [PROBE] not in bench.ran
+
+
+@scenario
+async def test_engine_that_dies_after_an_isolated_answer_is_broken_and_no_request_is_blamed():
+    bench, (good, bad, sound) = await isolation()
+    for _ in range(3):  # the first request, the failed batch, the good request alone
+        await bench.release()
+    bench.engine.dead = True
+    await bench.release_all()
+    assert read(good) == expected(1, [2])
+    for future in (bad, sound):
+        with pytest.raises(Unavailable, match=BROKEN):
+            await future
+    assert bench.batcher.is_broken
+    assert bench.ran[-1] == [PROBE]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda ids, lengths: (ids[:, :1], lengths), id="shape"),
+        pytest.param(lambda ids, lengths: (ids, lengths.astype(int)), id="dtype"),
+        pytest.param(lambda ids, lengths: (ids,), id="outputs"),
+    ],
+)
+@scenario
+async def test_refuses_a_request_whose_answers_do_not_fit_together(change):
+    bench = Bench(costs=LinearCosts(fixed_seconds=0))
+    bench.engine.answer = lambda rows: (
+        identities(rows) if rows[0].length == 1 else change(*identities(rows))
+    )
+    await bench.queue(0, [1])
+    bad, good = await bench.queue(1, [1, 30]), await bench.queue(2, [1])
+    await bench.release_all()
+    words = r"do not fit together: int64 \[2\], int16 \[\] for some rows, .* for others"
+    with pytest.raises(EngineRefused, match=words):
+        await bad
+    assert read(good) == expected(2, [1])
+    assert bench.ledger.drops == [("refused", 2)]

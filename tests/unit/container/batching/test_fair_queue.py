@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable, Hashable, Sequence
 from itertools import chain
 from typing import Any
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -107,31 +105,6 @@ async def test_large_requests_let_a_newcomer_in_after_one_batch_each(batchfuls, 
 
 
 @scenario
-async def test_newcomers_do_not_keep_a_large_request_from_its_turns():
-    """Two full batches of single rows wait always; a request of ten batches gets its share."""
-    bench = Bench()
-    large = bench.add([50] * 4 * 10)
-    taken = 0
-    while large.queued:
-        while bench.queue.live - large.queued < 8:
-            bench.add([5])
-        bench.take()
-        taken += 1
-    assert taken <= 10 * (UNIT + 1)
-
-
-@scenario
-async def test_thousand_rows_let_the_next_row_pass():
-    bench = Bench(BatchLimits(max_rows=32, max_tokens=10_000))
-    large = bench.add([16] * 1024)
-    bench.take()
-    bench.take()
-    singles = [bench.add([length]) for length in (16, 16, 16)]
-    assert sum(job in singles for job, _ in bench.take()) == 3
-    assert large.queued == 1024 - 3 * 32 + 3
-
-
-@scenario
 async def test_batchful_counts_tokens_too():
     """Rows of which two fill a batch: every second one starts a turn of its own."""
     bench = Bench(BatchLimits(max_rows=32, max_tokens=200))
@@ -192,33 +165,3 @@ def queued_rows(queue: FairQueue) -> list[QueuedRow]:
     """Every row in the queue, of ended requests too."""
     queues = [rows for queues in queue._kinds.values() for rows in queues.queues.values()]
     return list(chain.from_iterable(queues))
-
-
-@pytest.mark.parametrize("cancelled", [0, 3])
-@scenario
-async def test_finding_the_next_row_takes_no_longer_however_many_kinds_wait(cancelled):
-    """Tensors of a thousand shapes are a thousand kinds, and each has a batch of its own."""
-    calls = {}
-    for kinds in (10, 1000):
-        bench = Bench(kind=lambda row: row.kind)
-        jobs = [bench.add([5], kind=kind) for kind in range(kinds)]
-        for job in jobs[-cancelled:] if cancelled else ():
-            job.cancel()
-        calls[kinds] = calls_of(bench.take)
-    assert calls[1000] <= calls[10] + 10
-
-
-def calls_of(work: Callable[[], object]) -> int:
-    """How many functions are called."""
-    calls = 0
-
-    def count(frame: object, event: str, argument: object) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return calls

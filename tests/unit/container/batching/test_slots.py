@@ -1,25 +1,25 @@
-"""The real thread of a slot, and batches that run on the event loop instead."""
+"""The real thread of a slot, batches that run on the event loop instead, and batches that hang."""
 
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import pytest
-import uvloop
 
 from container.server.batching.batch import Limits
 from container.server.batching.batcher import Batcher
-from container.server.batching.slots import IDLE_INLINE_SECONDS, THREAD_SWITCH_SECONDS
+from container.server.batching.failures import BROKEN
+from container.server.batching.slots import (
+    GRACE_SECONDS,
+    IDLE_INLINE_SECONDS,
+    THREAD_SWITCH_SECONDS,
+)
 from container.server.engines.engine import BucketCosts, LinearCosts
-from container.server.types import DeadlinePassed
+from container.server.types import DeadlinePassed, Unavailable
 from tests.unit.container.batching.harness import (
     Bench,
     HeldEngine,
-    Ledger,
     Row,
     expected,
     read,
@@ -43,28 +43,6 @@ def threaded(engine: HeldEngine, **options) -> Batcher:
     """A batcher with real threads."""
     limits = Limits(max_tokens=40, queue_rows=4000)
     return Batcher(engine=engine, probe=[], limits=limits, **options)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="Linux limits the threads of a user")
-def test_threads_end_when_the_machine_allows_no_more_of_them():
-    """In a process of its own, whose address space ends before the hundredth thread's stack."""
-    program = """
-import resource, threading
-from container.server.batching.slots import Slots
-from tests.unit.container.batching.harness import HeldEngine
-threading.stack_size(64 << 20)
-resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
-try:
-    Slots(HeldEngine(slots=100))
-except RuntimeError as fault:
-    print(fault)
-for thread in threading.enumerate()[1:]:
-    thread.join(20)
-print(threading.active_count())
-"""
-    command, root = [sys.executable, "-c", program], Path(__file__).parents[4]
-    process = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=60)
-    assert process.stdout.splitlines() == ["can't start new thread", "1"], process.stderr
 
 
 def test_each_slot_runs_in_its_own_thread_until_the_batcher_closes():
@@ -109,19 +87,6 @@ def test_slot_thread_ends_when_the_event_loop_is_gone():
     assert_threads_end("slot 0")
 
 
-def test_queue_seconds_are_finer_than_the_milliseconds_of_uvloops_clock():
-    ledger, costs = Ledger(), LinearCosts(fixed_seconds=1e-6)
-
-    async def run() -> None:
-        batcher = threaded(HeldEngine(inline_rows=4), observer=ledger, costs=costs)
-        for number in range(50):
-            await batcher.submit([Row((number, 0), 3)])
-        batcher.close()
-
-    uvloop.run(run())
-    assert all(seconds > 0 for seconds in ledger.over) and len(set(ledger.over)) > 40
-
-
 def taking(seconds: float) -> LinearCosts:
     return LinearCosts(fixed_seconds=seconds, seconds_per_token=0)
 
@@ -150,18 +115,6 @@ async def test_row_of_the_only_request_is_answered_when_submit_returns():
     assert [len(read(future)[1]) for future in others] == [1, 1, 1, 2]
 
 
-@scenario
-async def test_only_request_whose_engine_fails_has_its_deadline():
-    bench = inline()
-    poisoned = bench.submit(0, [3], poison=0, alone=True, deadline=1001.0)
-    assert not poisoned.done() and len(bench.threads[0].works) == 1  # the probe
-    await wait(1.0)
-    with pytest.raises(DeadlinePassed):
-        poisoned.result()
-    await bench.release_all()
-    assert read(bench.submit(1, [3], alone=True)) == expected(1, [3])
-
-
 @pytest.mark.parametrize(
     ("seconds", "inline_rows"), [(IDLE_INLINE_SECONDS * 1.01, 4), (IDLE_INLINE_SECONDS, 1)]
 )
@@ -175,15 +128,6 @@ async def test_batch_that_is_too_long_or_too_large_runs_in_its_slot(seconds, inl
 
 
 @scenario
-async def test_batch_beside_one_that_runs_takes_the_other_slot():
-    bench = inline(IDLE_INLINE_SECONDS * 1.01, slots=2)
-    await bench.queue(0, [3])
-    bench.batcher._costs = taking(IDLE_INLINE_SECONDS)  # type: ignore[attr-defined]
-    await bench.queue(1, [3])
-    assert [len(thread.works) for thread in bench.threads] == [1, 1]
-
-
-@scenario
 async def test_batches_shorter_than_a_switch_of_threads_all_run_at_once():
     bench = inline(THREAD_SWITCH_SECONDS)
     futures = [bench.submit(number, [3, 3, 3]) for number in range(8)]
@@ -191,3 +135,101 @@ async def test_batches_shorter_than_a_switch_of_threads_all_run_at_once():
         await settle()
     assert not bench.threads[0].works
     assert [read(future) for future in futures] == [expected(n, [3, 3, 3]) for n in range(8)]
+
+
+SECONDS = 60.0
+
+
+def bench_with_held_engine(**options: int) -> Bench:
+    return Bench(HeldEngine(**options), run_seconds=SECONDS)
+
+
+async def hang() -> None:
+    await wait(SECONDS)
+    await wait(GRACE_SECONDS)
+
+
+@scenario
+async def test_batch_that_never_ends_breaks_the_batcher():
+    bench = bench_with_held_engine()
+    deadline = asyncio.get_running_loop().time() + SECONDS
+    hanging = await bench.queue(0, [1], deadline=deadline)
+    waiting = await bench.queue(1, [1])
+    await wait(SECONDS)
+    assert isinstance(hanging.exception(), DeadlinePassed)
+    assert not bench.batcher.is_broken and not waiting.done()
+    await wait(GRACE_SECONDS)
+    assert bench.batcher.is_broken
+    with pytest.raises(Unavailable, match=BROKEN):
+        waiting.result()
+    with pytest.raises(Unavailable, match=BROKEN):
+        bench.submit(2, [1])
+    with pytest.raises(Unavailable, match=BROKEN):
+        bench.batcher.refuse(1)
+    ((words, rows),) = bench.ledger.failures
+    assert "more than 60 s and hangs" in words and rows == 0
+    assert bench.batcher.waiting == 0
+    bench.batcher.close()
+    await bench.release_all()
+    assert bench.closes == [1]
+
+
+@scenario
+async def test_one_hanging_slot_of_several_breaks_the_batcher():
+    bench = bench_with_held_engine(slots=2, max_rows=1)
+    futures = bench.submit(0, [1]), bench.submit(1, [1])
+    await settle()
+    for number in range(2, 5):  # one slot works on
+        await wait(SECONDS / 4)
+        bench.submit(number, [1])
+        await bench.release(1)
+    assert sorted(future.done() for future in futures) == [False, True]
+    await wait(SECONDS / 4)
+    await wait(GRACE_SECONDS)
+    assert bench.batcher.is_broken
+
+
+@scenario
+async def test_prefetched_batch_has_its_time_from_when_it_begins():
+    bench = bench_with_held_engine(max_rows=1)
+    futures = [bench.submit(0, [1]), bench.submit(1, [1])]
+    await settle()
+    assert len(bench.threads[0].works) == 2, "the second is prefetched"
+    await wait(SECONDS * 0.9)
+    await bench.release()
+    await wait(SECONDS * 0.9)
+    await wait(GRACE_SECONDS)
+    assert not bench.batcher.is_broken
+    await bench.release()
+    assert [read(future) for future in futures] == [expected(0, [1]), expected(1, [1])]
+
+
+@scenario
+async def test_batch_that_ended_while_the_process_stood_still_does_not_hang():
+    bench = bench_with_held_engine()
+    future = await bench.queue(0, [1])
+    await wait(10 * SECONDS)
+    await bench.release()
+    await wait(GRACE_SECONDS)
+    assert future.done() and not bench.batcher.is_broken
+    again = await bench.queue(1, [1])
+    await hang()
+    assert bench.batcher.is_broken and not again.done()
+
+
+@scenario
+async def test_watchdog_rests_while_nothing_runs_or_without_a_limit():
+    unwatched = Bench()
+    await unwatched.queue(0, [1])
+    await wait(1e6)
+    await unwatched.release()
+    bench = bench_with_held_engine()
+    await bench.queue(0, [1])
+    await bench.release()
+    await wait(SECONDS)
+    assert not asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
+    await bench.queue(1, [1])
+    bench.batcher.close()
+    await hang()
+    assert not bench.batcher.is_broken
+    await bench.release()

@@ -10,7 +10,6 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given
 
 from container.server.codecs.envelope import BINARY_TYPE
 from container.server.codecs.tensors import (
@@ -21,7 +20,6 @@ from container.server.codecs.tensors import (
 )
 from container.server.types import InferenceRequest, RequestFault, TensorSignature
 from onboarding.manifest import TensorRecord
-from tests.unit.container.codecs.test_texts import JSON
 
 
 def signature(datatype="FP32"):
@@ -154,19 +152,6 @@ def test_refuses_malformed_binary(changes, sentence):
     arrays = [np.zeros((1, 2, 2), np.float32), np.zeros((1, 1), np.int64)]
     with pytest.raises(RequestFault, match=sentence):
         decode_request(*binary(arrays, **changes), signature())
-
-
-@given(JSON)
-def test_refuses_any_tensor_only_as_a_request_fault(value):
-    for document in (
-        {"inputs": value},
-        {"inputs": [value, SCALE]},
-        {"inputs": [tensor(data=value), SCALE]},
-    ):
-        try:
-            decode_request(json.dumps(document).encode(), "", signature())
-        except RequestFault as fault:
-            assert str(fault)
 
 
 def test_answer_has_null_where_json_has_no_word_and_the_binary_the_number():

@@ -14,21 +14,10 @@ from hypothesis import strategies as st
 
 from container.server.codecs.envelope import BINARY_TYPE
 from container.server.codecs.texts import decode_request
-from container.server.types import InferenceRequest, RequestFault, Signature, UnsupportedEncoding
-from onboarding.manifest import Prompts
+from container.server.types import InferenceRequest, RequestFault, Signature
 
 SIGNATURE = Signature(model="tiny", input_name="text", output_name="embedding")
-PROMPTS = Prompts(texts={"query": "find: ", "document": ""}, default_prompt_name="query")
-PROMPTED = Signature(model="tiny", input_name="text", output_name="embedding", prompts=PROMPTS)
 TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=6)
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["name", "shape", "data", "inputs"]), inner)
-    ),
-    max_leaves=8,
-)
 
 
 def tensor(**changes):
@@ -62,12 +51,6 @@ def test_json_texts_are_read_back(texts):
     ):
         request = body(inputs=[tensor(data=data, shape=shape)])
         assert decode_request(request, "application/json", SIGNATURE).rows == tuple(texts)
-
-
-@pytest.mark.parametrize(("inputs", "texts"), [("one", ("one",)), (["one", "two"], ("one", "two"))])
-def test_plain_inputs_are_read(inputs, texts):
-    request = decode_request(body(inputs=inputs), "", SIGNATURE)
-    assert request == InferenceRequest(rows=texts, dialect="plain")
 
 
 def test_request_names_the_form_of_its_answer():
@@ -140,29 +123,6 @@ def test_refuses_malformed_binary(request_body, sentence):
         decode_request(*request_body, SIGNATURE)
 
 
-@given(
-    st.binary(max_size=60),
-    st.sampled_from(["", "application/json", BINARY_TYPE, f"{BINARY_TYPE};json-header-size=2"]),
-)
-def test_refuses_any_bytes_only_as_a_request_fault(data, content_type):
-    with pytest.raises(RequestFault):
-        decode_request(data, content_type, SIGNATURE)
-
-
-@given(JSON)
-def test_refuses_any_tensor_only_as_a_request_fault(value):
-    for document in (
-        {"inputs": value},
-        {"inputs": [value]},
-        {"inputs": [tensor(data=value)]},
-        {"inputs": [tensor(shape=value)]},
-    ):
-        try:
-            decode_request(json.dumps(document).encode(), "", SIGNATURE)
-        except RequestFault as fault:
-            assert str(fault)
-
-
 @pytest.mark.parametrize(
     "content_type",
     [
@@ -174,25 +134,3 @@ def test_refuses_any_tensor_only_as_a_request_fault(value):
 )
 def test_json_is_read_under_the_types_that_clients_send(content_type):
     assert decode_request(b'{"inputs": ["", "a"]}', content_type, SIGNATURE).rows == ("", "a")
-
-
-@pytest.mark.parametrize("content_type", ["text/csv", "application/xml; a=b", "\xff", "/"])
-def test_refuses_other_content_types(content_type):
-    with pytest.raises(UnsupportedEncoding, match="Content-Type is"):
-        decode_request(b'{"inputs": "a"}', content_type, SIGNATURE)
-
-
-def test_plain_request_names_its_prompt_as_a_field_of_its_own():
-    plain = b'{"inputs": "a", "prompt_name": "document"}'
-    assert decode_request(plain, "", PROMPTED).rows == ("a",)
-    # In KServe's protocol a field of no meaning is no prompt: Triton reads none there.
-    assert decode_request(body(prompt_name="document"), "", PROMPTED).rows[0] == "find: a"
-
-
-def test_binary_request_names_its_prompt():
-    texts, content_type = binary([b"a"])
-    size = int(content_type.rpartition("=")[2])
-    header = json.loads(texts[:size]) | {"parameters": {"prompt_name": "query"}}
-    data = json.dumps(header).encode()
-    content_type = f"{BINARY_TYPE};json-header-size={len(data)}"
-    assert decode_request(data + texts[size:], content_type, PROMPTED).rows == ("find: a",)

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from container.server.data_plane.plane import INLINE_CHARACTERS, DataPlane
+from container.server.data_plane import INLINE_CHARACTERS, DataPlane, servable_model
+from container.server.settings import Settings
 from container.server.types import (
     DeadlinePassed,
     Encoded,
@@ -19,6 +20,7 @@ from container.server.types import (
     TooLarge,
     Unavailable,
 )
+from tests.unit.container.engines.plan_archives import tensor_archive
 
 SIGNATURE = Signature(model="m", input_name="text", output_name="embedding")
 
@@ -83,13 +85,6 @@ async def answer(plane: DataPlane, rows: Sequence[Any], **arguments: Any) -> Any
     return await (await plane.submit(rows, **arguments))
 
 
-async def test_texts_are_encoded_and_tensors_go_as_they_come():
-    for encoder, expected in ((Encoder(), ["A", "B"]), (None, ["a", "b"])):
-        plane, backend = open_plane(encoder)
-        (array,) = await answer(plane, ["a", "b"])
-        assert array.shape == (2, 2) and backend.taken[0][0] == expected
-
-
 async def test_short_texts_are_encoded_inline_and_long_ones_beside_the_event_loop():
     encoder = Encoder()
     plane, _ = open_plane(encoder)
@@ -97,21 +92,6 @@ async def test_short_texts_are_encoded_inline_and_long_ones_beside_the_event_loo
     await answer(plane, ["a" * INLINE_CHARACTERS, "b"])
     here = threading.get_ident()
     assert [thread == here for thread in encoder.threads] == [True, False]
-
-
-@pytest.mark.parametrize("beside", [False, True], ids=["inline", "beside the event loop"])
-async def test_cut_texts_are_counted_on_the_event_loop_when_the_backend_takes_them(beside):
-    plane, backend = open_plane(Encoder(longest=3))
-    truncated: list[tuple[int, int]] = []
-    plane.on_truncated(lambda count: truncated.append((count, threading.get_ident())))
-    texts = ["aaaa", "aaa", "a" * (INLINE_CHARACTERS if beside else 4)]
-    await answer(plane, texts)
-    await answer(plane, ["aaa"])
-    assert truncated == [(2, threading.get_ident())]
-    backend.fault = Unavailable("It is full.")
-    with pytest.raises(Unavailable):
-        await answer(plane, texts)
-    assert len(truncated) == 1
 
 
 @pytest.mark.parametrize(
@@ -124,18 +104,6 @@ async def test_refuses_before_it_encodes_what_the_backend_does_not_take(text):
     with pytest.raises(Unavailable, match="full"):
         await answer(plane, [text])
     assert not encoder.threads and not backend.taken
-
-
-def test_ready_between_open_and_drain_while_the_backend_is_sound():
-    plane, backend = data_plane(), Backend()
-    assert not plane.ready
-    plane.open(backend)
-    assert plane.ready
-    backend.is_broken = True
-    assert not plane.ready
-    backend.is_broken = False
-    plane.drain()
-    assert not plane.ready
 
 
 async def test_deadline_is_the_earlier_of_the_clients_and_the_servers():
@@ -176,3 +144,10 @@ async def test_refuses_texts_whose_encoding_took_all_their_time():
             plane, ["a" * INLINE_CHARACTERS, "b"], deadline=asyncio.get_running_loop().time()
         )
     assert not backend.taken
+
+
+@pytest.mark.parametrize(("sequence", "length"), [((16, 64, 128), 16), (None, 3)])
+def test_probe_of_tensors_has_a_length_that_a_profile_takes(tmp_path, sequence, length):
+    archive = tensor_archive(tmp_path, {}, (1, 8, 32), sequence=sequence)
+    (row,) = servable_model(archive, Settings(), lambda: None).probe
+    assert [array.shape for array in row] == [(length,), (1,)]

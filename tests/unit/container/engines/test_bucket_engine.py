@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from container.server.engines.bucket_engine import BucketEngine
 from container.server.engines.buckets import ladder
 from container.server.engines.engine import LinearCosts
-from container.server.engines.shaping import Tensor, TokenShaping
+from container.server.engines.shaping import BucketEngine, Tensor, TokenShaping
 from container.server.engines.tokens import Tokens
 from onboarding.manifest import ProfileRecord
 
@@ -73,14 +72,3 @@ def test_engine_without_warm_up_runs_nothing_and_guesses(runner):
     cold = engine(runner, warm=False)
     assert cold.warm_up() == LinearCosts() and cold.inline_rows == 0
     assert runner.runs == []
-
-
-def test_event_loop_s_thread_warms_the_buckets_of_fewest_rows(runner):
-    bucket_engine = engine(runner)
-    bucket_engine.warm_up()
-    before = len(runner.runs)
-    bucket_engine.warm_up_inline()
-    assert bucket_engine.inline_rows == 1
-    assert runner.runs[before:] == [
-        (0, (1, tokens)) for tokens in bucket_engine.sequence_buckets for _ in range(2)
-    ]

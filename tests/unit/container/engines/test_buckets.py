@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from container.server.engines.buckets import MOST, Bucket, Buckets, bucket_costs, ladder
-from container.server.engines.engine import BucketCosts
 from onboarding.manifest import ProfileRecord
 
 
@@ -101,14 +100,3 @@ def test_refuses_lengths_beyond_every_profile():
 def test_refuses_sizes_of_which_none_is_left():
     with pytest.raises(ValueError, match="no size at which a batch could run"):
         ladder([profile((1, 4, 8))], max_rows=8).only(lambda bucket: bucket.rows > 8)
-
-
-@pytest.mark.parametrize(
-    ("rows", "longest", "bucket"),
-    [(1, 1, 1), (1, 16, 1), (2, 16, 3), (1, 17, 2), (2, 17, 4), (9, 99, 4)],
-)
-def test_bucket_costs_are_those_of_the_smallest_bucket_that_takes_the_batch(rows, longest, bucket):
-    costs = BucketCosts(
-        rows=(1, 4), lengths=(16, 32), measured={(1, 16): 1, (1, 32): 2, (4, 16): 3, (4, 32): 4}
-    )
-    assert costs.seconds(rows, longest) == bucket

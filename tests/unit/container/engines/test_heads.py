@@ -8,14 +8,10 @@ from tokenizers import Tokenizer
 
 from container.server.engines.heads import (
     PAIR_CHARACTERS,
-    ImageEncoder,
     PairEncoder,
-    SpanEncoder,
     TokenClassEngine,
 )
-from container.server.types import RequestFault, TokenText
-from container.triton.images import MOST_REQUEST_BYTES
-from onboarding.manifest import ImageProcessor, TensorRecord
+from container.server.types import RequestFault
 from tests.fixtures.tiny_embedder.archive import HERE
 
 LONGEST = 8
@@ -55,13 +51,6 @@ def test_refuses_long_pairs_that_are_not_cut():
         encoder.encode([("a", "b"), ("cat " * 6, "dog " * 6)])
 
 
-def test_tokens_know_where_in_the_text_they_lie():
-    texts = [TokenText("A ünïcode cat"), TokenText("")]
-    encoded = SpanEncoder(FILE, max_tokens=LONGEST).encode(texts)
-    assert texts[0].spans.tolist() == [[-1, -1], [0, 1], [2, 9], [10, 13], [-1, -1]]
-    assert [len(text.spans) for text in texts] == [len(row) for row in encoded.rows] == [5, 2]
-
-
 class Logits:
     slots, inline_rows, max_rows, sequence_buckets = 1, 2, 3, None
 
@@ -82,15 +71,3 @@ def test_rows_are_as_wide_as_the_longest_sequence_whatever_their_batch():
 
 
 pytestmark = pytest.mark.unit
-
-
-def encoder_of(side):
-    pixels = TensorRecord(name="pixel_values", datatype="FP32", shape=(-1, 3, side, side))
-    logits = TensorRecord(name="logits", datatype="FP32", shape=(-1, 2))
-    return ImageEncoder(
-        ImageProcessor(resize=(side, side), rescale_factor=1.0, input=pixels, output=logits)
-    )
-
-
-def test_rows_are_bounded_by_the_memory_of_their_pixels():
-    assert encoder_of(224).most_rows == MOST_REQUEST_BYTES // (4 * 3 * 224 * 224) == 445

@@ -76,13 +76,6 @@ def test_costs_are_fitted_to_the_shortest_runs_of_two_sizes():
     assert costs == LinearCosts(fixed_seconds=2.0, seconds_per_token=0.0625)
 
 
-@pytest.mark.parametrize("seconds", [1.0, 0.5])
-def test_costs_are_guessed_where_the_larger_size_takes_no_longer(seconds):
-    clock = clock_of_runs(*[1.0] * 3, *[seconds] * 3)
-    costs = warm_up_session(lambda size: bool, ((1, 8),), timed=TIMED, slots=1, clock=clock)
-    assert costs == LinearCosts()
-
-
 @pytest.mark.parametrize(
     ("fault", "kind", "sentence"),
     [

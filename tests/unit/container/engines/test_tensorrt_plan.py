@@ -41,34 +41,12 @@ def test_plan_answers_each_row_as_alone(machine, tmp_path):
         assert np.array_equal(run_rows(engine, rows), expected(rows))
 
 
-@pytest.mark.parametrize("type_", ["int64", "int32"])
-def test_tokens_come_in_the_plans_own_type(machine, tmp_path, type_):
-    engine = machine.open_text(tmp_path, SMALL, ids=type_)
-    assert np.array_equal(run_rows(engine, texts(3, 9)), expected(texts(3, 9)))
-
-
 def test_types_of_one_batch_do_not_stay_for_the_next(machine, tmp_path):
     engine = machine.open_text(tmp_path, SMALL)
     engine.warm_up()
     for typed in (True, False, True):
         rows = texts(6, 5, typed=typed)
         assert np.array_equal(run_rows(engine, rows), expected(rows))
-
-
-def test_bucket_belongs_to_the_profile_tuned_nearest(machine, tmp_path):
-    wide, tuned = ((1, 4, 4), (4, 32, 32)), ((1, 1, 4), (4, 4, 32))
-    engine = machine.open_text(tmp_path, wide, tuned)
-    for rows in (texts(4), texts(32, 32, 32, 32)):
-        run_rows(engine, rows)
-    assert [profile for _, profile, _ in machine.plan.runs] == [1, 0]
-
-
-def test_rows_are_filled_up_to_buckets_of_the_profile(machine, tmp_path):
-    engine = machine.open_text(tmp_path, ((2, 4, 24), (16, 16, 64)))
-    assert (engine.max_rows, engine.sequence_buckets) == (24, (16, 32, 48, 64))
-    for rows in (texts(3), texts(*[20] * 5), texts(*[33] * 17)):
-        assert np.array_equal(run_rows(engine, rows), expected(rows))
-    assert [shape for _, _, shape in machine.plan.runs] == [(2, 16), (8, 32), (24, 48)]
 
 
 def test_batch_that_no_profile_takes_whole_runs_in_parts(machine, tmp_path):
@@ -180,14 +158,6 @@ def test_plan_runs_its_own_code_only_where_the_manifest_says_so(machine, tmp_pat
     assert not machine.trt.runtimes[1].engine_host_code_allowed
 
 
-def test_engine_without_warm_up_records_at_first_use(machine, tmp_path):
-    engine = machine.open_text(tmp_path, SMALL, archive={"warm_up": False})
-    assert engine.warm_up().seconds(1, 4) > 0 and machine.plan.runs == []
-    for seed in range(3):
-        assert np.array_equal(run_rows(engine, texts(4, seed=seed)), expected(texts(4, seed=seed)))
-    assert machine.cuda.launches == 2
-
-
 def test_refuses_a_gpu_that_is_full_before_cuda_starts(machine, tmp_path):
     machine.cuda.fails["cudaSetDevice"] = Error.cudaErrorMemoryAllocation
     machine.trt.starts = False
@@ -201,14 +171,6 @@ def test_refuses_a_gpu_that_is_full_before_cuda_starts(machine, tmp_path):
 def test_refuses_contexts_that_the_gpu_has_no_memory_for(machine, tmp_path, contexts):
     machine.trt.short_of_memory, machine.trt.short_after = "context", contexts
     with pytest.raises(EngineOutOfMemory, match=r"gets no execution context .*OutOfMemory"):
-        machine.open_text(tmp_path, SMALL, slots=2)
-    assert machine.is_empty()
-
-
-@pytest.mark.parametrize("slots_that_fit", [0, 1])
-def test_refuses_buffers_that_the_gpu_has_no_memory_for(tmp_path, slots_that_fit):
-    machine = GpuMachine(total=(8 << 20) + slots_that_fit * (4 << 20) + 1000)
-    with pytest.raises(EngineOutOfMemory, match=r"CUDA fails with out of memory \(2\)"):
         machine.open_text(tmp_path, SMALL, slots=2)
     assert machine.is_empty()
 
@@ -281,11 +243,3 @@ def test_lost_cuda_context_makes_the_server_unhealthy(machine, tmp_path):
         batcher.close()
 
     asyncio.run(scenario())
-
-
-def test_refuses_in_cudas_words_what_fails_on_the_gpu(machine, tmp_path):
-    engine = machine.open_text(tmp_path, SMALL)
-    engine.warm_up()
-    machine.cuda.fails["cudaStreamSynchronize"] = Error.cudaErrorIllegalAddress
-    with pytest.raises(DeviceFault, match=r"an illegal memory access \(700\)"):
-        run_rows(engine, texts(4))

@@ -29,11 +29,6 @@ def is_loaded(path):
     return str(path) in Path("/proc/self/maps").read_text()
 
 
-def test_library_is_loaded_beside_tensorrts(library):
-    load_plugins([library])
-    assert is_loaded(library)
-
-
 def test_engine_loads_the_libraries_of_its_archive(library, tmp_path):
     archive = text_archive(tmp_path, embedder([LONG]), LONG, plugins=("libscale.so",))
     GpuMachine().open(archive).close()

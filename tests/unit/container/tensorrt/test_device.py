@@ -23,13 +23,6 @@ def device(cuda):
     return Device(cuda)
 
 
-def test_pinned_memory_is_the_hosts_and_stays(device, cuda):
-    block, address = device.reserve("inputs", 64)
-    block[:] = 7
-    assert block.ctypes.data in cuda.host and address == device.buffer("inputs", 64)
-    assert (device.reserve("inputs", 8)[0] == 7).all()
-
-
 def test_recording_that_is_given_up_ends_all_the_same(device, cuda):
     def fail():
         raise DeviceFault("no")

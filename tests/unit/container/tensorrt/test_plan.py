@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 
 from container.tensorrt.bindings import KEPT_ERRORS, bindings, error_logger
-from container.tensorrt.faults import DeviceOutOfMemory, NoBindings, PlanRefused
+from container.tensorrt.faults import (
+    DeviceOutOfMemory,
+    NoBindings,
+    PlanRefused,
+    mentions_memory_shortage,
+)
 from container.tensorrt.plan import Plan, Range, nearest, taking
 from tests.fixtures.recorded_gpu.cuda import RecordedCuda
 from tests.fixtures.recorded_gpu.tensorrt import SCRATCH, RecordedTensorRT, embedder, write_plan
@@ -56,6 +61,12 @@ def test_profile_tuned_nearest_is_chosen_of_those_that_take_every_input(ids, mas
     shapes = {"ids": ids, "mask": mask}
     assert taking(shapes, (WIDE, TIGHT)) == profiles
     assert nearest(shapes, (WIDE, TIGHT)) == best
+
+
+def test_profile_tuned_nearest_may_be_the_larger():
+    shapes = dict.fromkeys(("ids", "mask"), (2, 32))
+    tuned = dict.fromkeys(shapes, Range(smallest=(1, 4), opt=(2, 32), largest=(16, 128)))
+    assert nearest(shapes, (TIGHT, tuned)) == 1
 
 
 def test_logger_keeps_the_latest_errors(trt):
@@ -149,3 +160,26 @@ def test_lack_of_memory_is_found_before_what_follows_from_it(tmp_path, trt):
         trt.engines[0].logger.log(1, words)
     with pytest.raises(DeviceOutOfMemory, match=r"\(Cuda Runtime \(out of memory\)\)"):
         plan.fail("model.plan does not load")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "IExecutionContext creation failed: OutOfMemory (no further information)",
+        "[defaultAllocator.cpp::allocate::31] Error Code 1: Cuda Runtime (out of memory)",
+        "Error Code 10: insufficient memory for a tactic",
+        "CUDNN_STATUS_ALLOC_FAILED: cudaErrorMemoryAllocation: OUT_OF_MEMORY",
+        "Failed to allocate memory for requested buffer of size 1073741824",
+        "std::bad_alloc",
+        "PosixThread pthread_create failed, error code: 12 error msg: Cannot allocate memory",
+        "PosixThread pthread_create failed, error code: 11 error msg: Resource temporarily "
+        "unavailable",
+        "can't start new thread",
+        "can't allocate lock",
+        'ThreadPoolBuildError { kind: IOError(Os { code: 11, kind: WouldBlock, message: "" }) }',
+    ],
+)
+def test_words_about_memory_are_distinguished(words):
+    assert mentions_memory_shortage(words)
+    others = "Non-zero status code returned while running Gather node", "memory format is wrong"
+    assert not any(map(mentions_memory_shortage, ("", *others)))

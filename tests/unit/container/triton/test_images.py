@@ -87,21 +87,6 @@ def test_jpeg_of_endless_segments_is_read_no_further_than_a_bound():
     assert pixel_count(file) == 0
 
 
-def test_processor_resizes_crops_and_normalizes():
-    steps = {"resize": [6, 8], "crop": [4, 4], "channels": "bgr", "rescale_factor": 1.0}
-    mean, std = [1.0, 2.0, 3.0], [2.0, 2.0, 4.0]
-    processor = ImageProcessor(PLAIN | steps | {"normalizations": [{"mean": mean, "std": std}]})
-    pixels = np.asarray(noise())[1:5, 2:6].astype(np.float32)
-    expected = ((pixels - mean) / std).transpose(2, 0, 1)[::-1]
-    assert np.allclose(processor.row(file_of(noise())), expected)
-
-
-def test_crop_of_a_small_image_is_filled_with_zeros():
-    processor = ImageProcessor(PLAIN | {"crop": [10, 9]})
-    row = processor.row(file_of(noise()))
-    assert row.shape == (3, 10, 9) and (row[:, :2] == 0).all() and (row[:, 2:8].max() > 0)
-
-
 @pytest.mark.parametrize(
     ("file", "words"),
     [
@@ -141,7 +126,3 @@ def test_refuses_more_images_than_fit_the_memory_of_a_request():
     shape = {"input": {"name": "pixel_values", "shape": [-1, 3, 4000, 4000]}}
     with pytest.raises(ValueError, match="holds 2 images; at most 1 of this model's size"):
         ImageProcessor(PLAIN | shape).rows([b"", b""])
-
-
-def test_health_request_of_an_image_model_is_a_picture():
-    assert decoded_image(PIXEL).size == (1, 1)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import time
 from contextlib import closing
 
 import numpy as np
 import pytest
 
-from container.triton.answer_check import checked_answer, datatype_of
-from container.triton.processing import Processing, ProcessingFailed
+from container.triton.processing import Processing
 
 pytestmark = pytest.mark.unit
 
@@ -83,35 +81,3 @@ def test_refusal_is_the_users_own_sentence_and_keeps_the_process(processing):
     with pytest.raises(ValueError, match=r"^word\[0\] is 'refuse'\.$"):
         processing.call(word("refuse"))
     assert facts(processing)[0] == pid
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("hang", r"preprocess\(\) took more than 0.5 s and was stopped"),
-        ("exit", r"the process of preprocess\(\) ended with code 7"),
-    ],
-)
-def test_next_request_is_answered_by_a_new_process(text, sentence, processing):
-    pid, begin = facts(processing)[0], time.monotonic()
-    with pytest.raises(ProcessingFailed, match=sentence):
-        processing.call(word(text))
-    assert time.monotonic() - begin < 20
-    assert facts(processing)[0] != pid
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
-
-
-RECORDS = [{"name": "text", "datatype": "BYTES", "shape": [-1, 1]}]
-TEXT = np.array([[b"a"], [b"b"]], object)
-
-
-def test_answer_comes_in_the_order_of_its_records():
-    records = [{"name": "size", "datatype": "INT64", "shape": [-1, -1]}, *RECORDS]
-    answer = {"text": TEXT, "size": np.zeros((2, 9), np.int64)}
-    assert list(checked_answer(answer, records, 2, "preprocess")) == ["size", "text"]
-
-
-def test_datatypes_have_kserve_names():
-    types = {"?": "BOOL", "i1": "INT8", "u4": "UINT32", "f2": "FP16", "O": "BYTES"}
-    assert {code: datatype_of(np.zeros(1, code)) for code in types} == types

@@ -59,13 +59,6 @@ def test_model_that_answers_others_gets_no_health_request():
     assert world.requests == 1
 
 
-def test_idle_model_gets_a_health_request_every_few_seconds():
-    world = World()
-    world.inspect()
-    world.now += PROOF_SECONDS
-    assert world.inspect(3).is_ready and world.requests == 2
-
-
 @pytest.mark.parametrize("status", [500, 400, UpstreamGone("gone")], ids=str)
 def test_model_that_fails_twice_cannot_answer(status):
     world = World()
@@ -77,30 +70,12 @@ def test_model_that_fails_twice_cannot_answer(status):
         world.health.refuse("")
 
 
-def test_answer_between_two_failures_keeps_a_model_healthy():
-    world = World()
-    world.inspect()
-    for _ in range(4):
-        world.now, world.status = world.now + PROOF_SECONDS, 500
-        world.inspect()
-        world.health.observe("", 200)
-    assert not world.model.broken
-
-
 @pytest.mark.parametrize("status", [503, 507, 429])
 def test_busy_server_is_no_sign_of_a_broken_model(status):
     world = World()
     world.inspect()
     world.now, world.status = world.now + PROOF_SECONDS, status
     assert not world.inspect(5).broken
-
-
-def test_fault_of_the_server_brings_the_next_health_request_forward():
-    world = World()
-    world.inspect()
-    world.health.observe("", 500)
-    world.inspect()
-    assert world.requests == 2
 
 
 def test_model_that_refuses_its_health_request_depends_on_its_processes():
@@ -139,22 +114,6 @@ def test_of_several_models_only_the_one_of_the_process_cannot_answer():
     world.health.add(other)
     world.stubs = (DEAD,)
     assert world.inspect(2).broken and not other.broken
-
-
-def test_process_that_triton_ended_itself_is_no_loss():
-    world = World(request=False)
-    world.inspect()
-    world.stubs = ()
-    assert not world.inspect(3).broken
-
-
-def test_of_many_models_one_a_turn_gets_a_health_request():
-    world = World()
-    for name in "abc":
-        request = UpstreamRequest("POST", f"/models/{name}/invoke")
-        world.health.add(ModelHealth(name=name, archive=ARCHIVE / name, request=request))
-    world.inspect(4)
-    assert world.requests == 4 and all(model.is_ready for model in world.health.models.values())
 
 
 @pytest.fixture

@@ -7,10 +7,12 @@ import struct
 
 import pytest
 
-from container.server.codecs import heads, tensors, texts
+from container.server.codecs import tensors, texts
 from container.server.triton.kserve_request import checked_request
 from container.server.triton.probe import PIXEL, health_request
-from container.server.types import HeadSignature, Signature, TensorSignature
+from container.server.triton.routes import watched_model
+from container.server.types import Signature, TensorSignature
+from container.server.upstream import UpstreamRequest
 from onboarding.manifest import (
     MANIFEST_NAME,
     EnsembleRecord,
@@ -34,19 +36,10 @@ def archive(folder, **fields):
     return folder
 
 
-def test_ranker_gets_a_pair(tmp_path):
-    inputs = texts_of("query", "text")
-    request = health_request(archive(tmp_path, task="text-ranking", inputs=inputs))
-    signature = HeadSignature(
-        model="probed",
-        task="text-ranking",
-        inputs=inputs,
-        outputs=(LOGITS,),
-        labels=None,
-        activation="sigmoid",
-    )
-    checked = checked_request(*request[:2])
-    assert heads.decode_request(*checked, signature).rows == [("health", "health")]
+def test_request_goes_to_the_model_as_it_was_loaded(tmp_path):
+    folder, load = archive(tmp_path, inputs=texts_of("text")), UpstreamRequest("POST", "/models")
+    paths = [watched_model(folder, "a", how).request.path for how in (None, load)]
+    assert paths == ["/invocations", "/models/a/invoke"]
 
 
 def test_embedder_gets_a_word(tmp_path):
@@ -86,13 +79,6 @@ def test_preprocessing_gets_its_example(tmp_path):
     assert not request.is_guess
 
 
-def test_preprocessing_of_the_models_own_inputs_gets_a_guess(tmp_path):
-    inputs = texts_of("text")
-    folder = archive(tmp_path, inputs=inputs, preprocessing=processing(inputs))
-    request = health_request(folder)
-    assert request.is_guess and b"health" in request.body
-
-
 def test_no_request_for_a_preprocessing_of_unknown_inputs(tmp_path):
     inputs = texts_of("html")
     assert (
@@ -121,10 +107,3 @@ def test_ensemble_gets_its_example_or_a_value_for_each_input(tmp_path):
     given = record.model_copy(update={"example": row})
     request = health_request(archive(tmp_path, inputs=inputs, ensemble=given))
     assert request.body.endswith(struct.pack("<2f", 1, 2)) and not request.is_guess
-
-
-def test_repository_of_a_users_own_gets_zeros_that_are_a_guess(tmp_path):
-    inputs = (TensorRecord(name="x", datatype="FP32", shape=(-1, 4)),)
-    folder = archive(tmp_path, inputs=inputs, accuracy="not measured", tokenizer_file=None)
-    request = health_request(folder)
-    assert request.is_guess and request.body.endswith(bytes(16))

@@ -15,7 +15,7 @@ from container.server.triton.app import has_metrics, triton_command
 from container.server.triton.health import Health, ModelHealth
 from container.server.triton.routes import TritonRoutes, watched_model
 from container.server.types import Response
-from container.server.upstream import UpstreamGone, UpstreamRequest
+from container.server.upstream import UpstreamRequest
 
 pytestmark = pytest.mark.unit
 TEXT = {"name": "text", "shape": [1, 1], "datatype": "BYTES", "data": ["a"]}
@@ -68,24 +68,6 @@ def test_request_reaches_triton_written_again_with_sagemakers_headers_alone():
     (request,) = triton.requests
     assert (request.path, json.loads(request.body)) == ("/models/a/invoke", json.loads(BODY))
     assert request.headers == ((b"x-amzn-sagemaker-target-model", b"a.tar.gz"),)
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "status"),
-    [
-        ("GET", "/invocations", 405),
-        ("POST", "/ping", 405),
-        ("POST", "/models", 405),
-        ("DELETE", "/models/a", 405),
-        ("GET", "/nothing", 404),
-        ("GET", "/models/a b", 404),
-        ("GET", "/models/../ping", 404),
-    ],
-)
-def test_refuses_paths_and_methods_of_nobody(method, path, status):
-    triton = Triton()
-    answer = ask(front(triton), method, path)
-    assert (answer.status, triton.requests) == (status, []) and json.loads(answer.body)["error"]
 
 
 @pytest.mark.parametrize(
@@ -171,9 +153,13 @@ def test_list_of_models_may_end_with_a_slash():
     assert [request.path for request in triton.requests] == ["/models"]
 
 
-def test_triton_that_is_gone_is_503_with_a_time_to_come_back():
-    answer = ask(front(Triton(UpstreamGone("gone"))), "POST", "/invocations", BODY)
-    assert answer.status == 503 and dict(answer.headers)[b"retry-after"]
+def test_refuses_an_index_beyond_a_models_table_before_triton_reads_it():
+    triton = Triton()
+    routes = front(triton, multi_model=True)
+    routes._health.models["a"].tables = {"n": 4}
+    tensor = {"name": "n", "shape": [1, 1], "datatype": "INT64", "data": [4]}
+    answer = ask(routes, "POST", "/models/a/invoke", json.dumps({"inputs": [tensor]}).encode())
+    assert (answer.status, triton.requests) == (400, [])
 
 
 def test_refuses_a_target_model_that_could_end_its_line():

@@ -1,1 +1,0 @@
-"""What the server does with a request, whatever carried it: refuse, tokenize, submit."""
