@@ -78,6 +78,21 @@ class EnvironmentView:
         }
 
     @cached_property
+    def instance_types(self) -> frozenset[str]:
+        """The instance types that the files name, of endpoints that are valid so far."""
+        named = set()
+        for endpoint in (*self.own_endpoints.values(), *self.endpoints.values()):
+            if "instance_type" in endpoint.sections:
+                named.add(endpoint.spec.instance_type)
+            if "instance_pools" in endpoint.sections:
+                named.update(pool.instance_type for pool in endpoint.spec.instance_pools)
+        named.update(join.instance_type for join in self.joins.values() if join.instance_type)
+        for generator in self.generators.values():
+            if "endpoint" in generator.sections:
+                named.update(generator.spec.endpoint.instance_types)
+        return frozenset(named)
+
+    @cached_property
     def joining(self) -> Mapping[str, tuple[str, ...]]:
         """The models, by name, that join each model."""
         found: dict[str, tuple[str, ...]] = {}

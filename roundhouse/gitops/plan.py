@@ -130,10 +130,15 @@ def environment_plan(change: Change, other_stacks: OtherStacks) -> EnvironmentPl
         engines=tuple(engines),
         stacks=stacks,
         unchanged_endpoints=len(new.keys() - {item.name for item in endpoints}),
-        prices_date=prices_date(change.environment.region),
+        prices_date=prices_date(change.environment.region, _instance_types(change)),
         digests=dict(sorted(digests.items())),
         text_generation=generation_plans(change.head, name),
     )
+
+
+def _instance_types(change: Change) -> frozenset[str]:
+    view = change.head.views.get(change.environment.name)
+    return frozenset() if view is None else view.instance_types
 
 
 def _found_change(

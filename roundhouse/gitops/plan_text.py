@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
 from typing import Any
 
+from onboarding.prices import stale_note
 from onboarding.text_generation.plan import Candidate, TextGenerationPlan
 from onboarding.text_generation.quantizer_route import QUANTIZER, QUANTIZER_JOB
 from roundhouse.gitops.plan_document import (
@@ -126,8 +128,8 @@ def sections(plan: EnvironmentPlan) -> Iterator[Table]:
     return (section for section in found if section.rows)
 
 
-def notes(plan: EnvironmentPlan) -> Iterator[str]:
-    """Yield what no table says."""
+def notes(plan: EnvironmentPlan, today: date | None = None) -> Iterator[str]:
+    """Yield what no table says; prices are old by `today`, default that of UTC."""
     yield f"Not touched: {quantity(plan.unchanged_endpoints, 'endpoint')}."
     yield from generation_notes(plan.text_generation)
     estimated = [item.name for item in plan.endpoints if item.is_estimated and item.resources]
@@ -159,7 +161,7 @@ def notes(plan: EnvironmentPlan) -> Iterator[str]:
             "the records of the plan stand."
         )
     if plan.prices_date is not None:
-        yield f"Prices of {plan.prices_date}."
+        yield stale_note(plan.prices_date, today) or f"Prices of {plan.prices_date}."
 
 
 def image_changes(item: EndpointChange) -> tuple[tuple[str, str], ...]:

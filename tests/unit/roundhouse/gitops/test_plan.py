@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from datetime import date, timedelta
 
 import pytest
 import yaml
@@ -48,7 +49,7 @@ def test_scaling_changes_in_place_and_costs_more_at_the_most(repository):
         ("most instances", 4, 6)
     ]
     assert endpoint.rollout is None
-    price, month = 1.4084, 730
+    price, month = 1.408, 730
     assert (endpoint.cost.before.least, endpoint.cost.after.most) == (
         round(2 * price * month, 2),
         round(6 * price * month, 2),
@@ -122,6 +123,15 @@ def test_unknown_environment_is_refused(repository):
         plan_against_git(repository.paths, None, ("devv",), Processes())
 
 
+def test_old_prices_are_noted_and_those_of_types_not_used_count_for_nothing(repository):
+    repository.edit(MODEL, {"endpoint": {"scaling": {"max": 6}}})
+    environment = repository.changes()
+    read = date.fromisoformat(environment.prices_date)
+    assert f"Prices of {read}." in notes(environment, read + timedelta(days=90))
+    old = f"Prices of {read} are 91 days old, more than 90: `make prices` reads AWS's list."
+    assert old in notes(environment, read + timedelta(days=91))
+
+
 def test_price_that_is_not_known_stays_unknown(repository):
     repository.edit("environments/dev.yaml", {"region": "eu-west-1"})
     environment = repository.changes()
@@ -154,7 +164,7 @@ def test_new_model_without_an_engine_costs_what_its_file_declares(repository):
     environment = repository.changes()
     new = next(item for item in environment.endpoints if item.name == "model-009")
     assert (new.kind, new.resources, new.is_estimated) == ("new", (), True)
-    assert (new.cost.before, new.cost.after.least) == (None, round(2 * 1.4084 * 730, 2))
+    assert (new.cost.before, new.cost.after.least) == (None, round(2 * 1.408 * 730, 2))
     assert [(item.what, item.before, item.after) for item in new.scaling] == [
         ("fewest instances", None, 2),
         ("most instances", None, 4),
