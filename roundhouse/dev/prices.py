@@ -60,27 +60,18 @@ def read_region(client: Client, region: str, today: date) -> PriceTable:
     known = instance_types()
     with _reading(region):
         purposes = {
-            purpose: {
-                name: usd
-                for name, usd in _instance_prices(client, region, component)
-                if name in known
-            }
-            for purpose, component in COMPONENTS.items()
+            purpose: dict(
+                sorted(row for row in _instance_prices(client, region, of) if row[0] in known)
+            )
+            for purpose, of in COMPONENTS.items()
         }
-    if not purposes["hosting"]:
-        raise RoundhouseError(
-            f"The price list has no SageMaker hosting instance in region {region}; its prices stay "
-            "as they were. Check the region's name."
-        )
-    with _reading(region):
+        if not purposes["hosting"]:
+            raise RoundhouseError(
+                f"The price list has no SageMaker hosting instance in region {region}; its prices "
+                "stay as they were. Check the region's name."
+            )
         codebuild = dict(sorted(_codebuild_prices(client, region)))
-    return PriceTable(
-        date=today,
-        source=SOURCE,
-        hosting=dict(sorted(purposes["hosting"].items())),
-        training=dict(sorted(purposes["training"].items())),
-        codebuild=codebuild,
-    )
+    return PriceTable(date=today, source=SOURCE, codebuild=codebuild, **purposes)
 
 
 @contextmanager

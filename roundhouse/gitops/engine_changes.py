@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from onboarding.deployment import Deployment, Target
@@ -15,6 +15,12 @@ from onboarding.tree import Tree
 from roundhouse.deploy.builds.requests import compile_route
 from roundhouse.gitops.build_estimates import build_estimate
 from roundhouse.gitops.plan_document import EngineChange, EngineEvidence
+from roundhouse.gitops.predictions import (
+    MeasuredEngine,
+    engine_predictions,
+    locked_engines,
+    measured_engines,
+)
 
 
 def engine_changes(
@@ -24,13 +30,15 @@ def engine_changes(
     old = {target.engine_key: target for item in before.values() for target in item.built_targets}
     found: dict[str, EngineChange] = {}
     sources = _plan_sources(head, after.values())
+    measured = _known_engines(head, (*before.values(), *after.values()))
     for deployment in after.values():
         for target in _unbuilt_targets(deployment):
             if target.engine_key not in old or target.lock_entry is None:
                 previous = previous_target(target, old.values())
                 source = sources.get(target.engine_key)
                 found.setdefault(
-                    target.engine_key, _change(head, deployment, target, previous, source)
+                    target.engine_key,
+                    _change(head, deployment, target, previous, source, measured),
                 )
     return tuple(found[key] for key in sorted(found, key=lambda key: (found[key].model, key)))
 
@@ -100,6 +108,7 @@ def _change(
     target: Target,
     previous: Target | None,
     source: PlanSource | None,
+    measured: Sequence[MeasuredEngine],
 ) -> EngineChange:
     environment, instance = deployment.environment, target.instance_type
     is_missing = target.lock_entry is None
@@ -119,7 +128,17 @@ def _change(
         estimate=build_estimate(environment, target, last, source) if is_built_here else None,
         before=evidence(previous),
         after=evidence(target),
+        predictions=engine_predictions(head.root, environment.region, target, last, measured),
     )
+
+
+def _known_engines(head: Tree, deployments_of: Sequence[Deployment]) -> tuple[MeasuredEngine, ...]:
+    """Return the engines that were measured: by the locks of these endpoints, and as shipped."""
+    targets = [target for item in deployments_of for target in item.targets]
+    if all(target.lock_entry is not None for target in targets):
+        return ()
+    unique = {target.engine_key: target for target in targets}
+    return (*locked_engines(head.root, unique.values()), *measured_engines())
 
 
 def _other_builder(head: Tree, deployment: Deployment, target: Target) -> str | None:

@@ -123,6 +123,7 @@ def environment_plan(change: Change, other_stacks: OtherStacks) -> EnvironmentPl
     )
     stacks = _stack_changes(change, other_stacks, sides, digests)
     missing = [engine.key for engine in engines if engine.state == "missing"]
+    used = change.head.views[name].instance_types if name in change.head.views else ()
     return EnvironmentPlan(
         environment=name,
         id=plan_id(digests, missing),
@@ -130,15 +131,10 @@ def environment_plan(change: Change, other_stacks: OtherStacks) -> EnvironmentPl
         engines=tuple(engines),
         stacks=stacks,
         unchanged_endpoints=len(new.keys() - {item.name for item in endpoints}),
-        prices_date=prices_date(change.environment.region, _instance_types(change)),
+        prices_date=prices_date(change.environment.region, used),
         digests=dict(sorted(digests.items())),
         text_generation=generation_plans(change.head, name),
     )
-
-
-def _instance_types(change: Change) -> frozenset[str]:
-    view = change.head.views.get(change.environment.name)
-    return frozenset() if view is None else view.instance_types
 
 
 def _found_change(

@@ -20,6 +20,7 @@ from roundhouse.gitops.plan_document import (
     ResourceChange,
     RolloutPlan,
 )
+from roundhouse.gitops.predictions import errors_sentence
 from roundhouse.money import usd
 from roundhouse.table import Table, table
 from roundhouse.text import quantity
@@ -86,6 +87,16 @@ def sections(plan: EnvironmentPlan) -> Iterator[Table]:
             title="Engines",
             columns=("model", "for", "before", "after"),
             rows=tuple(map(_engine_row, plan.engines)),
+        ),
+        table(
+            title="Predicted",
+            columns=("model", "batch", "p50, ms", "USD a million rows, at least", "by"),
+            rows=tuple(
+                (engine.model, f"{item.precision} {item.shape.replace('x', ' x ')}",
+                 f"{item.p50_ms:.3g}", usd(item.usd_a_million_rows), item.by)
+                for engine in plan.engines
+                for item in engine.predictions
+            ),
         ),
         table(
             title="Measured",
@@ -160,6 +171,8 @@ def notes(plan: EnvironmentPlan, today: date | None = None) -> Iterator[str]:
             f"Repackaged: {models}; nothing is compiled, judged or timed, so no GPU is used, and "
             "the records of the plan stand."
         )
+    if any(engine.predictions for engine in plan.engines):
+        yield errors_sentence()
     if plan.prices_date is not None:
         yield stale_note(plan.prices_date, today) or f"Prices of {plan.prices_date}."
 

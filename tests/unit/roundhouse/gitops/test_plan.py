@@ -13,7 +13,7 @@ import yaml
 
 from onboarding.fault import FaultsError
 from roundhouse.gitops.compare import plan_against_git
-from roundhouse.gitops.plan_text import headline, image_changes, notes
+from roundhouse.gitops.plan_text import headline, image_changes, notes, sections
 from roundhouse.processes import Processes
 from stacks.images import read_image_files
 from tests.unit.roundhouse.gitops.repository import ROOT
@@ -68,12 +68,26 @@ def test_new_engine_is_estimated_by_the_one_before(repository):
     assert (endpoint.rollout.kind, endpoint.rollout.extra_instances) == ("canary", 2)
     assert (engine.state, engine.route, engine.before.precision) == ("missing", "gpu", "int8")
     assert environment.missing == (engine,)
+    (prediction,) = engine.predictions
+    (measured,) = (
+        item
+        for item in engine.before.benchmark
+        if (item.runtime, item.precision, item.batch) == ("tensorrt", "int8", 8)
+    )
+    assert (prediction.precision, prediction.shape) == ("int8", "8x64")
+    assert prediction.p50_ms == measured.p50_ms and prediction.by.startswith("model-00")
+    seconds = measured.p50_ms / 1000 / 8 * 1_000_000
+    assert prediction.usd_a_million_rows == pytest.approx(1.408 * seconds / 3600)
+    shown = {section.title: section.rows for section in sections(environment)}
+    assert shown["Predicted"][0][:2] == ("model-001", "int8 8 x 64")
+    assert any("off by" in note for note in notes(environment))
 
 
 def test_another_gpu_needs_another_engine_and_a_larger_instance_of_the_same_does_not(repository):
     repository.edit(MODEL, {"endpoint": {"instance_type": "ml.g6.xlarge"}})
     (engine,) = repository.changes().engines
     assert engine.route == "training-job"
+    assert engine.predictions == (), "no engine was measured on an L4"
     repository.edit(MODEL, {"endpoint": {"instance_type": "ml.g5.2xlarge"}})
     environment = repository.changes()
     assert environment.engines == ()
