@@ -12,7 +12,6 @@ import math
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -58,7 +57,7 @@ def with_updates(
 def read_region(client: Client, region: str, today: date) -> PriceTable:
     """Return the present prices of one region. Raises RoundhouseError for one that is no price."""
     known = instance_types()
-    with _reading(region):
+    try:
         purposes = {
             purpose: dict(
                 sorted(row for row in _instance_prices(client, region, of) if row[0] in known)
@@ -71,19 +70,12 @@ def read_region(client: Client, region: str, today: date) -> PriceTable:
                 "stay as they were. Check the region's name."
             )
         codebuild = dict(sorted(_codebuild_prices(client, region)))
-    return PriceTable(date=today, source=SOURCE, codebuild=codebuild, **purposes)
-
-
-@contextmanager
-def _reading(region: str) -> Iterator[None]:
-    """Turn an entry that is no price into one sentence."""
-    try:
-        yield
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise RoundhouseError(
             f"The price list of region {region} has an entry that cannot be read "
             f"({type(error).__name__}: {error}); the prices stay as they were. Try again later."
         ) from error
+    return PriceTable(date=today, source=SOURCE, codebuild=codebuild, **purposes)
 
 
 def write_prices(path: Path, prices: PriceList) -> None:

@@ -57,28 +57,15 @@ def test_refuses_an_unreadable_price(text, line, what):
     assert fault.way_out == "correct it, or restore the file from git"
 
 
-@pytest.fixture
-def two_tables(monkeypatch):
+def test_newest_row_of_a_type_counts_and_prices_are_as_old_as_the_oldest_row_used(monkeypatch):
     monkeypatch.setattr("onboarding.prices.price_list", lambda: parse_prices(PRICES))
-
-
-def test_newest_row_of_a_type_counts(two_tables):
-    assert price("us-east-1", "hosting", "ml.g5.xlarge") == 1.4084
-    assert price("us-east-1", "hosting", "ml.g6.xlarge") == 1.2
+    names = ["ml.g5.xlarge", "ml.g6.xlarge", "ml.p5.48xlarge"]
+    assert [price("us-east-1", "hosting", name) for name in names] == [1.4084, 1.2, None]
     assert price("us-east-1", "training", "ml.g6.xlarge") is None
     assert price("eu-west-1", "hosting", "ml.g6.xlarge") is None
-
-
-@pytest.mark.parametrize(
-    ("types", "oldest"),
-    [
-        (["ml.g5.xlarge"], "2026-11-22"),
-        (["ml.g5.xlarge", "ml.g6.xlarge", "ml.p5.48xlarge"], "2026-09-22"),
-        (["ml.p5.48xlarge"], None),
-    ],
-)
-def test_prices_are_as_old_as_the_oldest_row_that_is_used(two_tables, types, oldest):
-    assert prices_date("us-east-1", types) == oldest
+    assert prices_date("us-east-1", names) == "2026-09-22"
+    assert prices_date("us-east-1", names[:1]) == "2026-11-22"
+    assert prices_date("us-east-1", names[2:]) is None
 
 
 def test_prices_of_more_than_90_days_are_noted():

@@ -9,10 +9,12 @@ from types import SimpleNamespace
 import pytest
 
 from onboarding.manifest import BenchmarkRecord
+from onboarding.platform import instance_types
 from roundhouse.gitops.predictions import (
     LEDGER,
     WEIGHTS_RATIO,
     MeasuredEngine,
+    engine_predictions,
     errors_sentence,
     ledger,
     locked_engines,
@@ -104,18 +106,19 @@ def record(precision, p50, runtime="tensorrt", sequence=64):
     )  # fmt: skip
 
 
-def target(gpu="A10G", records=(), checkpoint="encoder", sequence=(8, 64, 128)):
-    profile = SimpleNamespace(sequence=sequence)
+def target(gpu="A10G", records=(), checkpoint="encoder", sequence=(8, 64, 128), **fields):
+    profile = SimpleNamespace(batch=(1, 8, 32), sequence=sequence)
     model = SimpleNamespace(
         name="m",
-        source=SimpleNamespace(checkpoint=checkpoint, path=None),
-        engine=SimpleNamespace(optimization_profiles=(profile,)),
+        source=SimpleNamespace(checkpoint=checkpoint, path=None, triton_repository=None),
+        engine=SimpleNamespace(optimization_profiles=(profile,), precision="auto"),
     )
     builder = SimpleNamespace(built_at="2026-11-28T10:00:00Z")
     manifest = SimpleNamespace(
         gpu=gpu, benchmark=records, network_keys={"float": "k"}, builder=builder
     )
-    return SimpleNamespace(model=model, lock_entry=SimpleNamespace(manifest=manifest))
+    entry = SimpleNamespace(manifest=manifest)
+    return SimpleNamespace(**{"model": model, "lock_entry": entry, **fields})
 
 
 def test_lock_gives_an_engine_of_each_precision_and_the_faster_of_two_copies(tmp_path):
@@ -130,23 +133,45 @@ def test_lock_gives_an_engine_of_each_precision_and_the_faster_of_two_copies(tmp
     assert list(locked_engines(tmp_path, [SimpleNamespace(lock_entry=None)])) == []
 
 
-def test_weights_are_those_of_matrices_without_tables_of_embeddings(tmp_path):
-    folder = tmp_path / "encoder"
+def write_checkpoint(folder, shapes):
+    tensors = {
+        name: {"dtype": "F32", "shape": shape, "data_offsets": [0, 0]}
+        for name, shape in shapes.items()
+    }
+    header = json.dumps(tensors).encode()
     folder.mkdir()
-    shapes = {"embeddings.word.weight": [90, 8], "layer.0.weight": [8, 16], "layer.0.bias": [16]}
-    header = json.dumps(
-        {
-            name: {"dtype": "F32", "shape": shape, "data_offsets": [0, 0]}
-            for name, shape in shapes.items()
-        }
-    ).encode()
     (folder / "config.json").write_text("{}")
     (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
+
+
+def test_weights_are_those_of_matrices_without_tables_of_embeddings(tmp_path):
+    shapes = {"embeddings.word.weight": [90, 8], "layer.0.weight": [8, 16], "layer.0.bias": [16]}
+    write_checkpoint(tmp_path / "encoder", shapes)
     assert product_weights(tmp_path, target().model) == 8 * 16
     assert product_weights(tmp_path, target(sequence=None).model) is None
     assert product_weights(tmp_path, target(checkpoint=None).model) is None
-    (folder / "model.safetensors").write_bytes(b"damaged")
+    (tmp_path / "encoder/model.safetensors").write_bytes(b"damaged")
     assert product_weights(tmp_path, target().model) is None
+
+
+def test_new_encoder_takes_the_time_and_cost_of_a_shipped_one_of_nearly_its_weights(tmp_path):
+    write_checkpoint(tmp_path / "encoder", {"layer.0.weight": [384, 27648]})
+    new = target(lock_entry=None, plan_key="p", network_keys={"float": "new"}, runtime="tensorrt")
+    new.instance_type = instance_types()["ml.p5en.48xlarge"]
+
+    def predicted(item, region="us-east-2"):
+        return engine_predictions(tmp_path, region, item, None, measured_engines())
+
+    (found,) = predicted(new)
+    hours = found.p50_ms / 3_600_000 / 8 / 8 * 1_000_000
+    assert (found.precision, found.shape, found.p50_ms) == ("fp16", "8x64", 0.2723)
+    assert found.usd_a_million_rows == pytest.approx(72.795 * hours)
+    assert predicted(new, "us-east-1")[0].usd_a_million_rows is None, "no price of it there"
+    for change in ({"plan_key": None}, {"lock_entry": 1}, {"runtime": "onnxruntime"}):
+        assert predicted(SimpleNamespace(**{**vars(new), **change})) == ()
+    write_checkpoint(tmp_path / "other", {"layer.0.weight": [1024, 294912]})
+    new.model.source.checkpoint = "other"
+    assert predicted(new) == (), "BERT-large is far from every engine measured on an H200"
 
 
 if __name__ == "__main__":
