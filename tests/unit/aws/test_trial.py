@@ -12,17 +12,18 @@ pytestmark = pytest.mark.unit
 
 
 def test_bound_is_everything_rented_for_as_long_as_the_story_may_take(tmp_path):
-    trial = replace(new_trial("dev", tmp_path / "tree"), route="cpu")
+    trial = new_trial("dev", tmp_path / "tree")
     images, engine, instances, refused = charges = trial.charges()
+    assert trial.route == "training-job", "no price of CodeBuild's GPU is known"
     assert all(charge.usd > 0 for charge in charges) and engine.minutes == images.minutes
-    assert (instances.count, instances.what) == (2, "an instance ml.g5.xlarge")
+    assert (instances.count, instances.what) == (2, "an instance ml.g6.xlarge")
     assert instances.minutes >= sum(LIMITS.values()) and refused.count == instances.count
     bound = sum(charge.usd for charge in charges)
     assert require_within(charges, str(bound)) == bound and 20 < bound < 40
 
 
 def test_refuses_a_build_whose_price_no_row_has(tmp_path):
-    charges = new_trial("dev", tmp_path / "tree").charges()
+    charges = replace(new_trial("dev", tmp_path / "tree"), route="gpu").charges()
     with pytest.raises(Refused, match="no price of a build by route gpu in this region"):
         require_within(charges, "1000")
 
