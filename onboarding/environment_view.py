@@ -78,6 +78,21 @@ class EnvironmentView:
         }
 
     @cached_property
+    def instance_types(self) -> frozenset[str]:
+        """The instance types that the files name, of endpoints that are valid so far."""
+        endpoints = (*self.own_endpoints.values(), *self.endpoints.values())
+        named = {item.spec.instance_type for item in endpoints if "instance_type" in item.sections}
+        pools = (
+            item.spec.instance_pools for item in endpoints if "instance_pools" in item.sections
+        )
+        named.update(pool.instance_type for of_one in pools for pool in of_one)
+        named.update(join.instance_type for join in self.joins.values() if join.instance_type)
+        for generator in self.generators.values():
+            if "endpoint" in generator.sections:
+                named.update(generator.spec.endpoint.instance_types)
+        return frozenset(named)
+
+    @cached_property
     def joining(self) -> Mapping[str, tuple[str, ...]]:
         """The models, by name, that join each model."""
         found: dict[str, tuple[str, ...]] = {}

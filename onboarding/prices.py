@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import datetime
+import json
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib import resources
 from typing import Annotated, Literal
@@ -19,14 +21,20 @@ SHOWN_PATH = f"onboarding/data/{PRICES_FILE}"
 HOURS_A_MONTH = 730
 """As AWS's own calculators count them."""
 
+STALE_DAYS = 90
+"""AWS changes prices a few times a year."""
+
 Purpose = Literal["hosting", "training", "codebuild"]
 Rows = dict[str, Annotated[float, Field(gt=0)]]
 
 
-class RegionPrices(Value):
-    """One region's prices in USD: an hour of an instance, a minute of a CodeBuild build."""
+class PriceTable(Value):
+    """Prices of a region by one source in USD: an instance's hour, a minute of a CodeBuild build.
 
-    date: str
+    `date`: when AWS's list, or a bill, said so.
+    """
+
+    date: datetime.date
     source: str
     hosting: Rows = Field(default_factory=dict)
     training: Rows = Field(default_factory=dict)
@@ -34,9 +42,9 @@ class RegionPrices(Value):
 
 
 class PriceList(Value):
-    """The whole price file."""
+    """The whole price file: of a row that several tables of a region have, the newest counts."""
 
-    regions: dict[str, RegionPrices]
+    regions: dict[str, tuple[PriceTable, ...]]
 
 
 @cache
@@ -52,7 +60,7 @@ def price_list() -> PriceList:
 def parse_prices(text: str) -> PriceList:
     """Return the prices of a price file. Raises FaultsError, naming the line."""
     try:
-        return PriceList.model_validate(load_yaml(text))
+        return PriceList.model_validate_json(json.dumps(load_yaml(text), default=str))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line = None if mark is None else mark.line + 1
@@ -73,9 +81,13 @@ def _fault(what: str, line: int | None = None) -> Fault:
 
 
 def _line(text: str, path: Sequence[str | int]) -> int | None:
-    """Return the line of a key, or of the last one above it that is there."""
+    """Return the line of a key or of a list's item, or of the last one above it that is there."""
     node, line = compose_yaml(text), None
     for step in path:
+        if isinstance(node, yaml.SequenceNode) and isinstance(step, int):
+            node = node.value[step]
+            line = node.start_mark.line + 1
+            continue
         if not isinstance(node, yaml.MappingNode):
             break
         found = next((pair for pair in node.value if pair[0].value == str(step)), None)
@@ -85,19 +97,44 @@ def _line(text: str, path: Sequence[str | int]) -> int | None:
     return line
 
 
+def price_table(region: str, purpose: Purpose, name: str) -> PriceTable | None:
+    """Return the newest table that has a row; None: the region has no row of it."""
+    tables = price_list().regions.get(region, ())
+    having = [table for table in tables if name in getattr(table, purpose)]
+    return max(having, key=lambda table: table.date, default=None)
+
+
 def price(region: str, purpose: Purpose, name: str) -> float | None:
     """Return what an instance type costs an hour, or a CodeBuild host a minute, in USD.
 
     None: the region has no row of it.
     """
-    prices = price_list().regions.get(region)
-    if prices is None:
+    table = price_table(region, purpose, name)
+    if table is None:
         return None
-    rows: dict[str, float] = getattr(prices, purpose)
-    return rows.get(name)
+    rows: dict[str, float] = getattr(table, purpose)
+    return rows[name]
 
 
-def prices_date(region: str) -> str | None:
-    """Return the date of a region's prices; None where there are none."""
-    prices = price_list().regions.get(region)
-    return None if prices is None else prices.date
+def prices_date(region: str, instance_types: Iterable[str]) -> str | None:
+    """Return the oldest date of these types' hosting prices; None where none has a price."""
+    tables = (price_table(region, "hosting", name) for name in instance_types)
+    dates = [table.date for table in tables if table is not None]
+    return min(dates).isoformat() if dates else None
+
+
+def stale_note(prices_date: str | None, today: datetime.date | None = None) -> str | None:
+    """Return a sentence on prices that are more than STALE_DAYS old; None: they are not.
+
+    `today`: default that of UTC.
+    """
+    if prices_date is None:
+        return None
+    today = datetime.datetime.now(datetime.UTC).date() if today is None else today
+    age = (today - datetime.date.fromisoformat(prices_date)).days
+    if age <= STALE_DAYS:
+        return None
+    return (
+        f"Prices of {prices_date} are {age} days old, more than {STALE_DAYS}: `make prices` reads "
+        "AWS's list."
+    )

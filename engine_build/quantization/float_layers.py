@@ -69,7 +69,7 @@ def restore_layers(
     return result
 
 
-def _constant_nodes(source: onnx.ModelProto, known: Collection[str]) -> list[onnx.NodeProto]:
+def _constant_nodes(source: onnx.ModelProto, known: set[str]) -> list[onnx.NodeProto]:
     """Return nodes of constants alone whose outputs are not `known`, in order.
 
     PyTorch's exporter writes a bias that equals another one as Identity of it, which quantization

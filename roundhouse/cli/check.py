@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from onboarding.fault import Fault
+    from onboarding.tree import Tree
     from roundhouse.paths import Paths
     from roundhouse.report import Report
 
@@ -63,7 +64,8 @@ def check(
         models = len(tree.models) + len(tree.generators)
         count = models + len(tree.endpoints) + len(tree.environments)
         report.print(f"{quantity(count, 'file')}{elsewhere}, no fault.")
-    for note in (*planning.notes, *implicit_int8_notes(tree), *profile_notes(tree)):
+    notes = (*planning.notes, *implicit_int8_notes(tree), *profile_notes(tree), *_price_notes(tree))
+    for note in notes:
         report.print(f"Note: {note}")
     for environment in tree.views:
         for plan in generation_plans(tree, environment):
@@ -82,6 +84,19 @@ def _fetch_headers(paths: Paths, report: Report, model: str) -> None:
     report.print(f"{written.file}: {size}.")
     if written.line is not None:
         report.print(f"Add {written.line}.")
+
+
+def _price_notes(tree: Tree) -> Iterator[str]:
+    """Yield a note for each environment of AWS that uses old prices."""
+    from onboarding.prices import prices_date, stale_note
+    from roundhouse.session import LOCAL
+
+    for environment, view in tree.views.items():
+        if environment != LOCAL and "region" in view.environment.sections:
+            used = prices_date(view.environment.spec.region, view.instance_types)
+            note = stale_note(used)
+            if note is not None:
+                yield f"{environment}: {note}"
 
 
 def fault_lines(fault: Fault) -> Iterator[str]:

@@ -7,20 +7,19 @@ products have them.
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import math
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from onboarding.platform import instance_types
-from onboarding.prices import PRICES_FILE, PriceList, RegionPrices, price_list
+from onboarding.prices import PRICES_FILE, PriceList, PriceTable, price_list
 from onboarding.replacement import replace_text
 from roundhouse.aws.clients import Client, aws_clients, calling
 from roundhouse.errors import RoundhouseError
@@ -38,58 +37,45 @@ CODEBUILD_USAGE = re.compile(
 CODEBUILD_SYSTEMS = {"Linux": "linux", "LinuxGPU": "linux-gpu"}
 HEADER = """\
 # USD an hour of one SageMaker hosting or training instance, and USD a minute of one CodeBuild
-# build, by region; written by `make prices`. A type that is not listed has no known
-# price, and nothing is computed from it.
+# build, by region: tables, each with its source and date; of a type that several have, the newest
+# counts. `make prices` writes a region anew. A type that is not listed has no known price, and
+# nothing is computed from it; EC2's prices are not SageMaker's.
 """
 
 
-def with_updates(prices: PriceList, client: Client, regions: Iterable[str], date: str) -> PriceList:
+def with_updates(
+    prices: PriceList, client: Client, regions: Iterable[str], today: date
+) -> PriceList:
     """Return the price list with these regions read anew; the others stay as they are.
 
     Raises RoundhouseError for a region that has no price of a SageMaker instance.
     """
-    updated = {region: read_region(client, region, date) for region in regions}
+    updated = {region: (read_region(client, region, today),) for region in regions}
     return PriceList(regions={**prices.regions, **updated})
 
 
-def read_region(client: Client, region: str, date: str) -> RegionPrices:
+def read_region(client: Client, region: str, today: date) -> PriceTable:
     """Return the present prices of one region. Raises RoundhouseError for one that is no price."""
     known = instance_types()
-    with _reading(region):
-        purposes = {
-            purpose: {
-                name: usd
-                for name, usd in _instance_prices(client, region, component)
-                if name in known
-            }
-            for purpose, component in COMPONENTS.items()
-        }
-    if not purposes["hosting"]:
-        raise RoundhouseError(
-            f"The price list has no SageMaker hosting instance in region {region}; its prices stay "
-            "as they were. Check the region's name."
-        )
-    with _reading(region):
-        codebuild = dict(sorted(_codebuild_prices(client, region)))
-    return RegionPrices(
-        date=date,
-        source=SOURCE,
-        hosting=dict(sorted(purposes["hosting"].items())),
-        training=dict(sorted(purposes["training"].items())),
-        codebuild=codebuild,
-    )
-
-
-@contextmanager
-def _reading(region: str) -> Iterator[None]:
-    """Turn an entry that is no price into one sentence."""
     try:
-        yield
+        purposes = {
+            purpose: dict(
+                sorted(row for row in _instance_prices(client, region, of) if row[0] in known)
+            )
+            for purpose, of in COMPONENTS.items()
+        }
+        if not purposes["hosting"]:
+            raise RoundhouseError(
+                f"The price list has no SageMaker hosting instance in region {region}; its prices "
+                "stay as they were. Check the region's name."
+            )
+        codebuild = dict(sorted(_codebuild_prices(client, region)))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise RoundhouseError(
             f"The price list of region {region} has an entry that cannot be read "
             f"({type(error).__name__}: {error}); the prices stay as they were. Try again later."
         ) from error
+    return PriceTable(date=today, source=SOURCE, codebuild=codebuild, **purposes)
 
 
 def write_prices(path: Path, prices: PriceList) -> None:
@@ -147,7 +133,7 @@ def main() -> int:
         paths = current_paths(None)
         environments = () if given else valid_tree(paths).environments.values()
         regions = sorted({*given, *(item.region for item in environments if item.name != LOCAL)})
-        today = datetime.datetime.now(datetime.UTC).date().isoformat()
+        today = datetime.now(UTC).date()
         found = with_updates(price_list(), aws_clients(API_REGION)("pricing"), regions, today)
         write_prices(paths.code / "onboarding" / "data" / PRICES_FILE, found)
     except RoundhouseError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from onboarding.deployment import DeployedEndpoint, Deployment, Target
@@ -10,25 +10,33 @@ from onboarding.lock import LockEntry
 from onboarding.resolve import deployments
 from onboarding.tree import Tree
 from roundhouse.gitops.plan_document import EngineChange, EngineEvidence
+from roundhouse.gitops.predictions import (
+    MeasuredEngine,
+    engine_predictions,
+    locked_engines,
+    measured_engines,
+)
 
 
 def engine_changes(
     head: Tree, before: Iterable[DeployedEndpoint], after: Iterable[DeployedEndpoint]
 ) -> tuple[EngineChange, ...]:
     """Return every engine that endpoints `after` need and `before` did not, or nobody has built."""
-    old = {
-        target.engine_key: target
-        for item in before
-        if isinstance(item, Deployment)
-        for target in item.built_targets
-    }
+    old_ones, new_ones = _deployments(before), _deployments(after)
+    old = {target.engine_key: target for item in old_ones for target in item.built_targets}
     found: dict[str, EngineChange] = {}
-    for deployment in (item for item in after if isinstance(item, Deployment)):
+    measured = _known_engines(head, (*old_ones, *new_ones))
+    for deployment in new_ones:
         for target in _unbuilt_targets(deployment):
             if target.engine_key not in old or target.lock_entry is None:
                 previous = previous_target(target, old.values())
-                found.setdefault(target.engine_key, _change(head, deployment, target, previous))
+                change = _change(head, deployment, target, previous, measured)
+                found.setdefault(target.engine_key, change)
     return tuple(found[key] for key in sorted(found, key=lambda key: (found[key].model, key)))
+
+
+def _deployments(endpoints: Iterable[DeployedEndpoint]) -> list[Deployment]:
+    return [item for item in endpoints if isinstance(item, Deployment)]
 
 
 def _unbuilt_targets(deployment: Deployment) -> Iterator[Target]:
@@ -67,9 +75,14 @@ def evidence(target: Target | None) -> EngineEvidence | None:
 
 
 def _change(
-    head: Tree, deployment: Deployment, target: Target, previous: Target | None
+    head: Tree,
+    deployment: Deployment,
+    target: Target,
+    previous: Target | None,
+    measured: Sequence[MeasuredEngine],
 ) -> EngineChange:
     instance, is_missing = target.instance_type, target.lock_entry is None
+    region, last = deployment.environment.region, None if previous is None else previous.lock_entry
     return EngineChange(
         model=target.model.name,
         key=target.engine_key,
@@ -80,7 +93,17 @@ def _change(
         built_in=_other_builder(head, deployment, target) if is_missing else None,
         before=evidence(previous),
         after=evidence(target),
+        predictions=engine_predictions(head.root, region, target, last, measured),
     )
+
+
+def _known_engines(head: Tree, deployments_of: Sequence[Deployment]) -> tuple[MeasuredEngine, ...]:
+    """Return the engines that were measured: by the locks of these endpoints, and as shipped."""
+    targets = [target for item in deployments_of for target in item.targets]
+    if all(target.lock_entry is not None for target in targets):
+        return ()
+    unique = {target.engine_key: target for target in targets}
+    return (*locked_engines(head.root, unique.values()), *measured_engines())
 
 
 def _other_builder(head: Tree, deployment: Deployment, target: Target) -> str | None:

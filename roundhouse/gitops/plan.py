@@ -110,6 +110,7 @@ def environment_plan(change: Change, other_stacks: OtherStacks) -> EnvironmentPl
     sides = (tuple(old.values()), tuple(new.values()))
     stacks = _stack_changes(change, other_stacks, sides, digests)
     missing = [engine.key for engine in engines if engine.state == "missing"]
+    used = change.head.views[name].instance_types if name in change.head.views else ()
     return EnvironmentPlan(
         environment=name,
         id=plan_id(digests, missing),
@@ -117,7 +118,7 @@ def environment_plan(change: Change, other_stacks: OtherStacks) -> EnvironmentPl
         engines=tuple(engines),
         stacks=stacks,
         unchanged_endpoints=len(new.keys() - {item.name for item in endpoints}),
-        prices_date=prices_date(change.environment.region),
+        prices_date=prices_date(change.environment.region, used),
         digests=dict(sorted(digests.items())),
         text_generation=generation_plans(change.head, name),
     )

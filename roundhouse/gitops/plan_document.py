@@ -93,6 +93,19 @@ class EngineEvidence(Value):
     measured_capacity: bool
 
 
+class EnginePrediction(Value):
+    """The time of a batch of an engine that is not built; `by`: the measured engine it follows.
+
+    `usd_a_million_rows`: at the rate of the engine alone, so the least; None: no known price.
+    """
+
+    precision: str
+    shape: str
+    p50_ms: float
+    usd_a_million_rows: float | None
+    by: str
+
+
 class EngineChange(Value):
     """One engine that an environment needs after the change and did not need before."""
 
@@ -106,6 +119,8 @@ class EngineChange(Value):
     """The environment that builds it, where this one receives it by promotion."""
     before: EngineEvidence | None
     after: EngineEvidence | None
+    predictions: tuple[EnginePrediction, ...] = ()
+    """Of an engine that is missing, where one was measured that is near enough."""
 
 
 class EndpointChange(Value):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
 from typing import Any
 
+from onboarding.prices import stale_note
 from onboarding.text_generation.plan import Candidate, TextGenerationPlan
 from onboarding.text_generation.quantizer_route import QUANTIZER, QUANTIZER_JOB
 from roundhouse.gitops.plan_document import (
@@ -17,6 +19,7 @@ from roundhouse.gitops.plan_document import (
     ResourceChange,
     RolloutPlan,
 )
+from roundhouse.gitops.predictions import errors_sentence
 from roundhouse.money import usd
 from roundhouse.table import Table, table
 from roundhouse.text import quantity
@@ -84,6 +87,16 @@ def sections(plan: EnvironmentPlan) -> Iterator[Table]:
             rows=tuple(map(_engine_row, plan.engines)),
         ),
         table(
+            title="Predicted",
+            columns=("model", "batch", "p50, ms", "USD a million rows, at least", "by"),
+            rows=tuple(
+                (engine.model, f"{item.precision} {item.shape.replace('x', ' x ')}",
+                 f"{item.p50_ms:.3g}", usd(item.usd_a_million_rows), item.by)
+                for engine in plan.engines
+                for item in engine.predictions
+            ),
+        ),
+        table(
             title="Measured",
             columns=("model", "what", "before", "after"),
             rows=tuple(
@@ -115,8 +128,8 @@ def sections(plan: EnvironmentPlan) -> Iterator[Table]:
     return (section for section in found if section.rows)
 
 
-def notes(plan: EnvironmentPlan) -> Iterator[str]:
-    """Yield what no table says."""
+def notes(plan: EnvironmentPlan, today: date | None = None) -> Iterator[str]:
+    """Yield what no table says; prices are old by `today`, default that of UTC."""
     yield f"Not touched: {quantity(plan.unchanged_endpoints, 'endpoint')}."
     yield from generation_notes(plan.text_generation)
     unbuilt = [item.name for item in plan.endpoints if not item.is_built]
@@ -137,8 +150,10 @@ def notes(plan: EnvironmentPlan) -> Iterator[str]:
     if images:
         moved = "; ".join(f"{name}: {old} -> {new}" for name, old, new in images)
         yield f"Another serving image, which rolls the endpoint: {moved}."
+    if any(engine.predictions for engine in plan.engines):
+        yield errors_sentence()
     if plan.prices_date is not None:
-        yield f"Prices of {plan.prices_date}."
+        yield stale_note(plan.prices_date, today) or f"Prices of {plan.prices_date}."
 
 
 def image_changes(item: EndpointChange) -> tuple[tuple[str, str], ...]:

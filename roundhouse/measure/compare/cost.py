@@ -180,7 +180,7 @@ def report_of(
         rows=rows,
         machine=where.machine,
         date=where.date,
-        prices_date=prices_date(region),
+        prices_date=prices_date(region, (row.cell.instance_type for row in rows)),
         command=command,
     )
     if report.best is None:

@@ -171,6 +171,13 @@ endpoint: {joins: example, %s}
 """
 
 
+def test_view_names_the_instance_types_of_pools_and_joins_too(tmp_path):
+    joins = JOINS % "instance_type: ml.g5.2xlarge"
+    tree = read_tree(tree_root(tmp_path, {MODEL: POOLS, BESIDE: joins}))
+    named = {"ml.g5.xlarge", "ml.g6.xlarge", "ml.g4dn.xlarge", "ml.g5.2xlarge"}
+    assert tree.views["cloud"].instance_types == named
+
+
 def test_deployment_has_an_engine_for_every_gpu_generation_in_the_order_of_priorities(tmp_path):
     tree = read_tree(tree_root(tmp_path, {MODEL: POOLS, BESIDE: JOINS % "role: shadow"}))
     own = next(

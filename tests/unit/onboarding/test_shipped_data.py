@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
 from onboarding.fault import FaultsError
-from onboarding.prices import parse_prices
+from onboarding.platform import instance_types
+from onboarding.prices import parse_prices, price, price_list, prices_date, stale_note
 from onboarding.starter_texts import Kind, starter_texts
 from onboarding.values import is_same_build
 
 PRICES = """\
 regions:
   us-east-1:
-    date: "2026-11-22"
+  - date: "2026-09-22"
     source: a list
+    hosting: {ml.g5.xlarge: 1.5, ml.g6.xlarge: 1.2}
+  - date: "2026-11-22"
+    source: a newer list
     hosting:
       ml.g5.xlarge: 1.4084
 """
@@ -27,15 +32,20 @@ regions:
     [
         (
             PRICES.replace("1.4084", "about a dollar"),
-            6,
+            9,
             "ml.g5.xlarge: Input should be a valid",
         ),
-        (PRICES.replace("1.4084", "0"), 6, "ml.g5.xlarge: Input should be greater than 0"),
-        (PRICES.replace("1.4084", ".nan"), 6, "ml.g5.xlarge: Input should be"),
-        (PRICES.replace("    source: a list\n", ""), 2, "us-east-1.source: Field required"),
-        (PRICES + "    hostin: {}\n", 7, "us-east-1.hostin: Extra inputs are not permitted"),
-        (PRICES + "  - [", 7, "is no YAML"),
-        ("", None, "Input should be a valid dictionary"),
+        (PRICES.replace("1.4084", "0"), 9, "ml.g5.xlarge: Input should be greater than 0"),
+        (PRICES.replace("1.4084", ".nan"), 9, "ml.g5.xlarge: Input should be"),
+        (PRICES.replace("    source: a newer list\n", ""), 6, "us-east-1.1.source: Field required"),
+        (
+            PRICES.replace("2026-11-22", "late in 2026"),
+            6,
+            "us-east-1.1.date: Input should be a valid",
+        ),
+        (PRICES + "    hostin: {}\n", 10, "us-east-1.1.hostin: Extra inputs are not permitted"),
+        (PRICES + "  - [", 10, "is no YAML"),
+        ("", None, "Input should be an object"),
     ],
 )
 def test_refuses_an_unreadable_price(text, line, what):
@@ -45,6 +55,33 @@ def test_refuses_an_unreadable_price(text, line, what):
     assert (fault.file, fault.line) == ("onboarding/data/prices.yaml", line)
     assert what in fault.what and "\n" not in str(fault)
     assert fault.way_out == "correct it, or restore the file from git"
+
+
+def test_newest_row_of_a_type_counts_and_prices_are_as_old_as_the_oldest_row_used(monkeypatch):
+    monkeypatch.setattr("onboarding.prices.price_list", lambda: parse_prices(PRICES))
+    names = ["ml.g5.xlarge", "ml.g6.xlarge", "ml.p5.48xlarge"]
+    assert [price("us-east-1", "hosting", name) for name in names] == [1.4084, 1.2, None]
+    assert price("us-east-1", "training", "ml.g6.xlarge") is None
+    assert price("eu-west-1", "hosting", "ml.g6.xlarge") is None
+    assert prices_date("us-east-1", names) == "2026-09-22"
+    assert prices_date("us-east-1", names[:1]) == "2026-11-22"
+    assert prices_date("us-east-1", names[2:]) is None
+
+
+def test_prices_of_more_than_90_days_are_noted():
+    assert stale_note("2026-09-22", date(2026, 12, 21)) is None
+    assert stale_note(None) is None
+    assert stale_note("2026-09-22", date(2026, 12, 22)) == (
+        "Prices of 2026-09-22 are 91 days old, more than 90: `make prices` reads AWS's list."
+    )
+
+
+def test_shipped_prices_are_of_types_that_we_know_and_each_table_has_a_row():
+    for region, tables in price_list().regions.items():
+        for table in tables:
+            named = {*table.hosting, *table.training}
+            assert named <= instance_types().keys(), region
+            assert named or table.codebuild
 
 
 @pytest.mark.parametrize(

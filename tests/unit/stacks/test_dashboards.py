@@ -298,11 +298,11 @@ def curves(body, title):
             {label: f"{metric} Sum" for label, metric in FAILED.items()},
         ),
         (ENDPOINT, "Instances", INSTANCES),
-        (ENDPOINT, f"Estimated cost, {HOUR}", {"estimated cost": f"{COUNT} * 1.4084"}),
+        (ENDPOINT, f"Estimated cost, {HOUR}", {"estimated cost": f"{COUNT} * 1.408"}),
         (
             ENVIRONMENT,
             f"Estimated cost of all endpoints, {HOUR}",
-            dict.fromkeys(("dev-sentence-embedder", "dev-text-shared"), f"{COUNT} * 1.4084"),
+            dict.fromkeys(("dev-sentence-embedder", "dev-text-shared"), f"{COUNT} * 1.408"),
         ),
         (
             MULTI_MODEL,
@@ -336,8 +336,8 @@ def test_graph_shows_what_its_title_says_in_that_unit(body, title, expected):
 
 
 POOLED = with_own_pools(OWN, "ml.g5.12xlarge", "ml.g5.xlarge")
-"""7.09 and 1.4084 USD an hour."""
-UNPRICED = with_own_pools(OWN, "ml.g5.xlarge", "ml.g5.16xlarge")
+"""7.09 and 1.408 USD an hour."""
+UNPRICED = with_own_pools(OWN, "ml.g5.xlarge", "ml.g7e.2xlarge")
 
 
 def graph_expressions(graph):
@@ -345,9 +345,7 @@ def graph_expressions(graph):
 
 
 def test_several_instance_types_cost_from_the_cheapest_to_the_dearest():
-    assert instance_prices(POOLED, POOLED.own) == Prices(
-        least=1.4084, most=7.09, region="us-east-1"
-    )
+    assert instance_prices(POOLED, POOLED.own) == Prices(least=1.408, most=7.09, region="us-east-1")
     body = endpoint_body(POOLED)
     assert lines(body, "Estimated cost") == {"4 instances of sentence-embedder": 28.36}
     assert graph_expressions(titled(body, "Estimated cost")) == [

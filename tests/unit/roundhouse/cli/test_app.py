@@ -63,6 +63,16 @@ def test_check_finds_no_fault_in_this_repository_and_its_copy(tree):
     assert _run("check", "--root", str(tree)).exit_code == 0
 
 
+def test_check_notes_old_prices_of_the_types_that_an_environment_names(tree):
+    environment = tree / "environments" / "dev.yaml"
+    environment.write_text(environment.read_text().replace("us-east-1", "us-west-2"))
+    model = tree / "models" / "sentence-embedder.yaml"
+    assert "prices of" not in _run("check", "--root", str(tree)).output.lower()
+    model.write_text(model.read_text().replace("ml.g5.xlarge", "ml.g5.2xlarge"))
+    note = "Note: dev: Prices of 2023-10-08 are "
+    assert note in _run("check", "--root", str(tree)).output
+
+
 def test_check_reports_every_fault_for_machines_too(tree):
     file = tree / "models" / "sentence-embedder.yaml"
     text = file.read_text().replace("precision: auto", "precison: auto")

@@ -37,7 +37,7 @@ def _run(*words: str) -> tuple[int, str]:
 def test_check_counts_a_generator_and_shows_its_plan(root):
     code, text = _run("check", "--root", str(root))
     assert code == 0 and "no fault" in text
-    assert "cloud: text generator 'chat': 2 x ml.g5.2xlarge, bf16, tensor parallel 1" in text
+    assert "cloud: text generator 'chat': 1 x ml.g6e.2xlarge, bf16, tensor parallel 1" in text
 
 
 def test_plan_shows_what_would_serve_and_why_nothing_else(root):
@@ -50,9 +50,9 @@ def test_plan_is_json_on_request(root):
     _, text = _run("plan", "--env", "cloud", "--root", str(root), "--format", "json")
     document, _ = json.JSONDecoder().raw_decode(text)
     (plan,) = document["environments"][0]["text_generation"]
-    assert plan["model"] == "chat" and plan["chosen"]["instance_type"] == "ml.g5.2xlarge"
+    assert plan["model"] == "chat" and plan["chosen"]["instance_type"] == "ml.g6e.2xlarge"
     reasons = {item["instance_type"]: item["reason"] for item in plan["others"]}
-    assert reasons.keys() == {"ml.g6e.2xlarge", "ml.g5.12xlarge"}
+    assert reasons.keys() == {"ml.g5.2xlarge", "ml.g5.12xlarge"}
 
 
 def test_generator_has_no_engine(root):

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 
 import boto3
 import pytest
-import yaml
 from botocore.stub import Stubber
 
-from onboarding.prices import PriceList, RegionPrices, price_list
+from onboarding.prices import PriceList, PriceTable, parse_prices, price_list
 from roundhouse.dev.prices import read_region, with_updates, write_prices
 from roundhouse.errors import RoundhouseError
 
 pytestmark = pytest.mark.unit
+TODAY = date(2026, 11, 22)
 
 
 def product(attributes, usd, unit="Hrs"):
@@ -66,7 +67,7 @@ def test_region_is_read_over_all_pages(pricing):
         product({"usagetype": "EUW1-Build-Min:Windows:g1.large"}, "0.04", "Minutes"),
     ]
     answer("CodeBuild", "eu-west-1", [minutes])
-    found = read_region(client, "eu-west-1", "2026-11-22")
+    found = read_region(client, "eu-west-1", TODAY)
     assert found.hosting == {"ml.g5.xlarge": 1.5, "ml.g6.xlarge": 1.2}
     assert found.training == {"ml.g5.xlarge": 1.6}
     assert found.codebuild == {"linux.large": 0.02, "linux-gpu.small": 0.03}
@@ -77,7 +78,7 @@ def test_refuses_a_region_without_a_price_and_keeps_what_was(pricing):
     answer("AmazonSageMaker", "mars-north-1", [[]], "Hosting")
     answer("AmazonSageMaker", "mars-north-1", [[]], "Training")
     with pytest.raises(RoundhouseError, match="no SageMaker hosting instance in region mars"):
-        with_updates(price_list(), client, ["mars-north-1"], "2026-11-22")
+        with_updates(price_list(), client, ["mars-north-1"], TODAY)
 
 
 @pytest.mark.parametrize("entry", [instance("ml.g5.xlarge", "free"), "{}", "no JSON"])
@@ -85,14 +86,14 @@ def test_refuses_an_entry_that_is_no_price(pricing, entry):
     client, answer = pricing
     answer("AmazonSageMaker", "eu-west-1", [[entry]], "Hosting")
     with pytest.raises(RoundhouseError, match=r"list of region eu-west-1 has an entry that cannot"):
-        with_updates(price_list(), client, ["eu-west-1"], "2026-11-22")
+        with_updates(price_list(), client, ["eu-west-1"], TODAY)
 
 
 def test_written_file_reads_as_it_was(tmp_path):
-    rows = RegionPrices(date="2026-11-22", source="a", hosting={"ml.g5.xlarge": 1.5})
-    prices = PriceList(regions={**price_list().regions, "eu-west-1": rows})
+    rows = PriceTable(date=TODAY, source="a", hosting={"ml.g5.xlarge": 1.5})
+    prices = PriceList(regions={**price_list().regions, "eu-west-1": (rows,)})
     path = tmp_path / "prices.yaml"
     write_prices(path, prices)
-    assert PriceList.model_validate(yaml.safe_load(path.read_text())) == prices
+    assert parse_prices(path.read_text()) == prices
     assert path.read_text().startswith("# USD an hour")
     assert [entry.name for entry in tmp_path.iterdir()] == ["prices.yaml"]

@@ -40,7 +40,7 @@ def test_fixed_count_costs_the_same_always(template):
     cost, unknown = monthly_cost(
         variant_facts(template({"scaling": {"min": 3, "max": 3}})), "us-east-1"
     )
-    assert cost.least == cost.most == round(3 * 1.4084 * 730, 2)
+    assert cost.least == cost.most == round(3 * 1.408 * 730, 2)
     assert unknown == ()
 
 

@@ -6,13 +6,14 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from datetime import date, timedelta
 
 import pytest
 import yaml
 
 from onboarding.fault import FaultsError
 from roundhouse.gitops.compare import plan_against_git
-from roundhouse.gitops.plan_text import headline, image_changes, notes
+from roundhouse.gitops.plan_text import headline, image_changes, notes, sections
 from roundhouse.processes import Processes
 from stacks.images import read_image_files
 from tests.unit.roundhouse.gitops.repository import ROOT
@@ -45,7 +46,7 @@ def test_scaling_changes_in_place_and_costs_more_at_the_most(repository):
     assert (endpoint.name, endpoint.kind, endpoint.outage) == ("model-001", "changed", False)
     assert classes(endpoint) == {"Ceiling": "in-place", "ScalableTarget": "in-place"}
     assert endpoint.rollout is None
-    price, month = 1.4084, 730
+    price, month = 1.408, 730
     assert (endpoint.cost.before.least, endpoint.cost.after.most) == (
         round(2 * price * month, 2),
         round(6 * price * month, 2),
@@ -64,12 +65,26 @@ def test_new_engine_shows_its_cost_and_no_template_until_it_is_built(repository)
     assert environment.missing == (engine,)
     (note,) = (line for line in notes(environment) if line.startswith("No engine yet: model-001"))
     assert "`roundhouse build --dry-run --env dev` says where, how long" in note
+    (prediction,) = engine.predictions
+    (measured,) = (
+        item
+        for item in engine.before.benchmark
+        if (item.runtime, item.precision, item.batch) == ("tensorrt", "int8", 8)
+    )
+    assert (prediction.precision, prediction.shape) == ("int8", "8x64")
+    assert prediction.p50_ms == measured.p50_ms and prediction.by.startswith("model-00")
+    seconds = measured.p50_ms / 1000 / 8 * 1_000_000
+    assert prediction.usd_a_million_rows == pytest.approx(1.408 * seconds / 3600)
+    shown = {section.title: section.rows for section in sections(environment)}
+    assert shown["Predicted"][0][:2] == ("model-001", "int8 8 x 64")
+    assert any("off by" in note for note in notes(environment))
 
 
 def test_another_gpu_needs_another_engine_and_a_larger_instance_of_the_same_does_not(repository):
     repository.edit(MODEL, {"endpoint": {"instance_type": "ml.g6.xlarge"}})
     (engine,) = repository.changes().engines
     assert (engine.state, engine.compute_capability) == ("missing", "8.9")
+    assert engine.predictions == (), "no engine was measured on an L4"
     repository.edit(MODEL, {"endpoint": {"instance_type": "ml.g5.2xlarge"}})
     environment = repository.changes()
     assert environment.engines == ()
@@ -119,6 +134,15 @@ def test_unknown_environment_is_refused(repository):
         plan_against_git(repository.paths, None, ("devv",), Processes())
 
 
+def test_old_prices_are_noted_and_those_of_types_not_used_count_for_nothing(repository):
+    repository.edit(MODEL, {"endpoint": {"scaling": {"max": 6}}})
+    environment = repository.changes()
+    read = date.fromisoformat(environment.prices_date)
+    assert f"Prices of {read}." in notes(environment, read + timedelta(days=90))
+    old = f"Prices of {read} are 91 days old, more than 90: `make prices` reads AWS's list."
+    assert old in notes(environment, read + timedelta(days=91))
+
+
 def test_price_that_is_not_known_stays_unknown(repository):
     repository.edit("environments/dev.yaml", {"region": "eu-west-1"})
     environment = repository.changes()
@@ -151,8 +175,8 @@ def test_new_model_without_an_engine_costs_what_its_file_declares(repository):
     environment = repository.changes()
     new = next(item for item in environment.endpoints if item.name == "model-009")
     assert (new.kind, new.resources, new.is_built) == ("new", (), False)
-    assert (new.cost.before, new.cost.after.least) == (None, round(2 * 1.4084 * 730, 2))
-    assert new.cost.after.most == round(4 * 1.4084 * 730, 2)
+    assert (new.cost.before, new.cost.after.least) == (None, round(2 * 1.408 * 730, 2))
+    assert new.cost.after.most == round(4 * 1.408 * 730, 2)
 
 
 def test_engine_that_another_environment_builds_is_received(repository):

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from botocore.exceptions import NoCredentialsError
 
+from onboarding.prices import price
 from onboarding.tree import read_tree
 from roundhouse.errors import UsageError
 from roundhouse.measure.compare.cells import cells, default_values
@@ -309,7 +310,12 @@ def test_running_cost_is_of_the_instances_that_the_endpoint_wants_or_not_known(t
     deployment = next(item for item in found if not item.multi_model)
     account = Account(deployment)
     account.instances = 3
-    assert running(deployment, account) is None, "no price of the local region is shipped"
+    hourly = price("us-east-1", "hosting", "ml.c7i.large")
+    assert running(deployment, account) == pytest.approx(3 * hourly * 730)
+    elsewhere = deployment.environment.model_copy(update={"region": "ap-south-2"})
+    assert running(dataclasses.replace(deployment, environment=elsewhere), account) is None, (
+        "no price of it"
+    )
     account.instances = 0
     assert running(deployment, account) == 0.0
     account.exists = False
