@@ -15,7 +15,7 @@ from onboarding.environment_spec import EnvironmentSpec
 from roundhouse_cdk.exact_role import ExactRole
 from roundhouse_cdk.network import Network
 from roundhouse_cdk.statements import Statement
-from roundhouse_cdk.wildcards import add_reasons
+from roundhouse_cdk.wildcards import add_metadata
 
 OUTPUT = "every build names its own output in S3, which the bucket encrypts by key"
 """Why a project needs no key (CB4)."""
@@ -75,7 +75,7 @@ class BuildProject(Construct):
         # Of a project in a VPC: a policy that a given role leaves out of the template, and that
         # Aspects would still find.
         self.project.node.try_remove_child("PolicyDocument")
-        add_reasons(self.project, CB4=OUTPUT, **(props.reasons or {}))
+        add_metadata(self.project, CB4=OUTPUT, **(props.reasons or {}))
 
 
 def log_group_name(environment: EnvironmentSpec, route: str) -> str:

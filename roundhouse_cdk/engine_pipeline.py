@@ -34,7 +34,7 @@ from roundhouse_cdk.builds.signing import (
 )
 from roundhouse_cdk.exact_role import ExactRole
 from roundhouse_cdk.network import Network
-from roundhouse_cdk.wildcards import add_reasons
+from roundhouse_cdk.wildcards import add_metadata
 
 QUEUED_MINUTES = 480
 BUILDER = "builders are images of this repository, built from pinned base images"
@@ -250,5 +250,5 @@ class EnginePipeline(Construct):
         # What a distributed map may do: the given role has it, and Aspects would still find this.
         machine.node.try_remove_child("DistributedMapPolicy")
         Tags.of(machine).add("roundhouse-environment", environment.name)
-        add_reasons(machine, SF1=HISTORY, SF2=TIMES)
+        add_metadata(machine, SF1=HISTORY, SF2=TIMES)
         return machine

@@ -22,7 +22,6 @@ from aws_cdk import (
     Aws,
     CfnCondition,
     CfnParameter,
-    CfnResource,
     Fn,
     IResolvable,
     RemovalPolicy,
@@ -52,6 +51,7 @@ from onboarding.deployment import VARIANT
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.metrics import INVOCATIONS
 from onboarding.values import Rollout
+from roundhouse_cdk.exact_role import ExactRole
 from roundhouse_cdk.statements import (
     PULL,
     Statement,
@@ -63,7 +63,7 @@ from roundhouse_cdk.statements import (
     registry_log_in,
     volume_key_grant,
 )
-from roundhouse_cdk.wildcards import with_reasons
+from roundhouse_cdk.wildcards import add_metadata
 
 DIGITS = 8
 LEAST_SUBNETS = 2
@@ -150,14 +150,6 @@ class HostedEndpoint(Construct):
             namespace=INVOCATIONS, metric_name=name, dimensions_map=dimensions, statistic=statistic
         )
 
-    def metric_invocations(self, *, variant: str = VARIANT) -> cw.Metric:
-        """Return the requests of each period."""
-        return self.metric("Invocations", "Sum", variant=variant)
-
-    def metric_server_errors(self, *, variant: str = VARIANT) -> cw.Metric:
-        """Return the requests of each period that the container answered with 5xx."""
-        return self.metric("Invocation5XXErrors", "Sum", variant=variant)
-
     def _refuse(self, what: str, value: object, allowed: str, way_out: str) -> NoReturn:
         raise ValueError(f"{self.node.path}: {what}: {value}; allowed: {allowed}; {way_out}")
 
@@ -209,20 +201,8 @@ class HostedEndpoint(Construct):
             *alarm_looks(environment, alarm_names),
             *network_interfaces(environment),
         ]
-        boundary = environment.permissions_boundary_arn
-        self.role = iam.Role(
-            self,
-            "Role",
-            assumed_by=iam.ServicePrincipal(
-                "sagemaker.amazonaws.com",
-                conditions={"StringEquals": {"aws:SourceAccount": environment.account}},
-            ),
-            inline_policies={"exact": iam.PolicyDocument.from_json(policy_document(own))},
-            permissions_boundary=(
-                None
-                if boundary is None
-                else iam.ManagedPolicy.from_managed_policy_arn(self, "Boundary", boundary)
-            ),
+        self.role = ExactRole(
+            self, "Role", environment=environment, trusts="sagemaker", statements=own
         )
         document = policy_document(version)
         digest = hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:DIGITS]
@@ -233,8 +213,7 @@ class HostedEndpoint(Construct):
             roles=[self.role],
             document=iam.PolicyDocument.from_json(document),
         )
-        _add_reasons(self.role, own)
-        _add_reasons(self.version_policy, version)
+        add_metadata(self.version_policy, version)
 
     def _add_model(
         self,
@@ -444,15 +423,6 @@ def _log_writes(environment: EnvironmentSpec, groups: Sequence[str]) -> Statemen
         "logs:CreateLogStream DescribeLogStreams PutLogEvents",
         [resource for arn in named for resource in (arn, f"{arn}:*")],
     )
-
-
-def _add_reasons(construct: Construct, statements: Sequence[Statement]) -> None:
-    """Write beside a role or policy why its wildcards may stand, as cdk-nag reads it."""
-    resource = with_reasons({"Properties": {"PolicyDocument": policy_document(statements)}})
-    if "Metadata" in resource:
-        cast("CfnResource", construct.node.default_child).add_metadata(
-            "cdk_nag", resource["Metadata"]["cdk_nag"]
-        )
 
 
 def spelled(value: Any, key: str = "") -> Any:

@@ -76,7 +76,9 @@ def test_endpoint_needs_no_yaml_and_two_stand_in_one_stack():
     found = resources(stack, "SageMaker::Endpoint").values()
     names = {item["Properties"]["EndpointName"] for item in found}
     assert names == {"demo-embedder", "demo-ranker", "demo-many", "demo-chat"}
-    assert one.endpoint_name == "demo-embedder" and one.metric_invocations().statistic == "Sum"
+    assert (
+        one.endpoint_name == "demo-embedder" and one.metric("Invocations", "Sum").statistic == "Sum"
+    )
 
 
 def test_dependencies_from_outside_are_kept_on_every_resource():

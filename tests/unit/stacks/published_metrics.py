@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from onboarding.metrics import COMPONENTS, HOST, INVOCATIONS
+from onboarding.metrics import HOST, INVOCATIONS
 
 Unit = Literal["microseconds", "seconds", "share", "percent", "gpu percent", "count"]
 Kind = Literal["any", "real-time", "asynchronous", "serverless", "multi-model"]
@@ -101,12 +101,6 @@ _ROWS: dict[str, tuple[tuple[str, Unit, Dimensions, tuple[str, ...], Kind], ...]
         ("GPUUtilizationNormalized GPUMemoryUtilizationNormalized", "percent", VARIANT, ANY, "any"),
         ("CPUReservation MemoryReservation", "percent", VARIANT, ANY, "any"),
         ("GPUReservation GPUMemoryReservation", "percent", VARIANT, ANY, "any"),
-    ),
-    COMPONENTS: (
-        ("CPUUtilization CPUUtilizationNormalized", "count", COMPONENT, ANY, "any"),
-        ("MemoryUtilization MemoryUtilizationNormalized", "count", COMPONENT, ANY, "any"),
-        ("GPUUtilization GPUUtilizationNormalized", "count", COMPONENT, ANY, "any"),
-        ("GPUMemoryUtilization GPUMemoryUtilizationNormalized", "count", COMPONENT, ANY, "any"),
     ),
 }
 """By namespace: metrics, unit, dimensions, statistics, kind of endpoint."""

