@@ -17,7 +17,7 @@ from constructs import Construct
 from onboarding import arns, names
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.text_generation.checkpoint_key import CHECKPOINTS
-from roundhouse_cdk.builds.signing import signing_key_statements
+from roundhouse_cdk.builds.roles import signing_key_statements
 from roundhouse_cdk.pipeline_statements import promotion_decryption, promotion_reads
 from roundhouse_cdk.wildcards import add_metadata
 

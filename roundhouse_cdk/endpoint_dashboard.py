@@ -145,7 +145,6 @@ SECTIONS = (
             },
             "Requests at once": {
                 "of each copy": "{ConcurrentRequestsPerCopy Average}",
-                "of each instance": "{ConcurrentRequestsPerModel Average}",
             },
             "Requests without a whole answer a minute": {
                 "broken streams": "{MidStreamErrors Sum}",

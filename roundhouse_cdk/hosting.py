@@ -16,14 +16,9 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 from aws_cdk import (
-    Aws,
-    CfnCondition,
-    CfnParameter,
-    Fn,
-    IResolvable,
     RemovalPolicy,
     Stack,
     Token,
@@ -294,46 +289,18 @@ class HostedEndpoint(Construct):
         It takes the template's weights all the same, and what is captured: SageMaker retains no
         capture config (API_VariantProperty).
         """
-        retained: dict[str, Any] = {}
-        if is_scaled:
-            weight = CfnEndpoint.VariantPropertyProperty(variant_property_type="DesiredWeight")
-            condition = self._add_retention(
-                names.RETAINED_PROPERTIES, "VariantPropertiesAreRetained", "true", "instance counts"
-            )
-            retained = {
-                "retain_all_variant_properties": conditional(condition, True),
-                "exclude_retained_variant_properties": conditional(
-                    condition, [spelled(Stack.of(self).resolve(weight))]
-                ),
-            }
+        weight = CfnEndpoint.VariantPropertyProperty(variant_property_type="DesiredWeight")
         self.endpoint = CfnEndpoint(
             self,
             "Endpoint",
             endpoint_name=self.endpoint_name,
             endpoint_config_name=str(self.config.endpoint_config_name),
             deployment_config=rollout,
-            **retained,
+            retain_all_variant_properties=True if is_scaled else None,
+            exclude_retained_variant_properties=[weight] if is_scaled else None,
         )
         # With what users grant to the role, too.
         self.endpoint.node.add_dependency(self.config, self.role, *self.log_groups)
-
-    def _add_retention(
-        self, parameter: str, condition: str, default: str, noun: str
-    ) -> CfnCondition:
-        """Add a parameter by which an update keeps the counts that it finds, and its condition.
-
-        The condition is true while the parameter has its default.
-        """
-        given = CfnParameter(
-            self,
-            parameter,
-            type="String",
-            default=default,
-            allowed_values=["false", "true"],
-            description=f"Updates keep {noun}",
-        )
-        holds = Fn.condition_equals(given.value_as_string, default)
-        return CfnCondition(self, condition, expression=holds)
 
     def _content_name(self, content: Any, identity: Mapping[str, Any]) -> str:
         properties = spelled(Stack.of(self).resolve(content))
@@ -369,11 +336,6 @@ def deployment_config(rollout: RolloutProps) -> CfnEndpoint.DeploymentConfigProp
             maximum_execution_timeout_in_seconds=rollout.execution_seconds,
         ),
     )
-
-
-def conditional(condition: CfnCondition, value: Any) -> IResolvable:
-    """Return a property that is left out where a condition is false."""
-    return cast("IResolvable", Fn.condition_if(condition.logical_id, value, Aws.NO_VALUE))
 
 
 def content_name(prefix: str, properties: Mapping[str, Any]) -> str:

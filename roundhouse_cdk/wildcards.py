@@ -82,34 +82,11 @@ WILDCARDS = (
         "ec2:Vpc",
     ),
     Wildcard(
-        "the key's id is known only after its creation; its alias and the one service that may"
-        " use it narrow it",
+        "a key's id is known only after its creation; its alias narrows it, and what its statement"
+        " says beside it: the service, the algorithm, or a resource of AWS",
         KEY,
-        "kms:Decrypt GenerateDataKey",
-        "kms:ResourceAliases kms:ViaService",
-    ),
-    Wildcard(
-        "the same key; a grant for a resource of AWS alone, since no service stands between",
-        KEY,
-        "kms:CreateGrant",
-        "kms:GrantIsForAWSResource kms:ResourceAliases",
-    ),
-    Wildcard(
-        "the same key; SageMaker itself asks for it, so no service stands between",
-        KEY,
-        "kms:DescribeKey Encrypt",
-        "kms:ResourceAliases",
-    ),
-    Wildcard(
-        "the signing key's id is known only after its creation; alias and algorithm narrow it",
-        KEY,
-        "kms:Sign",
-        "kms:ResourceAliases kms:SigningAlgorithm",
-    ),
-    Wildcard(
-        "keys' settings, and the signing key's public half, which are no secret; aliases narrow it",
-        KEY,
-        "kms:GetKeyPolicy GetKeyRotationStatus GetPublicKey",
+        "kms:CreateGrant Decrypt DescribeKey Encrypt GenerateDataKey GetKeyPolicy"
+        " GetKeyRotationStatus GetPublicKey Sign",
         "kms:ResourceAliases",
     ),
     Wildcard(

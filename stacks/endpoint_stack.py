@@ -113,16 +113,13 @@ class EndpointStack(EnvironmentStack):
     ) -> tuple[IConstruct, dict[str, str]]:
         """Add the endpoint; return what answers, and the outputs of the stack."""
         endpoint: HostedEndpoint
+        server: IConstruct
         if isinstance(deployment, GenerationDeployment):
             generator = TextGenerationEndpoint(
                 self, OWN, props=generation_props(deployment, image_uris)
             )
-            endpoint, server = generator, generator.server
-            outputs = (
-                {}
-                if generator.component is None
-                else {"InferenceComponentName": generator.endpoint_name}
-            )
+            endpoint, server = generator, generator.component
+            outputs = {"InferenceComponentName": generator.endpoint_name}
         else:
             props, outputs = endpoint_props(deployment, image_uris), endpoint_outputs(deployment)
             if deployment.multi_model:

@@ -183,9 +183,10 @@ class EnvironmentStage(Stage):
                 )
                 keep_logical_ids(PipelineRoles(access, OWN, props=roles_props))
         uris = image_uris(environment, tags)
+        endpoints: list[Deployment | GenerationDeployment] = [*deployments, *generators]
         dependents += [
             EndpointStack(self, f"Endpoint-{endpoint.name}", deployment=endpoint, image_uris=uris)
-            for endpoint in (*deployments, *generators)
+            for endpoint in endpoints
         ]
         for stack in dependents:
             stack.add_stack_dependency(foundation)

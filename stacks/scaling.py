@@ -35,9 +35,8 @@ TARGET_SHARE = 0.7
 """Of the requests that a copy answers at once within the SLO: what is above comes while one more
 copy starts.
 """
-TARGET_ID, INSTANCES = "ScalableTarget", "variant:DesiredInstanceCount"
+TARGET_ID = "ScalableTarget"
 COMPONENT_METRIC = "SageMakerInferenceComponentConcurrentRequestsPerCopyHighResolution"
-VARIANT_METRIC = "SageMakerVariantConcurrentRequestsPerModelHighResolution"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,7 +183,7 @@ def scaled_counts(deployment: Deployment | GenerationDeployment) -> tuple[Scaled
     A shadow follows the count it began with. An update of an endpoint where one variant scales
     retains every count, so that a changed fixed one would never take: the bounds of its target,
     which are that count, bring it there, under the id that the target has once the variant scales.
-    Of a text generator the copies, or the instances that are copies; none where they are fixed.
+    Of a text generator the copies; none where they are fixed.
     """
     endpoint = names.endpoint_name(deployment.environment, deployment.name)
     if isinstance(deployment, GenerationDeployment):
@@ -208,7 +207,7 @@ def _count(variant: Variant, endpoint: str, moved: Deployment | None = None) -> 
         id=named_id(variant.name, TARGET_ID),
         name=endpoint if variant.name == VARIANT else f"{endpoint}-{variant.name}",
         resource_id=f"endpoint/{endpoint}/variant/{variant.name}",
-        dimension=INSTANCES,
+        dimension="variant:DesiredInstanceCount",
         least=scaling.min,
         most=scaling.max,
         # Both bounds always: AWS refuses a floor above the ceiling that an earlier action left.
@@ -274,11 +273,10 @@ def _from_zero(deployment: Deployment, variant: Variant, endpoint: str) -> FromZ
 
 def _copies(deployment: GenerationDeployment, endpoint: str) -> ScaledCount:
     copies, target = deployment.spec.endpoint.copies, concurrency_target(deployment)
-    is_component = sizes.is_component(deployment)
     tracking = TargetTracking(
         id="ConcurrencyPolicy",
         name="concurrency",
-        metric=COMPONENT_METRIC if is_component else VARIANT_METRIC,
+        metric=COMPONENT_METRIC,
         value=target.value,
         derivation=target.derivation,
         scale_out_seconds=60,
@@ -298,14 +296,13 @@ def _copies(deployment: GenerationDeployment, endpoint: str) -> ScaledCount:
         missing="notBreaching",
         cooldown_seconds=60,
     )
-    variant = f"endpoint/{endpoint}/variant/{VARIANT}"
     return ScaledCount(
         id=TARGET_ID,
         name=endpoint,
-        resource_id=f"inference-component/{endpoint}" if is_component else variant,
-        dimension="inference-component:DesiredCopyCount" if is_component else INSTANCES,
+        resource_id=f"inference-component/{endpoint}",
+        dimension="inference-component:DesiredCopyCount",
         least=copies.min,
         most=copies.max,
         tracking=(tracking,),
-        from_zero=from_zero if is_component and copies.min == 0 else None,
+        from_zero=from_zero if copies.min == 0 else None,
     )

@@ -50,7 +50,7 @@ def _errors(deployment: GenerationDeployment) -> Iterator[Alarm]:
     of the failures that a wholly broken version shows in its first batch do.
     """
     subject = Subject(deployment)
-    first = sizes.batch_percent(deployment) if sizes.is_component(deployment) else 100
+    first = sizes.batch_percent(deployment)
     for kind, name, share, rolls_back, mixed in (
         ("server-errors", SERVER_ERRORS, first / 200, True, ", overload included"),
         ("early-5xx", SERVER_ERRORS, FEW[SERVER_ERRORS], False, ""),
@@ -65,16 +65,15 @@ def _errors(deployment: GenerationDeployment) -> Iterator[Alarm]:
                 threshold=share,
                 rolls_back=rolls_back,
             )
-    if sizes.is_component(deployment):
-        metric = partial(subject.metrics.component, SERVER_ERRORS)
-        yield subject.alarm(
-            "component-errors",
-            share_of(metric("Average"), metric("Sum")),
-            f"{SERVER_ERRORS} of the component is over {percent(first / 200)} of its requests, "
-            "overload included",
-            threshold=first / 200,
-            rolls_back=True,
-        )
+    metric = partial(subject.metrics.component, SERVER_ERRORS)
+    yield subject.alarm(
+        "component-errors",
+        share_of(metric("Average"), metric("Sum")),
+        f"{SERVER_ERRORS} of the component is over {percent(first / 200)} of its requests, "
+        "overload included",
+        threshold=first / 200,
+        rolls_back=True,
+    )
     yield no_answers(subject, unanswered_share(subject), UNANSWERED, rolls_back=True)
 
 
@@ -115,23 +114,20 @@ def _capacity(deployment: GenerationDeployment) -> Iterator[Alarm]:
     subject = Subject(deployment)
     if deployment.spec.endpoint.copies.min > 0:
         yield no_instances(subject, "no instance has reported its memory for five minutes")
-    busy = subject.metrics.invocations("ConcurrentRequestsPerModel", "Average")
-    if sizes.is_component(deployment):
-        minutes = _minutes_without_capacity(deployment)
-        busy = subject.metrics.component("ConcurrentRequestsPerCopy", "Average")
-        yield subject.alarm(
-            "no-capacity",
-            subject.metrics.component("NoCapacityInvocationFailures", "Sum"),
-            f"requests found no copy for {minutes} minutes",
-            threshold=1,
-            comparison=AT_LEAST,
-            points=minutes,
-            periods=minutes,
-        )
+    minutes = _minutes_without_capacity(deployment)
+    yield subject.alarm(
+        "no-capacity",
+        subject.metrics.component("NoCapacityInvocationFailures", "Sum"),
+        f"requests found no copy for {minutes} minutes",
+        threshold=1,
+        comparison=AT_LEAST,
+        points=minutes,
+        periods=minutes,
+    )
     known = sizes.concurrency(deployment)
     yield subject.alarm(
         "saturation",
-        busy,
+        subject.metrics.component("ConcurrentRequestsPerCopy", "Average"),
         f"a copy has more than {known.requests} requests at once, the most within the "
         f"SLO ({known.origin})",
         threshold=known.requests,

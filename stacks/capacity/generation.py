@@ -33,11 +33,6 @@ class Concurrency:
     is_measured: bool
 
 
-def is_component(deployment: GenerationDeployment) -> bool:
-    """Return True where copies are those of an inference component, else instances are copies."""
-    return deployment.spec.endpoint.kind == "inference-component"
-
-
 def instance_type(deployment: GenerationDeployment) -> InstanceType:
     """Return the row of the instance type that the plan chose."""
     return instance_types()[deployment.candidate.instance_type]
@@ -59,11 +54,6 @@ def first_copies(deployment: GenerationDeployment) -> int:
 def instances_for(deployment: GenerationDeployment, copies: int) -> int:
     """Return how many instances hold so many copies."""
     return math.ceil(copies / deployment.candidate.copies_per_instance)
-
-
-def least_instances(deployment: GenerationDeployment) -> int:
-    """Return the fewest instances: none where the endpoint scales to zero."""
-    return instances_for(deployment, deployment.spec.endpoint.copies.min)
 
 
 def most_instances(deployment: GenerationDeployment) -> int:
@@ -134,15 +124,11 @@ def most_requests(deployment: GenerationDeployment) -> int:
     `slo.ttft_p95_ms`, when each takes as long as an answer of the mean length at the SLO.
     """
     given = deployment.spec.serving.max_num_queued_reqs
-    known = concurrency(deployment).requests
-    return math.ceil(known * (1 + queue_share(deployment))) if given is None else given
-
-
-def queue_share(deployment: GenerationDeployment) -> float:
-    """Return how many requests may wait for each that is answered, above 0 to 1."""
+    if given is not None:
+        return given
     slo, context = deployment.spec.slo, deployment.spec.context
     answer_ms = slo.ttft_p95_ms + context.mean_output * slo.itl_p95_ms
-    return slo.ttft_p95_ms / answer_ms
+    return math.ceil(concurrency(deployment).requests * (1 + slo.ttft_p95_ms / answer_ms))
 
 
 def environment_variables(deployment: GenerationDeployment) -> dict[str, str]:

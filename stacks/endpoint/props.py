@@ -181,7 +181,13 @@ def generation_props(
         plan=deployment.plan_key,
         instance_type=deployment.candidate.instance_type,
         instances=sizes.instances_for(deployment, first),
-        component=_component_props(deployment, first) if sizes.is_component(deployment) else None,
+        component=ComponentProps(
+            gpus=deployment.candidate.tensor_parallel,
+            memory_mib=sizes.memory_mib(deployment),
+            copies=first,
+            least_instances=sizes.instances_for(deployment, endpoint.copies.min),
+            most_instances=sizes.most_instances(deployment),
+        ),
         adapters={
             adapter.name: names.adapter_path(deployment.adapters[adapter.name])
             for adapter in deployment.spec.serving.adapters
@@ -195,26 +201,15 @@ def generation_props(
     )
 
 
-def _component_props(deployment: GenerationDeployment, copies: int) -> ComponentProps:
-    return ComponentProps(
-        gpus=deployment.candidate.tensor_parallel,
-        memory_mib=sizes.memory_mib(deployment),
-        copies=copies,
-        least_instances=sizes.least_instances(deployment),
-        most_instances=sizes.most_instances(deployment),
-    )
-
-
 def _generation_rollout(deployment: GenerationDeployment) -> RolloutProps:
-    """A component's copies are replaced in batches, and instances all at once."""
-    is_component, percent = sizes.is_component(deployment), sizes.batch_percent(deployment)
-    steps = math.ceil(100 / percent) if is_component else 1
+    """Return how copies are replaced, in batches."""
+    percent = sizes.batch_percent(deployment)
     return RolloutProps(
-        kind="rolling" if is_component else "all-at-once",
+        kind="rolling",
         step_percent=percent,
         wait_seconds=WAIT_SECONDS,
         termination_seconds=TERMINATION_SECONDS,
-        execution_seconds=sizes.update_seconds(deployment, steps),
+        execution_seconds=sizes.update_seconds(deployment, math.ceil(100 / percent)),
         alarm_names=watched_in_rollouts(endpoint_alarms(deployment)),
     )
 

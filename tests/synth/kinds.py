@@ -29,7 +29,7 @@ from tests.synth.endpoint_cases import (
     endpoint_settings,
     endpoints,
 )
-from tests.synth.generation_cases import FIXED, LEGAL, SCALED, WITHOUT_COMPONENTS, ZERO, knee
+from tests.synth.generation_cases import FIXED, LEGAL, SCALED, ZERO, knee
 from tests.synth.scaled import with_served
 from tests.unit.onboarding.trees import Change
 
@@ -167,7 +167,6 @@ GENERATORS: Mapping[str, dict[str, Any]] = {
     "plain": SCALED,
     "zero": ZERO,
     "fixed": FIXED,
-    "model": WITHOUT_COMPONENTS,
     "adapter": LEGAL,
     "prefix-aware": {"endpoint": {"routing": "prefix-aware"}},
     "measured": {"entry": {"knee": knee(10, "ml.g6e.2xlarge")}},

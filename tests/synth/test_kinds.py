@@ -17,7 +17,7 @@ from stacks.images import base_image, generation_image, image_tags
 from tests.synth import generation_cases
 from tests.synth.assembly import SOURCES, lint, read_stacks
 from tests.synth.endpoint_cases import IMAGES, endpoints
-from tests.synth.generation_cases import FIXED, SCALED, WITHOUT_COMPONENTS, ZERO, generator
+from tests.synth.generation_cases import FIXED, SCALED, ZERO, generator
 from tests.synth.kinds import SYNTHESIZED, golden_texts
 
 pytestmark = pytest.mark.synth
@@ -28,7 +28,6 @@ CHATS = {
     "Scaled": {**SCALED, "serving": {"environment": NAMES}},
     "Zero": ZERO,
     "FixedChat": FIXED,
-    "Model": WITHOUT_COMPONENTS,
 }
 
 

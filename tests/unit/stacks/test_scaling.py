@@ -17,10 +17,8 @@ from tests.synth.deployments import (
     of_targets,
     one,
     with_endpoint,
-    with_instance_type,
     with_locks,
     with_scaling,
-    with_server,
 )
 from tests.synth.scaled import (
     with_own_pools,
@@ -193,17 +191,6 @@ def target_of(deployment, measured=(), slo=None, copies=1):
     return 0.0 if value is None else value.value
 
 
-def served_target(measured, slo, rate, served_slo):
-    """The invocations target_of with a load test beside the benchmark."""
-    found = with_endpoint(
-        with_served(with_locks(EMBEDDER, benchmark=measured), rate, slo_ms=served_slo),
-        latency_slo_ms=slo,
-    )
-    value = invocations_target(found, found.own)
-    assert value is not None
-    return value.value
-
-
 def is_stricter(slo, other):
     return other is None or (slo is not None and slo <= other)
 
@@ -227,49 +214,12 @@ def test_faster_engine_never_lowers_the_target(measured, slo, copies, speedups):
     assert target_of(EMBEDDER, faster, slo, copies) >= target_of(EMBEDDER, measured, slo, copies)
 
 
-@given(
-    measured=records(),
-    slo=SLOS,
-    gpus=st.integers(1, 8),
-    more=st.integers(0, 8),
-    server=st.sampled_from(["triton", "python"]),
-)
-def test_more_gpus_never_lower_a_target(measured, slo, gpus, more, server):
-    deployment = with_server(EMBEDDER, server)
-    few, many = (with_instance_type(deployment, gpu_count=count) for count in (gpus, gpus + more))
-    assert target_of(many, measured, slo) >= target_of(few, measured, slo)
-    assert gpu_target(many, many.own).value >= gpu_target(few, few.own).value
-
-
 @given(measured=records(), slos=st.tuples(SLOS, SLOS), copies=COPIES)
 def test_stricter_slo_never_raises_the_target(measured, slos, copies):
     one_slo, other = slos
     strict, loose = (one_slo, other) if is_stricter(one_slo, other) else (other, one_slo)
     assert target_of(EMBEDDER, measured, strict, copies) <= target_of(
         EMBEDDER, measured, loose, copies
-    )
-
-
-@given(measured=records(), slos=st.tuples(SLOS, SLOS), rate=RATES, served_slo=MILLISECONDS)
-def test_stricter_slo_never_raises_the_target_of_what_was_served(measured, slos, rate, served_slo):
-    one_slo, other = slos
-    strict, loose = (one_slo, other) if is_stricter(one_slo, other) else (other, one_slo)
-    assert served_target(measured, strict, rate, served_slo) <= served_target(
-        measured, loose, rate, served_slo
-    )
-
-
-@given(measured=records(), slo=SLOS, rate=RATES, times=st.floats(1, 100), served_slo=MILLISECONDS)
-def test_higher_served_rate_never_lowers_the_target(measured, slo, rate, times, served_slo):
-    assert served_target(measured, slo, rate * times, served_slo) >= served_target(
-        measured, slo, rate, served_slo
-    )
-
-
-@given(measured=records(), slo=SLOS, copies=COPIES)
-def test_more_copies_on_a_gpu_never_raise_the_target(measured, slo, copies):
-    assert target_of(EMBEDDER, measured, slo, copies + 1) <= target_of(
-        EMBEDDER, measured, slo, copies
     )
 
 
