@@ -75,7 +75,7 @@ def headings(body):
     return [item["markdown"].removeprefix("## ") for item in properties(body, "text")][1:]
 
 
-def watched(body):
+def alarm_arns(body):
     """The ARN of every alarm that a body names."""
     return [arn for item in properties(body, "alarm") for arn in item["alarms"]] + [
         arn
@@ -98,7 +98,7 @@ def test_limits_hold_for_five_hundred_endpoints_and_the_gravest_alarms_are_liste
     assert len(selector["values"]) == 500 and len(selector["label"]) <= 30
     assert len(body["widgets"]) <= 500 and len(json.dumps(body)) < 300_000
     assert all(len(item["alarms"]) <= 100 for item in properties(body, "alarm"))
-    named = {arn.rpartition(":")[2] for arn in watched(body)}
+    named = {arn.rpartition(":")[2] for arn in alarm_arns(body)}
     listed = {name for name in named if SELECTED not in name}
     assert len(listed) == 500 and listed <= alarm_names(deployments)
     assert {f"dev-model-{at:03}-no-instances" for at in range(400)} <= listed
@@ -326,5 +326,5 @@ def test_metrics_are_those_that_sagemaker_publishes():
 
 
 def test_every_alarm_of_a_text_generator_is_listed():
-    names = {arn.rpartition(":")[2] for arn in watched(BODY)}
+    names = {arn.rpartition(":")[2] for arn in alarm_arns(BODY)}
     assert {alarm.name for alarm in endpoint_alarms(chat())} <= names
