@@ -86,7 +86,6 @@ def file_faults(files: SpecFiles, datasets: Datasets, root: Path) -> Iterator[Fa
     yield from environment_rules.lock_folders_are_distinct(files)
     yield from environment_rules.promotions_have_a_source(files)
     yield from environment_rules.accounts_have_one_oidc_provider(files)
-    yield from environment_rules.regions_have_one_otel_enrichment(files)
     yield from _spec_faults(files, datasets)
     yield from ensemble_rules.endpoints_are_left_out_for_ensembles_alone(files)
     for environment in files.environments.values():
@@ -118,7 +117,6 @@ def environment_faults(view: EnvironmentView, datasets: Datasets) -> Iterator[Fa
     yield from placement_rules.sources_in_s3_are_readable(view)
     yield from placement_rules.queue_delays_are_within_the_slo(view)
     yield from placement_rules.python_server_honours_the_serving_keys(view)
-    yield from placement_rules.cpu_targets_are_of_cpus_that_answer_at_once(view)
     yield from placement_rules.endpoints_with_other_images_are_there(view)
     yield from ensemble_rules.servers_play_ensembles(view)
     yield from ensemble_rules.models_of_ensembles(view, datasets)

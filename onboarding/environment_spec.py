@@ -309,13 +309,6 @@ class EnvironmentSpec(Value):
     images: ImagesSpec = Field(
         ImagesSpec(), description="Serving images that endpoints stay with when the code changes"
     )
-    otel_enrichment: Literal["create", "exists"] | None = Field(
-        None,
-        description="OTel enrichment of the account and region, without which alarms on PromQL "
-        "stay silent (text generators', and `metrics.gpu_limits`): `create` turns it on, in one "
-        "environment of the account, at 0.50 USD a GB of all services' metrics; `exists` where "
-        "it is on",
-    )
     github: GithubSpec | None = Field(
         None,
         description="The repository whose workflows may work here, each by a role of its own; "

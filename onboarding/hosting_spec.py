@@ -10,7 +10,6 @@ from onboarding.aws_limits import CONCURRENT_INVOCATIONS
 from onboarding.values import Value
 
 InstanceCount = Annotated[int, Field(ge=0, le=10_000)]
-DcgmField = Annotated[str, Field(pattern=r"^DCGM_FI_[A-Z0-9_]+$", max_length=64)]
 
 
 class ScheduledFloorSpec(Value):
@@ -40,11 +39,6 @@ class ScalingSpec(Value):
     )
     gpu_utilization_percent: Annotated[int, Field(ge=10, le=100)] = Field(
         70, description="GPU utilization at which a further instance is asked for"
-    )
-    cpu_utilization_percent: Annotated[int, Field(ge=10, le=95)] | None = Field(
-        None,
-        description="Utilization of all vCPUs at which a further instance is asked for; only on "
-        "instance types without a GPU; default: the CPU asks for none",
     )
     scale_out_cooldown_seconds: Annotated[int, Field(ge=0, le=3600)] = Field(
         60, description="Pause after instances were added"
@@ -89,9 +83,4 @@ class MetricsSpec(Value):
         None,
         description="Per-GPU, host and container metrics by OpenTelemetry, which PromQL reads; "
         "default: SageMaker's, which is true",
-    )
-    gpu_limits: dict[DcgmField, Annotated[float, Field(ge=0)]] = Field(
-        default_factory=dict,
-        description="Alarms on what DCGM says of a GPU, such as {DCGM_FI_DEV_GPU_TEMP: 85}; "
-        "with `detailed: true`, on types with a GPU",
     )

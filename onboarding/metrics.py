@@ -1,13 +1,12 @@
-"""Metrics that SageMaker publishes of endpoints, and alarms, scaling and graphs of them."""
+"""Metrics that SageMaker publishes of endpoints, and alarms and scaling by them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
 INVOCATIONS, HOST = "AWS/SageMaker", "/aws/sagemaker/Endpoints"
-COMPONENTS = "/aws/sagemaker/InferenceComponents"
 Comparison = Literal["GreaterThanThreshold", "GreaterThanOrEqualToThreshold", "LessThanThreshold"]
 OVER: Comparison = "GreaterThanThreshold"
 AT_LEAST: Comparison = "GreaterThanOrEqualToThreshold"
@@ -60,24 +59,22 @@ class VariantMetrics:
         """Return a metric that is published of the endpoint as a whole: those of a queue."""
         return replace(self.invocations(name, statistic), dimensions=self._endpoint)
 
+    def component(self, name: str, statistic: str, period: int = 60) -> Metric:
+        """Return a metric of a text generator's inference component, named as its endpoint."""
+        own = (("InferenceComponentName", self.endpoint),)
+        return replace(self.invocations(name, statistic, period), dimensions=own)
+
     @property
     def _endpoint(self) -> tuple[tuple[str, str], ...]:
         return (("EndpointName", self.endpoint),)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PromQL:
-    """A query of OpenTelemetry metrics; each series that it returns is in alarm."""
-
-    query: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Alarm:
     """One alarm of an endpoint.
 
-    It goes to ALARM when `points` of the last `periods` values breach the threshold; a PromQL query
-    holds its own. `explanation` says what is wrong with `subject`, and by what measure.
+    It goes to ALARM when `points` of the last `periods` values breach the threshold. `explanation`
+    says what is wrong with `subject`, and by what measure.
     """
 
     id: str
@@ -89,7 +86,7 @@ class Alarm:
     subject: str
     explanation: str
     variant: str
-    watched: Metric | MetricMath | PromQL
+    watched: Metric | MetricMath
     threshold: float = 0.0
     comparison: Comparison = OVER
     points: int = 3
@@ -159,80 +156,3 @@ class ScaledCount:
     schedule: tuple[ScheduledBounds, ...] = ()
     tracking: tuple[TargetTracking, ...] = ()
     from_zero: FromZero | None = None
-
-
-@dataclass(frozen=True)
-class Line:
-    """A level line: its meaning, value and color, and the endpoints or variants it is of."""
-
-    meaning: str
-    value: float
-    color: str
-    of: tuple[str, ...] = ()
-
-    @property
-    def label(self) -> str:
-        """What stands beside it."""
-        return f"{self.meaning} of {', '.join(self.of)}" if self.of else self.meaning
-
-
-@dataclass(frozen=True, kw_only=True)
-class Graph:
-    """Curves over time by their labels; `unit` is that of the axis, which begins at 0."""
-
-    title: str
-    curves: Mapping[str, Metric | MetricMath]
-    unit: str
-    lines: Sequence[Line] = ()
-    most: float | None = None
-    stacked: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class AlarmGraph:
-    """The metric of one alarm, and its threshold."""
-
-    title: str
-    arn: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class AlarmStates:
-    """Alarms by ARN, and their states; or only those in ALARM."""
-
-    title: str
-    arns: Sequence[str]
-    height: int
-    in_alarm: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Text:
-    """Markdown; sizes are in CloudWatch's grid of 24 columns."""
-
-    markdown: str
-    width: int = 24
-    height: int = 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class Section:
-    """Widgets below a heading, in rows that are full; without a title each in its own size."""
-
-    title: str = ""
-    widgets: Sequence[Graph | AlarmGraph | AlarmStates | Text]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Selector:
-    """A list on a dashboard: the chosen one of `values` replaces `pattern` wherever it stands.
-
-    More values than a list takes are found by `search`, which names dimensions and a metric, as
-    those of `dimension`.
-    """
-
-    pattern: str
-    label: str
-    values: Sequence[str]
-    search: str
-    dimension: str

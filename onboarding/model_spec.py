@@ -211,7 +211,6 @@ class EndpointSpec(Value):
     metrics: MetricsSpec | None = Field(
         None, description="Further metrics; default: those that SageMaker publishes by itself"
     )
-    dashboard: bool = Field(False, description="A dashboard of its own, beside the environment's")
 
 
 class JoinSpec(Value):

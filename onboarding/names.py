@@ -35,7 +35,7 @@ other job takes over; sample requests of recommendation jobs.
 """
 CONTENT_DIGITS = 12
 """Of the digest at the end of the name of a model or an endpoint config."""
-RETAINED_PROPERTIES, RETAINED_COPIES = "RetainVariantProperties", "RetainCopyCount"
+RETAINED_COPIES = "RetainCopyCount"
 """Parameters of endpoint stacks by which updates keep the counts that they find.
 
 Instance counts of variants are kept from the first deployment on; the copies of a component once

@@ -118,8 +118,7 @@ def generator_address(
     for name, spec in generators.items():
         full = endpoint_name(environment, name)
         if endpoint in (name, full):
-            component = full if spec.endpoint.kind == "inference-component" else None
-            return GeneratorAddress(name=name, endpoint=full, component=component)
+            return GeneratorAddress(name=name, endpoint=full, component=full)
         for adapter in spec.serving.adapters:
             own = adapter_endpoint(name, adapter.name)
             component = adapter_component(environment, name, adapter.name)

@@ -17,7 +17,6 @@ from roundhouse_cdk.engine_pipeline import EnginePipeline as EnginePipeline
 from roundhouse_cdk.engine_pipeline import EnginePipelineProps as EnginePipelineProps
 from roundhouse_cdk.hosting import ContainerProps as ContainerProps
 from roundhouse_cdk.hosting import RolloutProps as RolloutProps
-from roundhouse_cdk.metric_enrichment import MetricEnrichment as MetricEnrichment
 from roundhouse_cdk.pipeline_roles import PipelineRoles as PipelineRoles
 from roundhouse_cdk.pipeline_roles import PipelineRolesProps as PipelineRolesProps
 from roundhouse_cdk.realtime_endpoint import MultiModelEndpoint as MultiModelEndpoint

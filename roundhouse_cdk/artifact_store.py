@@ -17,9 +17,9 @@ from constructs import Construct
 from onboarding import arns, names
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.text_generation.checkpoint_key import CHECKPOINTS
-from roundhouse_cdk.builds.signing import signing_key_statements
+from roundhouse_cdk.builds.roles import signing_key_statements
 from roundhouse_cdk.pipeline_statements import promotion_decryption, promotion_reads
-from roundhouse_cdk.wildcards import add_reasons
+from roundhouse_cdk.wildcards import add_metadata
 
 KEPT = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
 """Contents stay; but what a failed first deployment made goes, so that it can be deployed again."""
@@ -129,7 +129,7 @@ class ArtifactStore(Construct):
         )
         if bucket.policy is not None:
             bucket.policy.apply_removal_policy(KEPT)
-        add_reasons(bucket, S1="access is logged by CloudTrail data events of the account")
+        add_metadata(bucket, S1="access is logged by CloudTrail data events of the account")
         return bucket
 
     def _allow_promotions(self, receivers: Sequence[EnvironmentSpec]) -> None:

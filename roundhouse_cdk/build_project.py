@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_codebuild as codebuild
@@ -15,59 +14,54 @@ from onboarding.environment_spec import EnvironmentSpec
 from roundhouse_cdk.exact_role import ExactRole
 from roundhouse_cdk.network import Network
 from roundhouse_cdk.statements import Statement
-from roundhouse_cdk.wildcards import add_reasons
+from roundhouse_cdk.wildcards import add_metadata
 
 OUTPUT = "every build names its own output in S3, which the bucket encrypts by key"
 """Why a project needs no key (CB4)."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class BuildProjectProps:
-    """A build route, its machine, what its role may do, and its time limits in minutes.
-
-    `network` None: the builds run in no VPC.
-    """
-
-    environment: EnvironmentSpec
-    route: str
-    description: str
-    buildspec: codebuild.BuildSpec
-    machine: codebuild.BuildEnvironment
-    statements: Sequence[Statement]
-    minutes: int
-    queued_minutes: int
-    network: Network | None = None
-    reasons: Mapping[str, str] | None = None
-    """Why rules of cdk-nag, by id such as CB3, do not apply."""
-
-
 class BuildProject(Construct):
     """Deploys a project without a source: every build brings one, as a zip in the artifact bucket.
 
-    So a changed model changes no template. Attributes: `project`, `role`, `log_group`.
+    So a changed model changes no template. It takes a build route, its machine, what its role may
+    do, and time limits in minutes; without a `network` the builds run in no VPC. `reasons` are why
+    rules of cdk-nag, by id such as CB3, do not apply. Attributes: `project`, `role`, `log_group`.
     """
 
-    def __init__(self, scope: Construct, construct_id: str, *, props: BuildProjectProps) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        environment: EnvironmentSpec,
+        route: str,
+        description: str,
+        buildspec: codebuild.BuildSpec,
+        machine: codebuild.BuildEnvironment,
+        statements: Sequence[Statement],
+        minutes: int,
+        queued_minutes: int,
+        reasons: Mapping[str, str],
+        network: Network | None = None,
+    ) -> None:
         super().__init__(scope, construct_id)
-        environment, network = props.environment, props.network
-        name = names.builder_project(environment, props.route)
-        self.log_group = add_log_group(self, "Logs", log_group_name(environment, props.route))
+        self.log_group = add_log_group(self, "Logs", log_group_name(environment, route))
         self.role = ExactRole(
-            self, "Role", environment=environment, trusts="codebuild", statements=props.statements
+            self, "Role", environment=environment, trusts="codebuild", statements=statements
         )
         self.project = codebuild.Project(
             self,
             "Project",
-            project_name=name,
-            description=props.description,
-            build_spec=props.buildspec,
-            environment=props.machine,
+            project_name=names.builder_project(environment, route),
+            description=description,
+            build_spec=buildspec,
+            environment=machine,
             role=self.role.exact,
             logging=codebuild.LoggingOptions(
                 cloud_watch=codebuild.CloudWatchLoggingOptions(log_group=self.log_group)
             ),
-            timeout=Duration.minutes(props.minutes),
-            queued_timeout=Duration.minutes(props.queued_minutes),
+            timeout=Duration.minutes(minutes),
+            queued_timeout=Duration.minutes(queued_minutes),
             vpc=None if network is None else network.vpc,
             subnet_selection=None if network is None else network.subnets,
             security_groups=None if network is None else network.security_groups,
@@ -75,7 +69,7 @@ class BuildProject(Construct):
         # Of a project in a VPC: a policy that a given role leaves out of the template, and that
         # Aspects would still find.
         self.project.node.try_remove_child("PolicyDocument")
-        add_reasons(self.project, CB4=OUTPUT, **(props.reasons or {}))
+        add_metadata(self.project, (), CB4=OUTPUT, **reasons)
 
 
 def log_group_name(environment: EnvironmentSpec, route: str) -> str:

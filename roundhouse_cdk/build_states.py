@@ -20,7 +20,6 @@ the reason; a fault of the tree would stop the compilation too, and is the end.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from aws_cdk import Duration
@@ -79,34 +78,35 @@ PATIENTLY = 20
 SUBJECT_CHARACTERS = 99
 
 
-@dataclass(frozen=True, kw_only=True)
-class BuildStatesProps:
-    """`projects` are the routes that have a CodeBuild project; URIs of training jobs' images.
+class BuildStates(Construct):
+    """Makes the states; `start` is the first. `${JobRole}` in it stands for the jobs' role.
 
+    `projects` are the routes that have a CodeBuild project; images are URIs of training jobs'.
     `signers` are the functions by name; `quantizer_image` None: there are no text generators.
     """
 
-    environment: EnvironmentSpec
-    projects: Sequence[str]
-    signers: Mapping[str, lambda_.IFunction]
-    training_image: str
-    quantizer_image: str | None = None
-
-
-class BuildStates(Construct):
-    """Makes the states; `start` is the first. `${JobRole}` in it stands for the jobs' role."""
-
-    def __init__(self, scope: Construct, construct_id: str, *, props: BuildStatesProps) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        environment: EnvironmentSpec,
+        projects: Sequence[str],
+        signers: Mapping[str, lambda_.IFunction],
+        training_image: str,
+        quantizer_image: str | None = None,
+    ) -> None:
         super().__init__(scope, construct_id)
-        self._props, self._environment = props, props.environment
-        self._has_checkpoints = props.quantizer_image is not None
+        self._environment, self._projects, self._signers = environment, projects, signers
+        self._training_image, self._quantizer_image = training_image, quantizer_image
+        self._has_checkpoints = quantizer_image is not None
         self._not_built = sfn.Choice.jsonata(self, "NotBuilt")
         engines = sfn.DistributedMap(
             self,
             "Engines",
             label="Engine",
             items_path="$.engines",
-            max_concurrency=props.environment.builds.at_once,
+            max_concurrency=environment.builds.at_once,
             # Failed or stopped child executions do not fail the others.
             tolerated_failure_percentage=100,
             item_selector={
@@ -150,7 +150,7 @@ class BuildStates(Construct):
 
     def _engine(self) -> sfn.IChainable:
         """Return the first state of one engine's execution."""
-        environment, props = self._environment, self._props
+        environment = self._environment
         reason, log = (
             f"$substring($states.input.{field}, 0, {most})"
             for field, most in (("reason", ex.REASON_CHARACTERS), ("log", ex.LOG_CHARACTERS))
@@ -161,7 +161,7 @@ class BuildStates(Construct):
         told = self._publish("TellFailure", "engine-not-built", subject, ex.NOT_BUILT, failed)
         sign = self._sign(built, told)
         choose = sfn.Choice.jsonata(self, "ChooseRoute")
-        listed = f"$states.input.route in [{', '.join(map(literal, props.projects))}]"
+        listed = f"$states.input.route in [{', '.join(map(literal, self._projects))}]"
         routes = {listed: self._build(sign)}
         training, quantizing = self._training_jobs(sign)
         jobs = {"training-job": training}
@@ -169,7 +169,7 @@ class BuildStates(Construct):
             jobs[QUANTIZER_JOB] = quantizing
         for route, state in jobs.items():
             routes[f"$states.input.route = {literal(route)}"] = state
-        allowed = literal(", ".join((*props.projects, *jobs)))
+        allowed = literal(", ".join((*self._projects, *jobs)))
         no_route = (
             f'"environment {environment.name} has no route " & $string($states.input.route) & ";'
             f' allowed: " & {allowed}'
@@ -233,7 +233,7 @@ class BuildStates(Construct):
 
     def _training_jobs(self, sign: sfn.IChainable) -> tuple[sfn.State, sfn.State | None]:
         """Return the states that start a job that compiles, and one that quantizes."""
-        environment, props = self._environment, self._props
+        environment = self._environment
         look = self._call(
             "LookAtTrainingJob",
             "sagemaker:describeTrainingJob",
@@ -258,10 +258,10 @@ class BuildStates(Construct):
             state.next(wait)
             return state
 
-        compiling = start("StartTrainingJob", training_job(environment, props.training_image))
-        if props.quantizer_image is None:
+        compiling = start("StartTrainingJob", training_job(environment, self._training_image))
+        if self._quantizer_image is None:
             return compiling, None
-        job = quantizer_job(environment, props.quantizer_image)
+        job = quantizer_job(environment, self._quantizer_image)
         return compiling, start("StartQuantizerJob", job)
 
     def _sign(self, built: sfn.IChainable, told: sfn.IChainable) -> sfn.State:
@@ -300,7 +300,7 @@ class BuildStates(Construct):
         task = tasks.LambdaInvoke.jsonata(
             self,
             construct_id,
-            lambda_function=self._props.signers[name],
+            lambda_function=self._signers[name],
             payload=sfn.TaskInput.from_object(
                 {
                     "engineKey": jsonata(f"{engine}.engineKey"),

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
+from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cw
 from aws_cdk import aws_sns as sns
 from aws_cdk.aws_cloudwatch_actions import SnsAction
 from constructs import Construct
 
-from onboarding.metrics import AT_LEAST, OVER, UNDER, Alarm, PromQL
-from roundhouse_cdk.watched_metrics import cdk_metric, seconds
+from onboarding.metrics import AT_LEAST, OVER, UNDER, Alarm, Metric, MetricMath
 
 COMPARISONS = {
     OVER: cw.ComparisonOperator.GREATER_THAN_THRESHOLD,
@@ -22,9 +23,6 @@ MISSING = {
     "notBreaching": cw.TreatMissingData.NOT_BREACHING,
     "breaching": cw.TreatMissingData.BREACHING,
 }
-EVALUATION_SECONDS, PENDING_SECONDS, RECOVERY_SECONDS = 60, 180, 300
-"""How often a query runs, and how long a series is over or under its limit until the state moves.
-"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,33 +45,20 @@ class EndpointAlarms(Construct):
         super().__init__(scope, construct_id)
         self.rollback, self.others = Construct(self, "Rollback"), Construct(self, "Others")
         action = SnsAction(props.topic)
-        alarms: dict[str, cw.Alarm | cw.PromQLAlarm] = {}
+        alarms: dict[str, cw.Alarm] = {}
         for alarm in props.alarms:
             alarms[alarm.id] = self._add(alarm)
             alarms[alarm.id].add_alarm_action(action)
             # PagerDuty and Opsgenie close the incident that the alarm opened.
             alarms[alarm.id].add_ok_action(action)
-        self.alarms: Mapping[str, cw.Alarm | cw.PromQLAlarm] = alarms
+        self.alarms: Mapping[str, cw.Alarm] = alarms
 
-    def _add(self, alarm: Alarm) -> cw.Alarm | cw.PromQLAlarm:
-        scope = self.rollback if alarm.rolls_back else self.others
-        description = f"{alarm.subject}: {alarm.explanation}"
-        if isinstance(alarm.watched, PromQL):
-            return cw.PromQLAlarm(
-                scope,
-                alarm.id,
-                alarm_name=alarm.name,
-                alarm_description=description,
-                query=alarm.watched.query,
-                evaluation_interval=seconds(EVALUATION_SECONDS),
-                pending_period=seconds(PENDING_SECONDS),
-                recovery_period=seconds(RECOVERY_SECONDS),
-            )
+    def _add(self, alarm: Alarm) -> cw.Alarm:
         return cw.Alarm(
-            scope,
+            self.rollback if alarm.rolls_back else self.others,
             alarm.id,
             alarm_name=alarm.name,
-            alarm_description=description,
+            alarm_description=f"{alarm.subject}: {alarm.explanation}",
             metric=cdk_metric(alarm.watched),
             threshold=alarm.threshold,
             comparison_operator=COMPARISONS[alarm.comparison],
@@ -81,3 +66,38 @@ class EndpointAlarms(Construct):
             evaluation_periods=alarm.periods,
             treat_missing_data=MISSING[alarm.missing],
         )
+
+
+def cdk_metric(watched: Metric | MetricMath, label: str | None = None) -> cw.IMetric:
+    """Return a metric, or an expression and the metrics that it alone uses.
+
+    `label` names a metric in a graph; an expression has its own.
+    """
+    if isinstance(watched, Metric):
+        return _metric(watched, label)
+    periods = {metric.period for metric in watched.metrics.values()} or {60}
+    return cw.MathExpression(
+        expression=watched.expression,
+        label=watched.label or label,
+        using_metrics={name: _metric(metric) for name, metric in watched.metrics.items()},
+        period=seconds(max(periods)),
+    )
+
+
+@cache
+def _metric(metric: Metric, label: str | None = None) -> cw.Metric:
+    """Return a metric, once: alarms of an endpoint share many."""
+    return cw.Metric(
+        namespace=metric.namespace,
+        metric_name=metric.name,
+        dimensions_map=dict(metric.dimensions),
+        statistic=metric.statistic,
+        period=seconds(metric.period),
+        label=label,
+    )
+
+
+@cache
+def seconds(count: int) -> Duration:
+    """Return a duration, once."""
+    return Duration.seconds(count)

@@ -1,128 +1,377 @@
-"""A CloudWatch dashboard of endpoints: sections of graphs, alarms and text."""
+"""A CloudWatch dashboard of endpoints: the alarms of all, and every graph of the one selected."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cache
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from aws_cdk import Stack
 from aws_cdk import aws_cloudwatch as cw
 from constructs import Construct
 
-from onboarding.metrics import AlarmGraph, AlarmStates, Graph, Section, Selector, Text
-from roundhouse_cdk.watched_metrics import cdk_metric, seconds
+from onboarding.deployment import VARIANT
+from onboarding.metrics import (
+    HOST,
+    INVOCATIONS,
+    Alarm,
+    Metric,
+    MetricMath,
+    VariantMetrics,
+)
+from roundhouse_cdk.endpoint_alarms import cdk_metric, seconds
 
-COLUMNS, THIRD, GRAPH_HEIGHT = 24, 8, 6
-PERIOD = 60
-MOST_ALARMS, MOST_VALUES = 100, 500
-"""That one widget of alarms lists, and that a selector does."""
+COLUMNS, HALF, THIRD, HEIGHT = 24, 12, 8, 6
+"""Of CloudWatch's grid."""
+MOST_ALARMS, MOST_LISTED, MOST_VALUES = 100, 500, 500
+"""That one widget of alarms lists, that the dashboard lists, and that the selector does."""
+SELECTED = "SELECTED_ENDPOINT"
+"""What the selector replaces, wherever it stands: in dimensions, searches and alarms' ARNs.
+
+No name has an underscore.
+"""
+QUEUE_METRICS = "Approximate"
+"""How the names of metrics begin that are published of an endpoint, and not of its variants."""
+HOST_METRICS = frozenset(
+    {
+        *("CPUUtilization", "MemoryUtilization", "DiskUtilization", "LoadedModelCount"),
+        *("GPUUtilization", "GPUMemoryUtilization"),
+    }
+)
+COMPONENT_METRICS = frozenset({"ConcurrentRequestsPerCopy", "NoCapacityInvocationFailures"})
+"""Of a text generator's inference component, which is called as its endpoint."""
+NAMED = re.compile(r"\{(\w+) (\w+)\}")
+EACH_VARIANT = "${PROP('Dim.VariantName')}"
+"""A label that CloudWatch fills in for each metric that a search finds."""
+
+
+def _search(namespace: str, name: str, statistic: str, change: str = "") -> Mapping[str, str]:
+    """Return the curves of all variants that published in the last two weeks, shadows too."""
+    search = (
+        f"SEARCH('{{{namespace},EndpointName,VariantName}} "
+        f'MetricName="{name}" EndpointName="{SELECTED}"\', \'{statistic}\', 60){change}'
+    )
+    return {EACH_VARIANT: search}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Section:
+    """Graphs below a heading: their curves by title and label, then alarms by kind and title.
+
+    A curve is an expression over `{METRIC STATISTIC}`. The section is there where `needs`, a field
+    of an endpoint, is true of one of them.
+    """
+
+    title: str
+    graphs: Mapping[str, Mapping[str, str]]
+    alarms: Mapping[str, str] = field(default_factory=dict)
+    needs: str | None = None
+
+
+# SageMaker's latencies are microseconds, and its errors 0 or 1 for each request.
+SECTIONS = (
+    _Section(
+        title="Latency and failures",
+        graphs={
+            "Latency of the model, ms": {
+                **{name: f"{{ModelLatency {name}}} / 1000" for name in ("p50", "p95", "p99")},
+                # CloudWatch keeps no percentiles of it.
+                "SageMaker's overhead, average": "{OverheadLatency Average} / 1000",
+            },
+            "Failed requests, %": {
+                "all, without an answer too": "{InvocationModelErrors Average} * 100",
+                "4XX": "{Invocation4XXErrors Average} * 100",
+                "5XX": "{Invocation5XXErrors Average} * 100",
+            },
+            "Failed requests a minute": {
+                "all, without an answer too": "{InvocationModelErrors Sum}",
+                "4XX": "{Invocation4XXErrors Sum}",
+                "5XX": "{Invocation5XXErrors Sum}",
+            },
+        },
+        alarms={
+            "latency": "Latency of the model against the SLO, microseconds",
+            "drift": "p99 of the model against its benchmark, microseconds",
+        },
+    ),
+    _Section(
+        title="Load",
+        graphs={
+            "Requests a minute": {"requests": "{Invocations Sum}"},
+            "Requests of each instance a minute": {
+                "requests of each instance": "{InvocationsPerInstance Sum}"
+            },
+            # SageMaker publishes no count: this one repeats through minutes without a request.
+            "Instances": {
+                "instances that answer": (
+                    "FILL(FLOOR({Invocations Sum} / {InvocationsPerInstance Sum} + 0.5), REPEAT)"
+                ),
+                # Each instance publishes its memory once a minute.
+                "instances that reported": "{MemoryUtilization SampleCount}",
+            },
+        },
+        alarms={
+            "saturation": "Load against the measured capacity",
+            "ceiling": "Instances, while each has more requests than scaling aims at",
+        },
+    ),
+    _Section(
+        title="Queue (asynchronous endpoints)",
+        needs="is_queue",
+        graphs={
+            "Backlog, requests": {
+                "waiting": "{ApproximateBacklogSize Average}",
+                "waiting for each instance": "{ApproximateBacklogSizePerInstance Average}",
+            },
+            "Requests of the queue a minute": {
+                "processed": "{InvocationsProcessed Sum}",
+                "failed": "{InvocationFailures Sum}",
+                "expired": "{ExpiredRequests Sum}",
+            },
+            # Source: SageMaker developer guide, "Monitor asynchronous endpoints".
+            "Time of a request, average, s": {
+                "in the queue": "{TimeInBacklog Average} / 1000000",
+                "in the model": "{ModelLatency Average} / 1000000",
+            },
+        },
+        alarms={"oldest-request": "Age of the oldest request against the alarm, s"},
+    ),
+    _Section(
+        title="Text generators",
+        needs="is_generator",
+        graphs={
+            "First part of an answer, ms": {
+                name: f"{{FirstChunkModelLatency {name}}} / 1000" for name in ("p50", "p95", "p99")
+            },
+            "Requests at once": {
+                "of each copy": "{ConcurrentRequestsPerCopy Average}",
+            },
+            "Requests without a whole answer a minute": {
+                "broken streams": "{MidStreamErrors Sum}",
+                "no copy": "{NoCapacityInvocationFailures Sum}",
+            },
+        },
+        alarms={"first-token": "Time to the first part against the SLO, microseconds"},
+    ),
+    _Section(
+        title="Hosts",
+        graphs={
+            "GPUs, % (100 for each GPU)": {
+                "use, average": "{GPUUtilization Average}",
+                "memory, fullest instance": "{GPUMemoryUtilization Maximum}",
+            },
+            "CPU, % (100 for each core)": {"average": "{CPUUtilization Average}"},
+            "Host memory and disk, % of the fullest instance": {
+                "memory": "{MemoryUtilization Maximum}",
+                "disk": "{DiskUtilization Maximum}",
+            },
+        },
+        alarms={"gpu-memory": "GPU memory against the alarm, % of each GPU"},
+    ),
+    _Section(
+        title="Models in memory (multi-model endpoints)",
+        needs="is_multi_model",
+        graphs={
+            "Cache hits, %": {"requests whose model is in memory": "{ModelCacheHit Average} * 100"},
+            "Models loaded, loads and unloads a minute": {
+                "models loaded, each instance": "{LoadedModelCount Average}",
+                "loads a minute": "{ModelLoadingTime SampleCount}",
+                "unloads a minute": "{ModelUnloadingTime SampleCount}",
+            },
+            "Loading, ms on average": {
+                "wait of a request": "{ModelLoadingWaitTime Average} / 1000",
+                "download": "{ModelDownloadingTime Average} / 1000",
+                "load": "{ModelLoadingTime Average} / 1000",
+                "unload": "{ModelUnloadingTime Average} / 1000",
+            },
+        },
+    ),
+    _Section(
+        title="Variants side by side",
+        needs="has_variants",
+        graphs={
+            "Variants: p99 of the model, ms": _search(
+                INVOCATIONS, "ModelLatency", "p99", " / 1000"
+            ),
+            "Variants: requests a minute": _search(INVOCATIONS, "Invocations", "Sum"),
+            "Variants: failed requests, %": _search(
+                INVOCATIONS, "InvocationModelErrors", "Average", " * 100"
+            ),
+            "Variants: instances that reported": _search(HOST, "MemoryUtilization", "SampleCount"),
+        },
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchedEndpoint:
+    """An endpoint by SageMaker's name, its alarms, and which graphs it has something to show in."""
+
+    name: str
+    alarms: Sequence[Alarm] = ()
+    is_queue: bool = False
+    is_multi_model: bool = False
+    is_generator: bool = False
+    has_variants: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class EndpointDashboardProps:
-    """`name` is its own in the account; with a `selector` it shows one endpoint at a time."""
+    """`name` is the dashboard's own in the account; one endpoint or more of the stack's region."""
 
     name: str
-    sections: Sequence[Section]
-    selector: Selector | None = None
+    endpoints: Sequence[WatchedEndpoint]
 
 
 class EndpointDashboard(Construct):
-    """Deploys `dashboard`, whose widgets stand from left to right in rows of 24 columns."""
+    """Deploys `dashboard`: a selector shows one endpoint at a time.
+
+    Numbers of an endpoint's own, such as its SLO, are drawn by its alarms, which follow the
+    selector. Raises ValueError without an endpoint.
+    """
 
     def __init__(
         self, scope: Construct, construct_id: str, *, props: EndpointDashboardProps
     ) -> None:
         super().__init__(scope, construct_id)
-        self._alarm = cache(self._find_alarm)
-        self._count = 0
-        widgets = [widget for section in props.sections for widget in self._widgets(section)]
+        if not props.endpoints:
+            raise ValueError(
+                f"{self.node.path}: no endpoint; allowed: one or more; add the first to `endpoints`"
+            )
+        self._endpoints, self._looked_up = props.endpoints, 0
         self.dashboard = cw.Dashboard(
             self,
             "Dashboard",
             dashboard_name=props.name,
             start="-PT3H",
-            # A longer period would sum more than the minute that the lines are about.
+            # A longer period would sum more than the minute that the graphs are about.
             period_override=cw.PeriodOverride.INHERIT,
-            variables=None if props.selector is None else [_variable(props.selector)],
-            widgets=[widgets],
+            variables=[self._selector()],
+            widgets=[[*self._head(), *self._sections()]],
         )
 
-    def _widgets(self, section: Section) -> Iterator[cw.IWidget]:
-        """Yield a section's: three in a row, and two in the last rows where three leave a gap."""
-        count = len(section.widgets)
-        if section.title and count:
-            yield cw.TextWidget(markdown=f"## {section.title}", width=COLUMNS, height=1)
-        thirds = count - min((0, 4, 2)[count % 3], count)
-        wide = COLUMNS // min(2, max(1, count - thirds))
-        for place, widget in enumerate(section.widgets):
-            width = THIRD if place < thirds else wide
-            if isinstance(widget, Text):
-                yield cw.TextWidget(
-                    markdown=widget.markdown, width=widget.width, height=widget.height
-                )
-            elif isinstance(widget, AlarmStates):
-                yield from self._states(widget, width if section.title else COLUMNS // 2)
-            elif isinstance(widget, AlarmGraph):
-                yield cw.AlarmWidget(
-                    title=widget.title,
-                    alarm=self._alarm(widget.arn),
-                    region=Stack.of(self).region,
-                    left_y_axis=cw.YAxisProps(min=0),
-                    width=width,
-                    height=GRAPH_HEIGHT,
-                )
-            else:
-                yield self._graph(widget, width)
+    def _selector(self) -> cw.DashboardVariable:
+        names = [endpoint.name for endpoint in self._endpoints]
+        values = cw.Values.from_values(
+            *(cw.VariableValue(label=name, value=name) for name in names[:MOST_VALUES])
+        )
+        if len(names) > MOST_VALUES:
+            search = '{AWS/SageMaker,EndpointName,VariantName} MetricName="ModelLatency"'
+            values = cw.Values.from_search(search, "EndpointName")
+        return cw.DashboardVariable(
+            id="endpoint",
+            type=cw.VariableType.PATTERN,
+            value=SELECTED,
+            input_type=cw.VariableInputType.SELECT,
+            label="Endpoint",
+            visible=True,
+            default_value=cw.DefaultValue.value(names[0]),
+            values=values,
+        )
 
-    def _graph(self, graph: Graph, width: int) -> cw.GraphWidget:
+    def _head(self) -> Iterator[cw.IWidget]:
+        """Yield alarms of every endpoint, and those of the one selected that every endpoint has.
+
+        CloudWatch is told of no alarm that is not there. Of more than it lists the gravest count.
+        """
+        alarms = [alarm for endpoint in self._endpoints for alarm in endpoint.alarms]
+        # No data is no instance; and what takes a version back is an SLO or an error.
+        alarms.sort(key=lambda alarm: (alarm.missing != "breaching", not alarm.rolls_back))
+        names = [alarm.name for alarm in alarms[:MOST_LISTED]]
+        left_out = len(alarms) - len(names)
+        more = f" Not listed beside: the {left_out} least grave alarms." if left_out else ""
+        count = f"{len(self._endpoints)} endpoint{'s' if len(self._endpoints) > 1 else ''}"
+        words = f"# {count}\n\nChoose one above.{more}"
+        yield cw.TextWidget(markdown=words, width=HALF, height=HEIGHT)
+        for first in range(0, len(names), MOST_ALARMS):
+            yield self._states("In alarm", names[first : first + MOST_ALARMS], in_alarm=True)
+        kinds = [kind for kind in self._kinds() if self._count(kind) == len(self._endpoints)]
+        if kinds:
+            title = "Alarms of the endpoint selected that every endpoint has"
+            yield self._states(title, [f"{SELECTED}-{kind}" for kind in kinds])
+
+    def _states(
+        self, title: str, names: Sequence[str], *, in_alarm: bool = False
+    ) -> cw.AlarmStatusWidget:
+        return cw.AlarmStatusWidget(
+            title=title,
+            alarms=list(map(self._alarm, names)),
+            states=[cw.AlarmState.ALARM] if in_alarm else None,
+            sort_by=cw.AlarmStatusWidgetSortBy.STATE_UPDATED_TIMESTAMP,
+            width=HALF,
+            height=HEIGHT,
+        )
+
+    def _sections(self) -> Iterator[cw.IWidget]:
+        for section in SECTIONS:
+            if section.needs is None or any(
+                getattr(endpoint, section.needs) for endpoint in self._endpoints
+            ):
+                yield cw.TextWidget(markdown=f"## {section.title}", width=COLUMNS, height=1)
+                for title, curves in section.graphs.items():
+                    yield self._graph(title, curves)
+                for kind, title in section.alarms.items():
+                    if self._count(kind):
+                        yield self._alarm_graph(kind, title)
+
+    def _graph(self, title: str, curves: Mapping[str, str]) -> cw.GraphWidget:
         return cw.GraphWidget(
-            title=graph.title,
+            title=title,
             region=Stack.of(self).region,
             view=cw.GraphWidgetView.TIME_SERIES,
-            stacked=graph.stacked,
-            period=seconds(PERIOD),
-            left=[cdk_metric(watched, label) for label, watched in graph.curves.items()],
-            left_y_axis=cw.YAxisProps(min=0, max=graph.most, label=graph.unit, show_units=False),
-            left_annotations=[
-                cw.HorizontalAnnotation(label=line.label, value=line.value, color=line.color)
-                for line in graph.lines
+            period=seconds(60),
+            left=[
+                cdk_metric(_curve(text, number), label)
+                for number, (label, text) in enumerate(curves.items())
             ],
-            width=width,
-            height=GRAPH_HEIGHT,
+            left_y_axis=cw.YAxisProps(min=0, show_units=False),
+            width=THIRD,
+            height=HEIGHT,
         )
 
-    def _states(self, states: AlarmStates, width: int) -> Iterator[cw.IWidget]:
-        """Yield a widget for every hundred alarms."""
-        for first in range(0, len(states.arns), MOST_ALARMS):
-            yield cw.AlarmStatusWidget(
-                title=states.title,
-                alarms=[self._alarm(arn) for arn in states.arns[first : first + MOST_ALARMS]],
-                states=[cw.AlarmState.ALARM] if states.in_alarm else None,
-                sort_by=cw.AlarmStatusWidgetSortBy.STATE_UPDATED_TIMESTAMP,
-                width=width,
-                height=states.height,
-            )
+    def _alarm_graph(self, kind: str, title: str) -> cw.AlarmWidget:
+        """Return the metric of the selected endpoint's alarm, with its threshold as a line."""
+        count, every = self._count(kind), len(self._endpoints)
+        return cw.AlarmWidget(
+            title=title if count == every else f"{title} ({count} of {every} endpoints)",
+            alarm=self._alarm(f"{SELECTED}-{kind}"),
+            region=Stack.of(self).region,
+            left_y_axis=cw.YAxisProps(min=0),
+            width=THIRD,
+            height=HEIGHT,
+        )
 
-    def _find_alarm(self, arn: str) -> cw.IAlarm:
-        self._count += 1
-        return cw.Alarm.from_alarm_arn(self, f"Alarm{self._count}", arn)
+    def _kinds(self) -> Sequence[str]:
+        return list(dict.fromkeys(alarm.kind for alarm in self._endpoints[0].alarms))
+
+    def _count(self, kind: str) -> int:
+        """Return how many endpoints have an alarm of a kind on their own variant."""
+        return sum(
+            any(alarm.kind == kind and alarm.variant == VARIANT for alarm in endpoint.alarms)
+            for endpoint in self._endpoints
+        )
+
+    def _alarm(self, name: str) -> cw.IAlarm:
+        """Return an alarm by its name; a kind of the selected endpoint may be shown twice."""
+        stack = Stack.of(self)
+        place = f"{stack.partition}:cloudwatch:{stack.region}:{stack.account}"
+        self._looked_up += 1
+        return cw.Alarm.from_alarm_arn(self, f"Alarm{self._looked_up}", f"arn:{place}:alarm:{name}")
 
 
-def _variable(selector: Selector) -> cw.DashboardVariable:
-    values = cw.Values.from_values(
-        *(cw.VariableValue(label=value, value=value) for value in selector.values[:MOST_VALUES])
-    )
-    if len(selector.values) > MOST_VALUES:
-        values = cw.Values.from_search(selector.search, selector.dimension)
-    return cw.DashboardVariable(
-        id=selector.label.lower(),
-        type=cw.VariableType.PATTERN,
-        value=selector.pattern,
-        input_type=cw.VariableInputType.SELECT,
-        label=selector.label,
-        visible=True,
-        default_value=cw.DefaultValue.value(selector.values[0]),
-        values=values,
-    )
+def _curve(text: str, number: int) -> Metric | MetricMath:
+    """Return a curve of the selected endpoint; ids of its metrics are of the graph alone."""
+    found = {f"m{number}{'abcdef'[at]}": pair for at, pair in enumerate(NAMED.findall(text))}
+    metrics = {name: _metric(*pair) for name, pair in found.items()}
+    for name, (metric, statistic) in found.items():
+        text = text.replace(f"{{{metric} {statistic}}}", name)
+    return metrics[text] if text in metrics else MetricMath(expression=text, metrics=metrics)
+
+
+def _metric(name: str, statistic: str) -> Metric:
+    of = VariantMetrics(SELECTED, VARIANT)
+    if name in COMPONENT_METRICS:
+        return of.component(name, statistic)
+    if name.startswith(QUEUE_METRICS):
+        return of.queue(name, statistic)
+    return (of.host if name in HOST_METRICS else of.invocations)(name, statistic)

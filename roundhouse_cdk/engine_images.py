@@ -14,7 +14,7 @@ from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import aws_partition, triton_registries
 from roundhouse_cdk.artifact_store import KEPT
-from roundhouse_cdk.build_project import BuildProject, BuildProjectProps, log_group_name
+from roundhouse_cdk.build_project import BuildProject, log_group_name
 from roundhouse_cdk.statements import (
     PULL,
     Statement,
@@ -110,17 +110,15 @@ class ImageBuilds(BuildProject):
         super().__init__(
             scope,
             construct_id,
-            props=BuildProjectProps(
-                environment=environment,
-                route=names.IMAGES_ROUTE,
-                description=f"Builds container images of {environment.name}",
-                buildspec=props.buildspec,
-                machine=machine,
-                statements=image_statements(props),
-                minutes=TIMEOUT_MINUTES,
-                queued_minutes=QUEUED_MINUTES,
-                reasons={"CB3": "a build of images runs Docker"},
-            ),
+            environment=environment,
+            route=names.IMAGES_ROUTE,
+            description=f"Builds container images of {environment.name}",
+            buildspec=props.buildspec,
+            machine=machine,
+            statements=image_statements(props),
+            minutes=TIMEOUT_MINUTES,
+            queued_minutes=QUEUED_MINUTES,
+            reasons={"CB3": "a build of images runs Docker"},
         )
 
 

@@ -17,26 +17,27 @@ from onboarding import arns, names
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import ServingPlatform
 from onboarding.text_generation.quantizer_route import QUANTIZER_IMAGE
-from roundhouse_cdk.build_project import BuildProject, BuildProjectProps, add_log_group
-from roundhouse_cdk.build_states import BuildStates, BuildStatesProps
+from roundhouse_cdk.build_project import BuildProject, add_log_group
+from roundhouse_cdk.build_states import BuildStates
 from roundhouse_cdk.builds.roles import (
     job_statements,
     machine_statements,
     project_statements,
     recommender_statements,
-)
-from roundhouse_cdk.builds.routes import QUANTIZER_ROUTE, BuildRoute, build_routes, training_image
-from roundhouse_cdk.builds.signing import (
-    DISK_MIB,
-    MEMORY_MIB,
-    TIMEOUT_SECONDS,
     signer_statements,
 )
+from roundhouse_cdk.builds.routes import QUANTIZER_ROUTE, BuildRoute, build_routes, training_image
 from roundhouse_cdk.exact_role import ExactRole
 from roundhouse_cdk.network import Network
-from roundhouse_cdk.wildcards import add_reasons
+from roundhouse_cdk.wildcards import add_metadata
 
 QUEUED_MINUTES = 480
+SIGNER_SECONDS = 900
+"""The longest that Lambda knows; packing 5 GB, the most that one PUT takes, was 300 s here."""
+SIGNER_DISK_MIB = 10_240
+"""An archive before and after it is signed, each of 5 GB at most."""
+SIGNER_MEMORY_MIB = 1_769
+"""What comes with one whole CPU; compression knows no second (Lambda developer guide, "Memory")."""
 BUILDER = "builders are images of this repository, built from pinned base images"
 HISTORY = (
     "every execution's history stays for 90 days; log delivery needs eight actions on every log"
@@ -161,19 +162,17 @@ class EnginePipeline(Construct):
         return BuildProject(
             self,
             route.construct_id,
-            props=BuildProjectProps(
-                environment=environment,
-                route=route.name,
-                description=f"Builds engines of {environment.name} by route {route.name}",
-                buildspec=buildspec,
-                machine=machine,
-                statements=project_statements(environment, route),
-                minutes=environment.builds.timeout_minutes,
-                queued_minutes=QUEUED_MINUTES,
-                # A fleet's machines stand in the network that the fleet itself names.
-                network=self._network if route.fleet_arn is None else None,
-                reasons={"CB5": BUILDER},
-            ),
+            environment=environment,
+            route=route.name,
+            description=f"Builds engines of {environment.name} by route {route.name}",
+            buildspec=buildspec,
+            machine=machine,
+            statements=project_statements(environment, route),
+            minutes=environment.builds.timeout_minutes,
+            queued_minutes=QUEUED_MINUTES,
+            # A fleet's machines stand in the network that the fleet itself names.
+            network=self._network if route.fleet_arn is None else None,
+            reasons={"CB5": BUILDER},
         )
 
     def _build_image(self, route: BuildRoute) -> codebuild.IBuildImage:
@@ -195,9 +194,9 @@ class EnginePipeline(Construct):
             handler="index.handler",
             code=lambda_.Code.from_inline(program),
             role=self.signer_role.exact,
-            timeout=Duration.seconds(TIMEOUT_SECONDS),
-            memory_size=MEMORY_MIB,
-            ephemeral_storage_size=Size.mebibytes(DISK_MIB),
+            timeout=Duration.seconds(SIGNER_SECONDS),
+            memory_size=SIGNER_MEMORY_MIB,
+            ephemeral_storage_size=Size.mebibytes(SIGNER_DISK_MIB),
             log_group=add_log_group(self, f"{construct_id}Logs", f"/aws/lambda/{name}"),
             environment={
                 "BUCKET": names.artifact_bucket(environment),
@@ -225,7 +224,9 @@ class EnginePipeline(Construct):
                 signers=list(self.signers),
             ),
         )
-        props = BuildStatesProps(
+        states = BuildStates(
+            self,
+            "States",
             environment=environment,
             projects=list(self.builds),
             signers=self.signers,
@@ -241,14 +242,12 @@ class EnginePipeline(Construct):
                 f"Builds engines of {environment.name}: each that can be built, whatever becomes of"
                 " the others"
             ),
-            definition_body=sfn.DefinitionBody.from_chainable(
-                BuildStates(self, "States", props=props).start
-            ),
+            definition_body=sfn.DefinitionBody.from_chainable(states.start),
             definition_substitutions={"JobRole": self.job_role.role_arn},
             role=self.state_machine_role.exact,
         )
         # What a distributed map may do: the given role has it, and Aspects would still find this.
         machine.node.try_remove_child("DistributedMapPolicy")
         Tags.of(machine).add("roundhouse-environment", environment.name)
-        add_reasons(machine, SF1=HISTORY, SF2=TIMES)
+        add_metadata(machine, SF1=HISTORY, SF2=TIMES)
         return machine

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
-from aws_cdk import CfnResource, Duration
+from aws_cdk import Duration
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from onboarding.environment_spec import EnvironmentSpec
 from roundhouse_cdk.statements import Statement, policy_document
-from roundhouse_cdk.wildcards import nag_metadata
+from roundhouse_cdk.wildcards import add_metadata
 
 
 class ExactRole(iam.Role):
@@ -56,6 +55,4 @@ class ExactRole(iam.Role):
         )
         self.exact = self.without_policy_updates()
         """The same role for constructs that would add permissions of their own."""
-        metadata = nag_metadata(statements)
-        if metadata is not None:
-            cast("CfnResource", self.node.default_child).add_metadata("cdk_nag", metadata)
+        add_metadata(self, statements)

@@ -16,15 +16,9 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 from aws_cdk import (
-    Aws,
-    CfnCondition,
-    CfnParameter,
-    CfnResource,
-    Fn,
-    IResolvable,
     RemovalPolicy,
     Stack,
     Token,
@@ -52,6 +46,7 @@ from onboarding.deployment import VARIANT
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.metrics import INVOCATIONS
 from onboarding.values import Rollout
+from roundhouse_cdk.exact_role import ExactRole
 from roundhouse_cdk.statements import (
     PULL,
     Statement,
@@ -63,7 +58,7 @@ from roundhouse_cdk.statements import (
     registry_log_in,
     volume_key_grant,
 )
-from roundhouse_cdk.wildcards import with_reasons
+from roundhouse_cdk.wildcards import add_metadata
 
 DIGITS = 8
 LEAST_SUBNETS = 2
@@ -150,14 +145,6 @@ class HostedEndpoint(Construct):
             namespace=INVOCATIONS, metric_name=name, dimensions_map=dimensions, statistic=statistic
         )
 
-    def metric_invocations(self, *, variant: str = VARIANT) -> cw.Metric:
-        """Return the requests of each period."""
-        return self.metric("Invocations", "Sum", variant=variant)
-
-    def metric_server_errors(self, *, variant: str = VARIANT) -> cw.Metric:
-        """Return the requests of each period that the container answered with 5xx."""
-        return self.metric("Invocation5XXErrors", "Sum", variant=variant)
-
     def _refuse(self, what: str, value: object, allowed: str, way_out: str) -> NoReturn:
         raise ValueError(f"{self.node.path}: {what}: {value}; allowed: {allowed}; {way_out}")
 
@@ -209,20 +196,8 @@ class HostedEndpoint(Construct):
             *alarm_looks(environment, alarm_names),
             *network_interfaces(environment),
         ]
-        boundary = environment.permissions_boundary_arn
-        self.role = iam.Role(
-            self,
-            "Role",
-            assumed_by=iam.ServicePrincipal(
-                "sagemaker.amazonaws.com",
-                conditions={"StringEquals": {"aws:SourceAccount": environment.account}},
-            ),
-            inline_policies={"exact": iam.PolicyDocument.from_json(policy_document(own))},
-            permissions_boundary=(
-                None
-                if boundary is None
-                else iam.ManagedPolicy.from_managed_policy_arn(self, "Boundary", boundary)
-            ),
+        self.role = ExactRole(
+            self, "Role", environment=environment, trusts="sagemaker", statements=own
         )
         document = policy_document(version)
         digest = hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:DIGITS]
@@ -233,8 +208,7 @@ class HostedEndpoint(Construct):
             roles=[self.role],
             document=iam.PolicyDocument.from_json(document),
         )
-        _add_reasons(self.role, own)
-        _add_reasons(self.version_policy, version)
+        add_metadata(self.version_policy, version)
 
     def _add_model(
         self,
@@ -315,46 +289,18 @@ class HostedEndpoint(Construct):
         It takes the template's weights all the same, and what is captured: SageMaker retains no
         capture config (API_VariantProperty).
         """
-        retained: dict[str, Any] = {}
-        if is_scaled:
-            weight = CfnEndpoint.VariantPropertyProperty(variant_property_type="DesiredWeight")
-            condition = self._add_retention(
-                names.RETAINED_PROPERTIES, "VariantPropertiesAreRetained", "true", "instance counts"
-            )
-            retained = {
-                "retain_all_variant_properties": conditional(condition, True),
-                "exclude_retained_variant_properties": conditional(
-                    condition, [spelled(Stack.of(self).resolve(weight))]
-                ),
-            }
+        weight = CfnEndpoint.VariantPropertyProperty(variant_property_type="DesiredWeight")
         self.endpoint = CfnEndpoint(
             self,
             "Endpoint",
             endpoint_name=self.endpoint_name,
             endpoint_config_name=str(self.config.endpoint_config_name),
             deployment_config=rollout,
-            **retained,
+            retain_all_variant_properties=True if is_scaled else None,
+            exclude_retained_variant_properties=[weight] if is_scaled else None,
         )
         # With what users grant to the role, too.
         self.endpoint.node.add_dependency(self.config, self.role, *self.log_groups)
-
-    def _add_retention(
-        self, parameter: str, condition: str, default: str, noun: str
-    ) -> CfnCondition:
-        """Add a parameter by which an update keeps the counts that it finds, and its condition.
-
-        The condition is true while the parameter has its default.
-        """
-        given = CfnParameter(
-            self,
-            parameter,
-            type="String",
-            default=default,
-            allowed_values=["false", "true"],
-            description=f"Updates keep {noun}",
-        )
-        holds = Fn.condition_equals(given.value_as_string, default)
-        return CfnCondition(self, condition, expression=holds)
 
     def _content_name(self, content: Any, identity: Mapping[str, Any]) -> str:
         properties = spelled(Stack.of(self).resolve(content))
@@ -390,11 +336,6 @@ def deployment_config(rollout: RolloutProps) -> CfnEndpoint.DeploymentConfigProp
             maximum_execution_timeout_in_seconds=rollout.execution_seconds,
         ),
     )
-
-
-def conditional(condition: CfnCondition, value: Any) -> IResolvable:
-    """Return a property that is left out where a condition is false."""
-    return cast("IResolvable", Fn.condition_if(condition.logical_id, value, Aws.NO_VALUE))
 
 
 def content_name(prefix: str, properties: Mapping[str, Any]) -> str:
@@ -444,15 +385,6 @@ def _log_writes(environment: EnvironmentSpec, groups: Sequence[str]) -> Statemen
         "logs:CreateLogStream DescribeLogStreams PutLogEvents",
         [resource for arn in named for resource in (arn, f"{arn}:*")],
     )
-
-
-def _add_reasons(construct: Construct, statements: Sequence[Statement]) -> None:
-    """Write beside a role or policy why its wildcards may stand, as cdk-nag reads it."""
-    resource = with_reasons({"Properties": {"PolicyDocument": policy_document(statements)}})
-    if "Metadata" in resource:
-        cast("CfnResource", construct.node.default_child).add_metadata(
-            "cdk_nag", resource["Metadata"]["cdk_nag"]
-        )
 
 
 def spelled(value: Any, key: str = "") -> Any:

@@ -90,13 +90,17 @@ class RealtimeEndpointProps:
     asynchronous: AsynchronousSpec | None = None
 
 
-class EngineEndpoint(HostedEndpoint):
-    """The base of both constructs; `engines`: archives of a multi-model endpoint, else none."""
+class RealtimeEndpoint(HostedEndpoint):
+    """Deploys an endpoint of one model: variants, shadows, instance pools, a queue if asked for.
+
+    `engines` are those of a `MultiModelEndpoint`, which gives them.
+    """
 
     def __init__(
         self,
         scope: Construct,
         construct_id: str,
+        *,
         props: RealtimeEndpointProps,
         engines: Sequence[str] | None = None,
     ) -> None:
@@ -231,16 +235,7 @@ class EngineEndpoint(HostedEndpoint):
         )
 
 
-class RealtimeEndpoint(EngineEndpoint):
-    """Deploys an endpoint of one model: variants, shadows, instance pools, a queue if asked for."""
-
-    def __init__(
-        self, scope: Construct, construct_id: str, *, props: RealtimeEndpointProps
-    ) -> None:
-        super().__init__(scope, construct_id, props)
-
-
-class MultiModelEndpoint(EngineEndpoint):
+class MultiModelEndpoint(RealtimeEndpoint):
     """Deploys an endpoint of many models, each loaded when a request names it.
 
     `engines`: paths of their archives in the artifact bucket; containers' paths are the prefix that
@@ -255,7 +250,7 @@ class MultiModelEndpoint(EngineEndpoint):
         props: RealtimeEndpointProps,
         engines: Sequence[str],
     ) -> None:
-        super().__init__(scope, construct_id, props, engines)
+        super().__init__(scope, construct_id, props=props, engines=engines)
 
     def _check(self, props: RealtimeEndpointProps) -> None:
         super()._check(props)

@@ -1,4 +1,4 @@
-"""Endpoints of text generators: a checkpoint on copies of an inference component or on instances.
+"""Endpoints of text generators: a checkpoint on copies of an inference component.
 
 A component's own rollout replaces its copies, so that another checkpoint changes nothing of the
 endpoint. SageMaker reads a container's /metrics on port 8080 by itself where detailed observability
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from aws_cdk import Stack
+from aws_cdk import Aws, CfnCondition, CfnParameter, Fn, Stack
 from aws_cdk.aws_sagemaker import CfnEndpointConfig, CfnInferenceComponent, CfnModel
 from constructs import Construct
 
@@ -24,8 +24,6 @@ from roundhouse_cdk.hosting import (
     ContainerProps,
     HostedEndpoint,
     RolloutProps,
-    conditional,
-    deployment_config,
     image_pull,
     spelled,
 )
@@ -60,17 +58,17 @@ class TextGenerationEndpointProps:
     """An endpoint `name` of an environment, whose bucket, key and registry it uses.
 
     The container's path is the checkpoint's prefix in the bucket. `plan` counts as the model's
-    content. `instances` of a new endpoint; without `component` they are the copies. `adapters`:
-    paths of LoRA archives by name, which need a component. `is_scaled`: something moves the number
-    of copies, and updates keep it. Seconds that SageMaker waits for the download and for the start.
+    content. `instances` of a new endpoint. `adapters`: paths of LoRA archives by name. `is_scaled`:
+    something moves the number of copies, and updates keep it. Seconds that SageMaker waits for the
+    download and for the start. `rollout`: its step, waits and alarms, all of batches of copies.
     """
 
     environment: EnvironmentSpec
     name: str
     container: ContainerProps
     instance_type: str
+    component: ComponentProps
     instances: int = 1
-    component: ComponentProps | None = None
     adapters: Mapping[str, str] = field(default_factory=dict)
     plan: str | None = None
     routing: Routing = "least-outstanding"
@@ -84,8 +82,8 @@ class TextGenerationEndpointProps:
 class TextGenerationEndpoint(HostedEndpoint):
     """Deploys a text generator.
 
-    `server` is what answers: `component`, or the endpoint where there is none. `adapters` are the
-    components of LoRA adapters by name. Raises ValueError for what AWS refuses.
+    `component` is what answers; `adapters` are the components of LoRA adapters by name. Raises
+    ValueError for what AWS refuses.
     """
 
     def __init__(
@@ -94,31 +92,17 @@ class TextGenerationEndpoint(HostedEndpoint):
         super().__init__(scope, construct_id, props.environment, props.name)
         self._props = props
         self._check_rollout(props.rollout)
-        if props.adapters and props.component is None:
-            self._refuse(
-                "adapters without a component",
-                ", ".join(props.adapters),
-                "adapters of an inference component",
-                "give `component`",
-            )
-        groups = [self._add_log_group("Endpoints", self.endpoint_name)]
-        if props.component is not None:
-            groups.append(self._add_log_group("InferenceComponents", self.endpoint_name))
+        groups = [
+            self._add_log_group(kind, self.endpoint_name)
+            for kind in ("Endpoints", "InferenceComponents")
+        ]
         self._add_role(
             role_statements(props), version_statements(props), props.rollout.alarm_names, groups
         )
         self.model = self._checkpoint_model()
-        rollout = None if props.component is not None else deployment_config(props.rollout)
-        self._add_config(
-            self._config_content(),
-            rollout,
-            None if props.component is None else self.role.role_arn,
-        )
-        if props.component is None:
-            self.config.node.add_dependency(self.model)
-        self._add_endpoint(rollout, is_scaled=props.is_scaled and props.component is None)
-        self.component = None if props.component is None else self._component(props.component)
-        self.server: Construct = self.endpoint if self.component is None else self.component
+        self._add_config(self._config_content(), None, self.role.role_arn)
+        self._add_endpoint(None, is_scaled=False)
+        self.component = self._component()
         self.adapters = {name: self._adapter(name, path) for name, path in props.adapters.items()}
 
     def _checkpoint_model(self) -> CfnModel:
@@ -138,63 +122,46 @@ class TextGenerationEndpoint(HostedEndpoint):
         return self._add_model("Model", props.container.variables, container, identity)
 
     def _config_content(self) -> dict[str, Any]:
-        """Return the config's typed properties; of a component it names no model."""
-        network, is_component = self._spec.network, self._props.component is not None
+        """Return the config's typed properties; it names no model."""
+        props, component, network = self._props, self._props.component, self._spec.network
         return {
-            "production_variants": [self._variant()],
+            "production_variants": [
+                CfnEndpointConfig.ProductionVariantProperty(
+                    variant_name=VARIANT,
+                    instance_type=props.instance_type,
+                    initial_instance_count=props.instances,
+                    inference_ami_version=props.ami_version,
+                    routing_config=CfnEndpointConfig.RoutingConfigProperty(
+                        routing_strategy=STRATEGIES[props.routing]
+                    ),
+                    managed_instance_scaling=CfnEndpointConfig.ManagedInstanceScalingProperty(
+                        status="ENABLED",
+                        min_instance_count=component.least_instances,
+                        max_instance_count=component.most_instances,
+                    ),
+                )
+            ],
             "metrics_config": CfnEndpointConfig.MetricsConfigProperty(
                 enable_detailed_observability=True
             ),
             "kms_key_id": arns.key_id(self._spec),
-            "enable_network_isolation": True if is_component else None,
-            "vpc_config": CfnEndpointConfig.VpcConfigProperty(
+            "enable_network_isolation": True,
+            "vpc_config": None
+            if network is None
+            else CfnEndpointConfig.VpcConfigProperty(
                 subnets=list(network.subnet_ids),
                 security_group_ids=list(network.security_group_ids),
-            )
-            if network is not None and is_component
-            else None,
+            ),
         }
 
-    def _variant(self) -> CfnEndpointConfig.ProductionVariantProperty:
-        props, component = self._props, self._props.component
-        own: dict[str, Any]
-        if component is None:
-            own = {
-                "model_name": self.model.model_name,
-                "initial_variant_weight": 1,
-                "model_data_download_timeout_in_seconds": props.download_seconds,
-                "container_startup_health_check_timeout_in_seconds": props.start_up_seconds,
-            }
-        else:
-            own = {
-                "managed_instance_scaling": CfnEndpointConfig.ManagedInstanceScalingProperty(
-                    status="ENABLED",
-                    min_instance_count=component.least_instances,
-                    max_instance_count=component.most_instances,
-                )
-            }
-        return CfnEndpointConfig.ProductionVariantProperty(
-            variant_name=VARIANT,
-            instance_type=props.instance_type,
-            initial_instance_count=props.instances,
-            inference_ami_version=props.ami_version,
-            routing_config=CfnEndpointConfig.RoutingConfigProperty(
-                routing_strategy=STRATEGIES[props.routing]
-            ),
-            **own,
-        )
-
-    def _component(self, component: ComponentProps) -> Component:
+    def _component(self) -> Component:
         """Add the base component, whose number of copies later updates leave to scaling."""
-        props = self._props
+        props, component = self._props, self._props.component
         runtime: Any = Component.InferenceComponentRuntimeConfigProperty(
             copy_count=component.copies
         )
         if props.is_scaled:
-            condition = self._add_retention(
-                names.RETAINED_COPIES, "CopyCountIsSet", "false", "the number of copies"
-            )
-            runtime = conditional(condition, spelled(Stack.of(self).resolve(runtime)))
+            runtime = self._unless_retained(runtime)
         base = Component(
             self,
             "InferenceComponent",
@@ -220,9 +187,23 @@ class TextGenerationEndpoint(HostedEndpoint):
         base.node.add_dependency(self.endpoint, self.model, *self.log_groups)
         return base
 
+    def _unless_retained(self, runtime: Any) -> Any:
+        """Return a property that an update leaves out, once its parameter says so."""
+        given = CfnParameter(
+            self,
+            names.RETAINED_COPIES,
+            type="String",
+            default="false",
+            allowed_values=["false", "true"],
+            description="Updates keep the number of copies",
+        )
+        is_set = Fn.condition_equals(given.value_as_string, "false")
+        condition = CfnCondition(self, "CopyCountIsSet", expression=is_set)
+        value = spelled(Stack.of(self).resolve(runtime))
+        return Fn.condition_if(condition.logical_id, value, Aws.NO_VALUE)
+
     def _adapter(self, name: str, path: str) -> Component:
         """Add the component of a LoRA adapter, which runs in the copies of the base."""
-        assert self.component is not None
         bucket = names.artifact_bucket(self._spec)
         adapter = Component(
             self,

@@ -82,34 +82,11 @@ WILDCARDS = (
         "ec2:Vpc",
     ),
     Wildcard(
-        "the key's id is known only after its creation; its alias and the one service that may"
-        " use it narrow it",
+        "a key's id is known only after its creation; its alias narrows it, and what its statement"
+        " says beside it: the service, the algorithm, or a resource of AWS",
         KEY,
-        "kms:Decrypt GenerateDataKey",
-        "kms:ResourceAliases kms:ViaService",
-    ),
-    Wildcard(
-        "the same key; a grant for a resource of AWS alone, since no service stands between",
-        KEY,
-        "kms:CreateGrant",
-        "kms:GrantIsForAWSResource kms:ResourceAliases",
-    ),
-    Wildcard(
-        "the same key; SageMaker itself asks for it, so no service stands between",
-        KEY,
-        "kms:DescribeKey Encrypt",
-        "kms:ResourceAliases",
-    ),
-    Wildcard(
-        "the signing key's id is known only after its creation; alias and algorithm narrow it",
-        KEY,
-        "kms:Sign",
-        "kms:ResourceAliases kms:SigningAlgorithm",
-    ),
-    Wildcard(
-        "keys' settings, and the signing key's public half, which are no secret; aliases narrow it",
-        KEY,
-        "kms:GetKeyPolicy GetKeyRotationStatus GetPublicKey",
+        "kms:CreateGrant Decrypt DescribeKey Encrypt GenerateDataKey GetKeyPolicy"
+        " GetKeyRotationStatus GetPublicKey Sign",
         "kms:ResourceAliases",
     ),
     Wildcard(
@@ -197,7 +174,7 @@ WILDCARDS = (
 )
 
 
-def nag_metadata(statements: Sequence[Mapping[str, Any]], **rules: str) -> dict[str, Any] | None:
+def _metadata(statements: Sequence[Mapping[str, Any]], **rules: str) -> dict[str, Any] | None:
     """Return cdk-nag's metadata of a role's wildcards, and of `rules` by cdk-nag's id, such as S1.
 
     None where nothing needs a reason.
@@ -213,23 +190,12 @@ def nag_metadata(statements: Sequence[Mapping[str, Any]], **rules: str) -> dict[
     return {"rules_to_suppress": [*whole, *granular]} if whole or granular else None
 
 
-def add_reasons(construct: IConstruct, **rules: str) -> None:
-    """Write why rules of cdk-nag, by id such as S1, do not apply to a construct's resource."""
-    cast("CfnResource", construct.node.default_child).add_metadata(
-        "cdk_nag", nag_metadata((), **rules)
-    )
-
-
-def with_reasons(resource: Mapping[str, Any], **rules: str) -> dict[str, Any]:
-    """Return a resource as data with the reasons of its wildcards, and of `rules`."""
-    properties = resource["Properties"]
-    documents = [policy["PolicyDocument"] for policy in properties.get("Policies", ())]
-    documents.append(properties.get("PolicyDocument", {"Statement": ()}))
-    statements = [statement for document in documents for statement in document["Statement"]]
-    found = nag_metadata(statements, **rules)
-    if found is None:
-        return dict(resource)
-    return {**resource, "Metadata": {**resource.get("Metadata", {}), "cdk_nag": found}}
+def add_metadata(
+    construct: IConstruct, statements: Sequence[Mapping[str, Any]] = (), **rules: str
+) -> None:
+    """Write beside a construct's resource why wildcards may stand, and rules do not apply."""
+    if (found := _metadata(statements, **rules)) is not None:
+        cast("CfnResource", construct.node.default_child).add_metadata("cdk_nag", found)
 
 
 def _wildcards(statements: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:

@@ -12,11 +12,16 @@ from aws_cdk import Environment, Stack, Stage
 from aws_cdk import aws_codebuild as codebuild
 from constructs import Construct
 
+from onboarding import names
 from onboarding.deployment import Deployment
 from onboarding.environment_spec import EnvironmentSpec, promotion_neighbours
 from onboarding.platform import serving_platforms
 from onboarding.text_generation.generation_deployment import GenerationDeployment
-from roundhouse_cdk.endpoint_dashboard import EndpointDashboard, EndpointDashboardProps
+from roundhouse_cdk.endpoint_dashboard import (
+    EndpointDashboard,
+    EndpointDashboardProps,
+    WatchedEndpoint,
+)
 from roundhouse_cdk.engine_images import ImageBuilds, ImageBuildsProps
 from roundhouse_cdk.engine_pipeline import BuildPrograms, EnginePipeline, EnginePipelineProps
 from roundhouse_cdk.pipeline_roles import (
@@ -24,11 +29,10 @@ from roundhouse_cdk.pipeline_roles import (
     PipelineRoles,
     PipelineRolesProps,
 )
-from stacks.dashboards.environment import environment_sections, selector
-from stacks.endpoint_stack import EndpointStack, GenerationEndpointStack
+from stacks.alarms.endpoint import endpoint_alarms
+from stacks.endpoint_stack import EndpointStack
 from stacks.environment_stack import EnvironmentStack
 from stacks.foundation_stack import FoundationStack
-from stacks.generation import dashboard as generation_dashboard
 from stacks.images import (
     AWS_TRITON_REPOSITORY,
     AWS_VLLM_REPOSITORY,
@@ -93,14 +97,26 @@ class ObservabilityStack(EnvironmentStack):
         super().__init__(
             scope, construct_id, environment, part="observability", description="dashboard"
         )
-        props = EndpointDashboardProps(
-            name=f"roundhouse-{environment.name}",
-            sections=[
-                *environment_sections(deployments),
-                *generation_dashboard.environment_sections(generators),
-            ],
-            selector=selector(deployments),
-        )
+        endpoints = [
+            WatchedEndpoint(
+                name=names.endpoint_name(environment, item.name),
+                alarms=endpoint_alarms(item),
+                is_queue=item.endpoint.asynchronous is not None,
+                is_multi_model=item.multi_model,
+                has_variants=len(item.variants) > 1,
+            )
+            for item in deployments
+        ]
+        endpoints += [
+            WatchedEndpoint(
+                name=names.endpoint_name(environment, item.name),
+                alarms=endpoint_alarms(item),
+                is_generator=True,
+            )
+            for item in generators
+        ]
+        name = f"roundhouse-{environment.name}"
+        props = EndpointDashboardProps(name=name, endpoints=endpoints)
         keep_ids({"Dashboard": EndpointDashboard(self, "Overview", props=props).dashboard})
 
 
@@ -167,17 +183,10 @@ class EnvironmentStage(Stage):
                 )
                 keep_logical_ids(PipelineRoles(access, OWN, props=roles_props))
         uris = image_uris(environment, tags)
+        endpoints: list[Deployment | GenerationDeployment] = [*deployments, *generators]
         dependents += [
-            EndpointStack(
-                self, f"Endpoint-{deployment.name}", deployment=deployment, image_uris=uris
-            )
-            for deployment in deployments
-        ]
-        dependents += [
-            GenerationEndpointStack(
-                self, f"Endpoint-{generator.name}", deployment=generator, image_uris=uris
-            )
-            for generator in generators
+            EndpointStack(self, f"Endpoint-{endpoint.name}", deployment=endpoint, image_uris=uris)
+            for endpoint in endpoints
         ]
         for stack in dependents:
             stack.add_stack_dependency(foundation)

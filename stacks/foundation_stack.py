@@ -9,7 +9,6 @@ from constructs import Construct
 from onboarding.environment_spec import EnvironmentSpec
 from roundhouse_cdk.artifact_store import ArtifactStore, ArtifactStoreProps
 from roundhouse_cdk.engine_images import EngineImages, EngineImagesProps
-from roundhouse_cdk.metric_enrichment import MetricEnrichment
 from roundhouse_cdk.slack_alarms import SlackAlarms, SlackAlarmsProps
 from roundhouse_cdk.vpc_endpoints import VpcEndpoints, VpcEndpointsProps
 from stacks.environment_stack import EnvironmentStack
@@ -56,5 +55,3 @@ class FoundationStack(EnvironmentStack):
         if network is not None and network.vpc_endpoints:
             endpoints = VpcEndpointsProps(environment=environment, network=network)
             keep_logical_ids(VpcEndpoints(self, "VpcEndpoints", props=endpoints))
-        if environment.otel_enrichment == "create":
-            MetricEnrichment(self, "MetricEnrichment")

@@ -185,9 +185,6 @@ TARGET_TYPE = "AWS::ApplicationAutoScaling::ScalableTarget"
 POLICY_TYPE = "AWS::ApplicationAutoScaling::ScalingPolicy"
 OIDC_TYPE = "AWS::IAM::OIDCProvider"
 SLACK_TYPE = "AWS::Chatbot::SlackChannelConfiguration"
-QUERY_FIELDS = ("EvaluationCriteria", "EvaluationInterval")
-NO_METRIC = {"ComparisonOperator": "PromQL", "Threshold": 0.0}
-"""What MiniStack wants of every alarm; the evaluation leaves out a comparison it does not know."""
 TARGET_FIELDS = ("ResourceId", "ScalableDimension", "ServiceNamespace")
 """A scalable target's Ref joins them in this order."""
 
@@ -312,17 +309,10 @@ def _policy(properties: Properties) -> Properties:
 
 
 def _accept_every_alarm() -> None:
-    """Let alarms on metric math and on PromQL be stored; MiniStack does not evaluate them.
-
-    Nothing here publishes OpenTelemetry metrics: an alarm on PromQL never gets a state.
-    """
+    """Let alarms on metric math be stored; MiniStack does not evaluate them."""
     record = provisioners._cw_metric_alarm_record
 
     def alarm_record(name: str, properties: Properties) -> dict[str, Any]:
-        query = {key: properties[key] for key in QUERY_FIELDS if key in properties}
-        if query:
-            single = {**properties, **NO_METRIC, "MetricName": "query", "Namespace": "query"}
-            return {**without_metric(record(name, single)), **query}
         if not properties.get("Metrics"):
             return dict(record(name, properties))
         single = {**properties, "Metrics": None, "MetricName": "math", "Namespace": "math"}

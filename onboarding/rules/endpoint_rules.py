@@ -98,29 +98,6 @@ def asynchronous_holds_one_model(case: EndpointCase) -> Iterator[Fault]:
         )
 
 
-@rule("metrics", "instance_type")
-def gpu_limits_have_gpus_and_metrics(case: EndpointCase) -> Iterator[Fault]:
-    """Without detailed observability, or without a GPU, such an alarm would watch nothing."""
-    metrics, instance = case.spec.metrics, instance_types().get(case.spec.instance_type)
-    if metrics is None or not metrics.gpu_limits:
-        return
-    place = case.document.at_change(("metrics", "gpu_limits"), ("instance_type",))
-    if metrics.detailed is not True:
-        yield place.fault(
-            "'metrics.gpu_limits' needs SageMaker's detailed observability",
-            value=f"detailed: {str(metrics.detailed).lower()}",
-            allowed="detailed: true",
-            way_out="add `detailed: true`, or take the limits out",
-        )
-    if instance is not None and not instance.is_gpu:
-        yield place.fault(
-            f"'metrics.gpu_limits' is of GPUs, and {instance.name} has none",
-            value=", ".join(metrics.gpu_limits),
-            way_out="take it out, or override it in the files of the environments that serve "
-            "from GPUs",
-        )
-
-
 @rule("latency_slo_ms", "asynchronous")
 def slo_is_within_the_invocation_timeout(case: EndpointCase) -> Iterator[Fault]:
     """SageMaker ends a real-time invocation after 60 seconds: a later answer never arrives."""

@@ -306,22 +306,5 @@ def accounts_have_one_oidc_provider(files: SpecFiles) -> Iterator[Fault]:
             )
 
 
-def regions_have_one_otel_enrichment(files: SpecFiles) -> Iterator[Fault]:
-    """An account has one of a region; of its environments, one foundation stack makes it."""
-    makers: dict[tuple[str, str], str] = {}
-    for environment in files.environments.values():
-        if environment.spec.otel_enrichment != "create":
-            continue
-        place = _place(environment.spec)
-        maker = makers.setdefault(place, environment.document.file)
-        if maker != environment.document.file:
-            yield environment.document.at("otel_enrichment").fault(
-                f"{maker} creates the OTel enrichment of this account and region, which take one",
-                value="create",
-                allowed="exists",
-                way_out="write `otel_enrichment: exists`",
-            )
-
-
 def _place(environment: EnvironmentSpec) -> tuple[str, str]:
     return environment.account, environment.region

@@ -84,7 +84,6 @@ def every_gpu_has_work(case: GenerationPlacementCase) -> Iterator[Fault]:
     """GPUs that no copy can take are paid for."""
     spec = case.model.spec
     size = spec.serving.tensor_parallel
-    is_component = spec.endpoint.kind == "inference-component"
     for index, row in case.named_types.items():
         if size == "auto" or not row.is_gpu:
             continue
@@ -98,16 +97,13 @@ def every_gpu_has_work(case: GenerationPlacementCase) -> Iterator[Fault]:
                 allowed=_sizes(row),
                 way_out="lower it, or choose a type with more GPUs",
             )
-        elif row.gpu_count % size or (not is_component and size < row.gpu_count):
-            idle = row.gpu_count % size if is_component else row.gpu_count - size
+        elif idle := row.gpu_count % size:
             yield place.fault(
                 f"tensor_parallel {size} leaves {idle} of the {row.gpu_count} GPUs of {row.name} "
                 "idle",
                 value=size,
-                allowed=_sizes(row) if is_component else str(row.gpu_count),
-                way_out="choose one of these, or auto"
-                if is_component
-                else "raise it, or use inference components, which place several copies",
+                allowed=_sizes(row),
+                way_out="choose one of these, or auto",
             )
 
 

@@ -304,21 +304,14 @@ GIB = 1 << 30
 
 @rule("endpoint")
 def copies_are_possible(case: GenerationCase) -> Iterator[Fault]:
-    """Fewest and most agree, and only inference components scale to no copy."""
-    copies, kind = case.spec.endpoint.copies, case.spec.endpoint.kind
+    """Fewest and most agree."""
+    copies = case.spec.endpoint.copies
     if copies.min > copies.max:
         yield case.document.at("endpoint", "copies", "min").fault(
             "'endpoint.copies.min' is above 'endpoint.copies.max'",
             value=copies.min,
             allowed=f"at most {copies.max}",
             way_out="lower min, or raise max",
-        )
-    if copies.min == 0 and kind != "inference-component":
-        yield case.document.at("endpoint", "copies", "min").fault(
-            "only inference components scale to no copy",
-            value=0,
-            allowed="endpoint.kind: inference-component",
-            way_out="change the kind, or keep one copy",
         )
 
 

@@ -349,17 +349,6 @@ def adapters_are_folders_of_the_tree(case: GenerationCase) -> Iterator[Fault]:
             )
 
 
-@rule("serving", "endpoint")
-def adapters_have_a_component(case: GenerationCase) -> Iterator[Fault]:
-    """SageMaker loads an adapter as an inference component beside its base's."""
-    if case.spec.serving.adapters and case.spec.endpoint.kind != "inference-component":
-        yield case.document.at("serving", "adapters").fault(
-            "adapters are inference components, and 'endpoint.kind' is model",
-            allowed="endpoint.kind: inference-component",
-            way_out="change the kind, or merge the adapter into the model",
-        )
-
-
 @rule("serving")
 def adapters_are_whole(case: GenerationCase) -> Iterator[Fault]:
     """What vLLM refuses while it runs, or would serve otherwise than it was trained, is refused."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from onboarding.document import KeyPath, Place
+from onboarding.document import KeyPath
 from onboarding.environment_view import EnvironmentView, serving_server, shared_endpoint_name
 from onboarding.fault import Fault
-from onboarding.hosting_spec import ScalingSpec
 from onboarding.model_spec import EndpointSpec, ModelSpec
 from onboarding.names import readable_sources
 from onboarding.nearest import comma_list
@@ -263,67 +262,6 @@ def _processing_that_is_tritons(model: Checked[ModelSpec]) -> Iterator[Fault]:
                 allowed="server: triton",
                 way_out="serve the model with Triton, also on CPU instance types, or take it out",
             )
-
-
-def cpu_targets_are_of_cpus_that_answer_at_once(view: EnvironmentView) -> Iterator[Fault]:
-    """Rows of GPU types have no count of vCPUs, and a queue alone moves an asynchronous count."""
-    for name, endpoint in view.own_endpoints.items():
-        yield from _cpu_target_faults(endpoint)
-        for other in view.joining.get(name, ()):
-            yield from _joined_cpu_target_faults(view, other, endpoint)
-    for shared in view.endpoints.values():
-        yield from _cpu_target_faults(shared)
-
-
-def _cpu_target_faults(endpoint: Checked[EndpointSpec]) -> Iterator[Fault]:
-    needed = {"scaling", "instance_type", "instance_pools", "asynchronous"}
-    if not needed <= endpoint.sections:
-        return
-    spec, path = endpoint.spec, ("scaling", "cpu_utilization_percent")
-    if spec.scaling.cpu_utilization_percent is None:
-        return
-    place = endpoint.document.at_change(path, ("instance_type",))
-    types = (spec.instance_type, *(pool.instance_type for pool in spec.instance_pools))
-    yield from _gpu_faults(place, spec.scaling, types)
-    if spec.asynchronous is not None:
-        yield endpoint.document.at_change(path, ("asynchronous",)).fault(
-            "'scaling.cpu_utilization_percent' has no effect on an asynchronous endpoint, whose "
-            "queue moves the count",
-            value=spec.scaling.cpu_utilization_percent,
-            way_out="take it out",
-        )
-
-
-def _joined_cpu_target_faults(
-    view: EnvironmentView, name: str, endpoint: Checked[EndpointSpec]
-) -> Iterator[Fault]:
-    """Of what the joining model writes itself: an inherited pair is the other model's."""
-    join, document = view.joins[name], view.models[name].document
-    inherited = endpoint.spec if {"scaling", "instance_type"} <= endpoint.sections else None
-    scaling = inherited.scaling if join.scaling is None and inherited is not None else join.scaling
-    instance = (
-        inherited.instance_type
-        if join.instance_type is None and inherited is not None
-        else join.instance_type
-    )
-    if (join.scaling, join.instance_type) == (None, None) or scaling is None or instance is None:
-        return
-    path = ("endpoint", "scaling", "cpu_utilization_percent")
-    place = document.at_change(path, ("endpoint", "instance_type"))
-    yield from _gpu_faults(place, scaling, (instance,))
-
-
-def _gpu_faults(place: Place, scaling: ScalingSpec, types: Iterable[str]) -> Iterator[Fault]:
-    known = (instance_types().get(name) for name in types)
-    gpu = next((instance for instance in known if instance is not None and instance.is_gpu), None)
-    if scaling.cpu_utilization_percent is not None and gpu is not None:
-        yield place.fault(
-            f"'scaling.cpu_utilization_percent' is for types without a GPU, and {gpu.name} has one",
-            value=scaling.cpu_utilization_percent,
-            allowed="gpu_utilization_percent on a type with a GPU",
-            way_out="take it out, or override it in the files of the environments that serve "
-            "from CPUs",
-        )
 
 
 def _serving_endpoint(view: EnvironmentView, name: str) -> Checked[EndpointSpec] | None:

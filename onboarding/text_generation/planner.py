@@ -235,7 +235,7 @@ def _sized(
         )
 
     longest = cache(context.max_model_len)
-    per_instance = instance.gpu_count // size if spec.endpoint.kind != "model" else 1
+    per_instance = instance.gpu_count // size
     sized = base.model_copy(
         update={
             "tensor_parallel": size,

@@ -17,7 +17,6 @@ Scheme = Literal[
 """Number formats of weights and activations, by the names of onboarding/data/generation_schemes."""
 KvCacheDtype = Literal["auto", "bf16", "fp8"]
 Routing = Literal["least-outstanding", "random", "prefix-aware"]
-EndpointKind = Literal["inference-component", "model"]
 SpeculativeMethod = Literal["ngram", "mtp"]
 
 Tokens = Annotated[int, Field(ge=1, le=10_000_000)]
@@ -229,9 +228,6 @@ class CopiesSpec(Value):
 class GenerationEndpointSpec(Value):
     """Where the copies run, and how requests reach them."""
 
-    kind: EndpointKind = Field(
-        "inference-component", description="inference-component, or model: one copy an instance"
-    )
     instance_types: tuple[str, ...] = Field(
         (),
         max_length=16,

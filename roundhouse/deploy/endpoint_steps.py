@@ -7,7 +7,7 @@ from itertools import zip_longest
 from typing import Any
 
 from onboarding.deployment import DeployedEndpoint
-from onboarding.names import RETAINED_COPIES, RETAINED_PROPERTIES, endpoint_name
+from onboarding.names import RETAINED_COPIES, endpoint_name
 from roundhouse.aws.clients import Clients, calling
 from roundhouse.deploy import cdk
 from roundhouse.deploy.cdk import StackArtifact, write_assembly
@@ -18,7 +18,6 @@ from stacks.endpoint.change import (
     UpdateStep,
     update_steps,
     updates_component,
-    updates_config,
     with_held_resources,
 )
 
@@ -64,20 +63,16 @@ def take_first_steps(
 def retention_parameters(
     before: Mapping[str, Template], after: Mapping[str, Template]
 ) -> tuple[str, ...]:
-    """Return the parameters by which updates of stacks keep the counts that they find.
+    """Return the parameters by which updates of stacks keep the copies that they find.
 
-    Their value changes only together with the endpoint config: SageMaker refuses an update of an
-    endpoint that names the config it has. That of copies changes with the inference component. From
-    then on CloudFormation keeps the value.
+    Their value changes only together with the inference component. From then on CloudFormation
+    keeps it.
     """
     return tuple(
-        f"{name}:{parameter}=true"
+        f"{name}:{RETAINED_COPIES}=true"
         for name in sorted(before.keys() & after.keys())
-        for parameter, updates in (
-            (RETAINED_PROPERTIES, updates_config),
-            (RETAINED_COPIES, updates_component),
-        )
-        if parameter in after[name].get("Parameters", {}) and updates(before[name], after[name])
+        if RETAINED_COPIES in after[name].get("Parameters", {})
+        and updates_component(before[name], after[name])
     )
 
 

@@ -12,7 +12,7 @@ from onboarding.prices import HOURS_A_MONTH, price
 from roundhouse.gitops.plan_document import MonthlyCost, RolloutPlan
 from roundhouse.gitops.template_changes import Template
 from stacks.rollout import initial_count
-from stacks.scaling.counts import scaled_counts
+from stacks.scaling import scaled_counts
 
 CONFIG, ENDPOINT = "AWS::SageMaker::EndpointConfig", "AWS::SageMaker::Endpoint"
 TARGET = "AWS::ApplicationAutoScaling::ScalableTarget"

@@ -50,7 +50,6 @@ from roundhouse.synthesis import endpoint_template, observability_template
 from stacks.capacity.variant import variant_capacity
 from stacks.endpoint.change import COMPONENT, update_steps
 from stacks.endpoint.findings import endpoint_faults
-from stacks.generation.faults import generation_faults
 
 REQUESTS = 1_000_000
 OtherStacks = Callable[[EnvironmentSpec, Mapping[str, EnvironmentSpec]], Mapping[str, Template]]
@@ -138,7 +137,7 @@ def _found_change(
     if isinstance(new, GenerationDeployment):
         if new.problem is not None:
             return None
-        faults = generation_faults(new)
+        faults = endpoint_faults(new)
     elif new is not None:
         faults = () if new.missing else endpoint_faults(new)
         faults += tuple(map(str, signature_faults(new)))

@@ -34,7 +34,6 @@ from roundhouse.report import Report
 from roundhouse.revisions import Git, named_paths
 from roundhouse.session import valid_tree
 from stacks.alarms.endpoint import endpoint_alarms
-from stacks.generation import alarms as generation
 
 ClientsOf = Callable[[EnvironmentSpec], Clients]
 """The receiving account's AWS clients for an environment's region."""
@@ -290,9 +289,5 @@ def last_alarm(
 
 def _alarm_names(deployment: DeployedEndpoint) -> frozenset[str]:
     """Return the alarms on an endpoint by name, without those by which it scales."""
-    if isinstance(deployment, GenerationDeployment):
-        alarms = generation.endpoint_alarms(deployment)
-    else:
-        assert isinstance(deployment, Deployment)
-        alarms = endpoint_alarms(deployment)
-    return frozenset(alarm.name for alarm in alarms)
+    assert isinstance(deployment, Deployment | GenerationDeployment)
+    return frozenset(alarm.name for alarm in endpoint_alarms(deployment))

@@ -179,15 +179,11 @@ def served_copies(
             EndpointConfigName=endpoint["EndpointConfigName"]
         )
         (variant,), status = config["ProductionVariants"], endpoint["EndpointStatus"]
-        if deployment.spec.endpoint.kind == "inference-component":
-            component = sagemaker.describe_inference_component(InferenceComponentName=name)
-            model, runtime = component["Specification"]["ModelName"], component["RuntimeConfig"]
-            current, desired = runtime["CurrentCopyCount"], runtime["DesiredCopyCount"]
-            if component["InferenceComponentStatus"] != IN_SERVICE:
-                status = component["InferenceComponentStatus"]
-        else:
-            (counts,), model = endpoint["ProductionVariants"], variant["ModelName"]
-            current, desired = counts["CurrentInstanceCount"], counts["DesiredInstanceCount"]
+        component = sagemaker.describe_inference_component(InferenceComponentName=name)
+        model, runtime = component["Specification"]["ModelName"], component["RuntimeConfig"]
+        current, desired = runtime["CurrentCopyCount"], runtime["DesiredCopyCount"]
+        if component["InferenceComponentStatus"] != IN_SERVICE:
+            status = component["InferenceComponentStatus"]
         container = sagemaker.describe_model(ModelName=model)["PrimaryContainer"]
     served = str(container["ModelDataSource"]["S3DataSource"]["S3Uri"]).split("/", 3)[-1]
     deploy = f"run: roundhouse deploy --env {environment.name}"

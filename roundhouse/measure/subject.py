@@ -208,10 +208,9 @@ def endpoint_stream(session: Session, spec: TextGenerationSpec) -> Destination:
     """Return the stream of a deployed endpoint, whose inference component has its name."""
     name = endpoint_name(session.environment, spec.name)
     runtime_url = session.clients("sagemaker-runtime").meta.endpoint_url
-    has_component = spec.endpoint.kind == "inference-component"
     return Destination(
         url=f"{runtime_url}/endpoints/{name}/invocations-response-stream",
-        headers={COMPONENT_HEADER: name} if has_component else {},
+        headers={COMPONENT_HEADER: name},
         region=session.environment.region,
         is_framed=True,
     )

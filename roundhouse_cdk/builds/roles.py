@@ -1,6 +1,7 @@
 """What the roles of the builds may do.
 
-A project's, the training jobs', Inference Recommender's jobs', and the state machine's.
+A project's, the training jobs', Inference Recommender's jobs', the state machine's, the signers',
+and what the signing key's policy says of them.
 """
 
 from __future__ import annotations
@@ -10,15 +11,16 @@ from typing import Any, get_args
 
 from onboarding import arns, names
 from onboarding.environment_spec import EnvironmentSpec, ServingImage
+from onboarding.platform import aws_partition
 from onboarding.text_generation import checkpoint_key
 from onboarding.text_generation.quantizer_route import QUANTIZER, QUANTIZER_IMAGE
 from roundhouse_cdk.build_project import log_group_name
 from roundhouse_cdk.builds.routes import BuildRoute
-from roundhouse_cdk.builds.signing import function_arn
 from roundhouse_cdk.builds.training_job import LOG_GROUP
 from roundhouse_cdk.statements import (
     LOG_ACTIONS,
     Statement,
+    action_names,
     allow,
     bucket_listing,
     host_metrics,
@@ -41,6 +43,7 @@ ENGINES = f"{names.ENGINES_PREFIX}/*"
 """What builds look up; the signer alone writes there."""
 PUBLISHED = (f"{names.NETWORKS_PREFIX}/*", f"{names.CANDIDATES_PREFIX}/*")
 """What every build publishes, and replaces never."""
+SIGNING_ALGORITHM = "ECDSA_SHA_256"
 CHECKPOINTS = f"{checkpoint_key.CHECKPOINTS}/*"
 """What builds of checkpoints look up; the signer alone writes there."""
 OF_CHECKPOINTS = (f"{names.CANDIDATES_PREFIX}/*",)
@@ -152,7 +155,7 @@ def machine_statements(
         arns.arn(environment, "codebuild", f"project/{names.builder_project(environment, project)}")
         for project in projects
     ]
-    functions = [function_arn(environment, signer) for signer in signers]
+    functions = [arns.arn(environment, "lambda", f"function:{signer}") for signer in signers]
     return (
         allow("RunBuilds", "codebuild:BatchGetBuilds StartBuild", builders),
         allow(
@@ -182,3 +185,59 @@ def _job_logs(environment: EnvironmentSpec, log_group: str) -> tuple[Statement, 
         allow("FindJobLog", "logs:CreateLogGroup DescribeLogStreams", [group, f"{group}:*"]),
         allow("WriteJobLog", ["logs:CreateLogStream", "logs:PutLogEvents"], [streams]),
     )
+
+
+def signer_statements(
+    environment: EnvironmentSpec, *, has_checkpoints: bool = False
+) -> tuple[Statement, ...]:
+    """The signers': candidates, what is not published yet, one key, and their own logs."""
+    published = [f"{names.ENGINES_PREFIX}/*"]
+    functions = [names.signer(environment)]
+    if has_checkpoints:
+        published.append(CHECKPOINTS)
+        functions.append(names.checkpoint_signer(environment))
+    prefixes = [f"{names.CANDIDATES_PREFIX}/*", *published]
+    keys = [arns.arn(environment, "kms", "key/*")]
+    algorithm = {"kms:SigningAlgorithm": SIGNING_ALGORITHM}
+    alias = {
+        "ForAnyValue:StringEquals": {"kms:ResourceAliases": arns.signing_key_alias(environment)}
+    }
+    return (
+        *object_reads(environment, prefixes),
+        *bucket_listing(environment),
+        *write_once(environment, published),
+        *key_use(environment, ["kms:Decrypt", "kms:GenerateDataKey"]),
+        allow("Sign", "kms:Sign", keys, {"StringEquals": algorithm, **alias}),
+        allow("ReadPublicKey", "kms:GetPublicKey", keys, alias),
+        *log_stream_writes(environment, *(f"/aws/lambda/{function}" for function in functions)),
+    )
+
+
+def signing_key_statements(environment: EnvironmentSpec) -> list[dict[str, Any]]:
+    """The key policy: the account administers the key, and the signer's role alone signs.
+
+    IAM delegates what the account may do, so signing is the account's only as that role.
+    """
+    account = {"AWS": f"arn:{aws_partition(environment.region)}:iam::{environment.account}:root"}
+    key = {"Effect": "Allow", "Principal": account, "Resource": "*"}
+    return [
+        {"Sid": "Administer", "Action": action_names(ADMINISTRATION), **key},
+        {
+            "Sid": "SignEngines",
+            "Action": "kms:Sign",
+            "Condition": {
+                "ArnEquals": {"aws:PrincipalArn": arns.signer_role(environment)},
+                "StringEquals": {"kms:SigningAlgorithm": SIGNING_ALGORITHM},
+            },
+            **key,
+        },
+    ]
+
+
+ADMINISTRATION = (
+    "kms:CancelKeyDeletion CreateAlias DeleteAlias DescribeKey DisableKey EnableKey GetKeyPolicy"
+    " GetKeyRotationStatus GetPublicKey ListAliases ListGrants ListKeyPolicies ListResourceTags"
+    " PutKeyPolicy ScheduleKeyDeletion TagResource UntagResource UpdateAlias UpdateKeyDescription"
+    " Verify"
+)
+"""What IAM may allow of the key beside signing: no grant, which would carry signing to others."""

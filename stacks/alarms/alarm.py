@@ -1,28 +1,16 @@
-"""What an endpoint's alarms have in common: their subject, their names, who rolls back."""
+"""What an endpoint's alarms have in common: their subject and their names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from onboarding import arns, names
-from onboarding.aws_limits import ROLLBACK_ALARM_COUNT
+from onboarding import names
 from onboarding.deployment import VARIANT, DeployedEndpoint
-from onboarding.metrics import Alarm, Metric, MetricMath, PromQL, VariantMetrics
-from stacks.scaling.targets import named_id
+from onboarding.metrics import Alarm, Metric, MetricMath, VariantMetrics
+from stacks.scaling import named_id
 
-MICROSECONDS_A_MILLISECOND, MICROSECONDS_A_SECOND = 1000, 1_000_000
-ROLLBACK_ORDER = (
-    "server-errors",
-    "component-errors",
-    "no-answers",
-    "stream-errors",
-    "first-token",
-    "latency",
-    "client-errors",
-)
-"""SageMaker watches ten alarms: with many variants those whose kinds are first here."""
+MICROSECONDS_A_MILLISECOND = 1000
 EARLY = {"early-5xx": "EarlyServerErrors", "early-4xx": "EarlyClientErrors"}
 """Ids of kinds that are named by the status; other ids are the kind in PascalCase."""
 
@@ -47,7 +35,7 @@ class Subject:
     def alarm(
         self,
         kind: str,
-        watched: Metric | MetricMath | PromQL,
+        watched: Metric | MetricMath,
         explanation: str,
         **options: Any,
     ) -> Alarm:
@@ -67,28 +55,6 @@ class Subject:
             watched=watched,
             **options,
         )
-
-
-def rollback_alarms(alarms: Iterable[Alarm]) -> list[Alarm]:
-    """Return those that take a new version back, the gravest first."""
-    found = [alarm for alarm in alarms if alarm.rolls_back]
-    return sorted(found, key=lambda alarm: ROLLBACK_ORDER.index(alarm.kind))
-
-
-def watched_in_rollouts(alarms: Iterable[Alarm]) -> tuple[str, ...]:
-    """Return the names of those that SageMaker watches during a rollout, ten at most."""
-    return tuple(alarm.name for alarm in rollback_alarms(alarms)[:ROLLBACK_ALARM_COUNT])
-
-
-def alarm_arn(deployment: DeployedEndpoint, alarm: Alarm) -> str:
-    """Return what a dashboard calls the alarm."""
-    return arns.arn(deployment.environment, "cloudwatch", f"alarm:{alarm.name}")
-
-
-def series(name: str, labels: Iterable[tuple[str, str]]) -> str:
-    """Return the PromQL selector of a series, whose names and labels may hold dots."""
-    matchers = "".join(f', "{label}"="{value}"' for label, value in labels)
-    return f'{{"{name}"{matchers}}}'
 
 
 def percent(share: float) -> str:

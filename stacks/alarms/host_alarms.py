@@ -1,9 +1,4 @@
-"""Alarms on instances: that there are any, what they have left, and what DCGM says of each GPU.
-
-SageMaker's detailed observability publishes DCGM's metrics by OpenTelemetry, so that PromQL alone
-reads them. Sources: SageMaker developer guide, inference-monitoring (labels);
-CloudWatch user guide, alarm-promql; NVIDIA dcgm-exporter, default-counters.csv (names).
-"""
+"""Alarms on instances: that there are any, and what they have left."""
 
 from __future__ import annotations
 
@@ -11,18 +6,15 @@ from collections.abc import Iterator
 
 from onboarding.deployment import Deployment, Variant
 from onboarding.memory import fewest_resident, pool_memories
-from onboarding.metrics import UNDER, Alarm, Metric, MetricMath, PromQL
-from stacks.alarms.alarm import MICROSECONDS_A_SECOND, Subject, percent, series
+from onboarding.metrics import UNDER, Alarm, Metric, MetricMath
+from stacks.alarms.alarm import Subject, percent
 from stacks.capacity.engine import gpus_used
-from stacks.rollout import DOWNLOAD_MIB_PER_SECOND, locked_entries
-from stacks.scaling.targets import fewest
+from stacks.scaling import fewest
 
 MEMORY_PERCENT, DISK_PERCENT = 90, 85
 CACHE_PERIOD, LASTING = 300, 3
 LEAST_REQUESTS = 50
 """Requests in five minutes, below which a share says nothing."""
-LONGEST_SECONDS = 60
-"""SageMaker waits no longer for an answer."""
 
 
 def host_alarms(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:
@@ -122,18 +114,6 @@ def cache_alarms(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:
         points=LASTING,
         periods=LASTING,
     )
-    slowest = slowest_load_seconds(variant)
-    if slowest is not None:
-        limit = min(LONGEST_SECONDS, round(2 * slowest, 1))
-        yield subject.alarm(
-            "loading-wait",
-            subject.metrics.invocations("ModelLoadingWaitTime", "Average", CACHE_PERIOD),
-            f"a request whose model is not in memory waits over {limit:g} s: twice what the slowest"
-            f" takes, {slowest:.3g} s",
-            threshold=limit * MICROSECONDS_A_SECOND,
-            points=LASTING,
-            periods=LASTING,
-        )
 
 
 def expected_hits(deployment: Deployment) -> float:
@@ -143,29 +123,3 @@ def expected_hits(deployment: Deployment) -> float:
         [fewest_resident(plan.models, plan.capacity_mib) / len(plan.models) for plan in plans],
         default=1.0,
     )
-
-
-def slowest_load_seconds(variant: Variant) -> float | None:
-    """Download at 20 MiB/s and measured load of the slowest model; None when none is built."""
-    seconds = [
-        entry.archive.size_bytes / 2**20 / DOWNLOAD_MIB_PER_SECOND + entry.manifest.load_seconds
-        for entry in locked_entries(variant)
-    ]
-    return max(seconds, default=None)
-
-
-def gpu_alarms(deployment: Deployment) -> Iterator[Alarm]:
-    """Yield an alarm for each limit of each variant: each GPU over it is a series in alarm."""
-    metrics = deployment.endpoint.metrics
-    for variant in deployment.variants:
-        subject = Subject(deployment, variant.name)
-        labels = (
-            ("aws.sagemaker.endpoint.name", subject.endpoint),
-            ("aws.sagemaker.variant.name", variant.name),
-        )
-        for field, limit in ({} if metrics is None else metrics.gpu_limits).items():
-            yield subject.alarm(
-                field.lower().replace("_", "-"),
-                PromQL(query=f"{series(field, labels)} > {limit:.10g}"),
-                f"{field} of a GPU is over {limit:g}",
-            )

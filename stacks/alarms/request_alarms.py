@@ -13,7 +13,7 @@ from onboarding.metrics import AT_LEAST, Alarm, Metric, MetricMath
 from stacks.alarms.alarm import MICROSECONDS_A_MILLISECOND, Subject, percent
 from stacks.capacity.variant import drift_limit, variant_capacity
 from stacks.rollout import ready_seconds, step_percent
-from stacks.scaling.targets import SECONDS_A_MINUTE, invocations_target, most, scaled_variants
+from stacks.scaling import SECONDS_A_MINUTE, invocations_target, most, scaled_variants
 
 SERVER_ERRORS, CLIENT_ERRORS = "Invocation5XXErrors", "Invocation4XXErrors"
 FEW = {SERVER_ERRORS: 0.01, CLIENT_ERRORS: 0.05}

@@ -94,17 +94,6 @@ def with_held_resources(template: Template) -> Template | None:
     }
 
 
-def updates_config(before: Template, after: Template) -> bool:
-    """Return whether an update brings another endpoint config, and may keep instance counts."""
-    if not _updates_one_endpoint(before, after):
-        return False
-    (old,), (new,) = (_of(template, ENDPOINT).values() for template in (before, after))
-    return (
-        "RetainAllVariantProperties" in new["Properties"]
-        and old["Properties"]["EndpointConfigName"] != new["Properties"]["EndpointConfigName"]
-    )
-
-
 def updates_component(before: Template, after: Template) -> bool:
     """Return whether an update changes an inference component that is there already."""
     old, new = _of(before, COMPONENT), _of(after, COMPONENT)

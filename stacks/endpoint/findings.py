@@ -8,27 +8,42 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from onboarding import names
-from onboarding.aws_limits import ROLLBACK_ALARM_COUNT
-from onboarding.deployment import Deployment, Target, Variant
+from onboarding.aws_limits import (
+    ENVIRONMENT_BYTES,
+    ENVIRONMENT_VALUE_LENGTH,
+    ENVIRONMENT_VARIABLE_COUNT,
+    ROLLBACK_ALARM_COUNT,
+)
+from onboarding.deployment import Deployment, Target
 from onboarding.lock import LockEntry
 from onboarding.manifest import TensorRecord
 from onboarding.memory_findings import memory_faults, memory_notes
+from onboarding.nearest import comma_list
 from onboarding.resolve import runtime_identity
-from stacks.alarms.endpoint import rollback_alarm_ids
+from onboarding.text_generation.generation_deployment import GenerationDeployment
+from onboarding.text_generation.platforms import versions_with
+from stacks.alarms.endpoint import endpoint_alarms, rollback_alarms
+from stacks.capacity import generation as sizes
 from stacks.capacity.variant import capacity_warnings
 from stacks.rollout import LEAST_INSTANCES, effective_rollout
-from stacks.scaling.targets import (
-    backlog_target,
-    cpu_target,
-    fewest,
-    gpu_target,
-    invocations_target,
+from stacks.scaling import (
     scaled_variants,
 )
 
+GIGABYTE = 10**9
+DISK_SHARE = 0.8
+"""Of an instance's NVMe disk that checkpoints may fill; the rest holds image and caches."""
 
-def endpoint_faults(deployment: Deployment) -> tuple[str, ...]:
-    """Why an endpoint cannot be deployed, one sentence each; empty when it can."""
+
+def endpoint_faults(deployment: Deployment | GenerationDeployment) -> tuple[str, ...]:
+    """Why an endpoint cannot be deployed, one sentence each; empty when it can.
+
+    `check` has refused what the files alone decide; these need the plan, the lock, or AWS.
+    """
+    if isinstance(deployment, GenerationDeployment):
+        if deployment.problem is not None:
+            return (deployment.problem,)
+        return (*_variables(deployment), *_disk(deployment))
     return (*engine_faults(deployment), *signature_faults(deployment), *memory_faults(deployment))
 
 
@@ -107,21 +122,26 @@ def _tensor_list(tensors: Sequence[TensorRecord]) -> str:
     return ", ".join(texts) or "none"
 
 
-def endpoint_warnings(deployment: Deployment) -> tuple[str, ...]:
+def endpoint_warnings(deployment: Deployment | GenerationDeployment) -> tuple[str, ...]:
     """Every warning; each is deployed all the same."""
+    if isinstance(deployment, GenerationDeployment):
+        return ()
     return (
         *scaling_warnings(deployment),
         *_isolation(deployment),
-        *unwatched_alarms(deployment, rollback_alarm_ids(deployment)),
+        *_unwatched_alarms(deployment),
         *_stuck_shadows(deployment),
     )
 
 
-def endpoint_notes(deployment: Deployment) -> Iterator[str]:
+def endpoint_notes(deployment: Deployment | GenerationDeployment) -> Iterator[str]:
     """Yield what a person may take otherwise than it is, one sentence each.
 
     Source: SageMaker API reference, `KmsKeyId` of CreateEndpointConfig.
     """
+    if isinstance(deployment, GenerationDeployment):
+        yield from _generation_notes(deployment)
+        return
     instances = (pool.instance_type for variant in deployment.variants for pool in variant.pools)
     local_disks = sorted({instance.name for instance in instances if instance.local_nvme})
     if local_disks:
@@ -148,8 +168,9 @@ def _isolation(deployment: Deployment) -> Iterator[str]:
         )
 
 
-def unwatched_alarms(deployment: Deployment, alarms: Sequence[str]) -> Iterator[str]:
+def _unwatched_alarms(deployment: Deployment) -> Iterator[str]:
     """Alarms that would take a rollout back, and are more than SageMaker watches."""
+    alarms = [alarm.id for alarm in rollback_alarms(endpoint_alarms(deployment))]
     if len(alarms) > ROLLBACK_ALARM_COUNT:
         left_out = ", ".join(alarms[ROLLBACK_ALARM_COUNT:])
         yield (
@@ -173,8 +194,7 @@ def _stuck_shadows(deployment: Deployment) -> Iterator[str]:
 def scaling_warnings(deployment: Deployment) -> tuple[str, ...]:
     """Warnings of the scaling of every production variant.
 
-    Capacity that is not measured or misses the SLO, schedules that only ever add instances, and the
-    evictions of a multi-model endpoint.
+    Capacity that is not measured or misses the SLO, and the evictions of a multi-model endpoint.
     """
     unmeasured = (
         warning
@@ -182,33 +202,65 @@ def scaling_warnings(deployment: Deployment) -> tuple[str, ...]:
         if variant.role == "variant"
         for warning in capacity_warnings(deployment, variant)
     )
-    return (*unmeasured, *_raised_for_good(deployment), *memory_notes(deployment))
+    return (*unmeasured, *memory_notes(deployment))
 
 
-def _raised_for_good(deployment: Deployment) -> Iterator[str]:
-    """A lower floor takes no instance away: a policy does, and a lower ceiling."""
-    for variant in scaled_variants(deployment):
-        if _has_policy(deployment, variant):
-            continue
-        subject = f"Endpoint '{deployment.name}', variant {variant.name}"
-        if deployment.endpoint.asynchronous is not None and fewest(variant) == 0:
+def _generation_notes(deployment: GenerationDeployment) -> Iterator[str]:
+    subject, known = f"Endpoint '{deployment.name}'", sizes.concurrency(deployment)
+    if not known.is_measured:
+        yield (
+            f"{subject}: scaling and the bound of the queue follow {known.origin}, "
+            f"{known.requests} requests a copy; measure it: `roundhouse bench {deployment.name} "
+            "--write`."
+        )
+    if not sizes.bounds_queue(deployment):
+        yield (
+            f"{subject}: vLLM {deployment.engine_version} has no bound of its queue; "
+            f"{comma_list(versions_with(sizes.QUEUE_ARGUMENT))} has one."
+        )
+    if deployment.spec.endpoint.copies.min == 0:
+        yield (
+            f"{subject}: it begins with {sizes.first_copies(deployment)} copies, since a component "
+            "cannot be created without one, and the first request after a pause waits for an "
+            "instance, the download and the start."
+        )
+
+
+def _variables(deployment: GenerationDeployment) -> Iterator[str]:
+    variables = sizes.environment_variables(deployment)
+    subject = f"The container of endpoint '{deployment.name}'"
+    if "Ref" in variables:
+        yield (
+            f"{subject} has an environment variable Ref, which CloudFormation takes for a "
+            "reference; give it another name in serving.environment."
+        )
+    if len(variables) > ENVIRONMENT_VARIABLE_COUNT:
+        yield (
+            f"{subject} has {len(variables)} environment variables, and SageMaker takes "
+            f"{ENVIRONMENT_VARIABLE_COUNT}; take some out of serving.environment."
+        )
+    sizes_of = {name: len(name.encode()) + len(value.encode()) for name, value in variables.items()}
+    for name, value in variables.items():
+        if len(value.encode()) > ENVIRONMENT_VALUE_LENGTH:
             yield (
-                f"{subject}: the first request brings one instance, and nothing takes it back to 0"
-                " or adds another, since no policy follows the queue; measure the capacity."
+                f"{subject} has {len(value.encode())} bytes in {name}, and SageMaker takes "
+                f"{ENVIRONMENT_VALUE_LENGTH}; name a file under /opt/ml/model in its place."
             )
-        floors = variant.scaling.schedule
-        highest = max((floor.min for floor in floors), default=0)
-        ceilings = [variant.scaling.max if floor.max is None else floor.max for floor in floors]
-        if any(floor.min < highest for floor in floors) and min(ceilings) >= highest:
-            yield (
-                f"{subject}: its schedule raises the count to {highest}, and nothing takes it back:"
-                " a lower min removes no instance, and no policy follows the load; give the"
-                " schedule with the lower min a max too, or measure the capacity."
-            )
+    if sum(sizes_of.values()) > ENVIRONMENT_BYTES:
+        yield (
+            f"{subject} has an environment of {sum(sizes_of.values())} bytes, and SageMaker takes "
+            f"{ENVIRONMENT_BYTES}; put long texts into files of the checkpoint."
+        )
 
 
-def _has_policy(deployment: Deployment, variant: Variant) -> bool:
-    queued = deployment.endpoint.asynchronous is not None
-    targets = (backlog_target,) if queued else (invocations_target, gpu_target)
-    by_cpu = not queued and cpu_target(variant) is not None
-    return by_cpu or any(target(deployment, variant) is not None for target in targets)
+def _disk(deployment: GenerationDeployment) -> Iterator[str]:
+    row = sizes.instance_type(deployment)
+    if row.local_nvme_gb is None or deployment.entry is None:
+        return
+    size = sum(file.size_bytes for file in deployment.entry.files) / GIGABYTE
+    limit_gb = row.local_nvme_gb * DISK_SHARE
+    if size > limit_gb:
+        yield (
+            f"The checkpoint of endpoint '{deployment.name}' has {size:.0f} GB, and {row.name} has "
+            f"a disk of {row.local_nvme_gb} GB; choose a larger instance type."
+        )

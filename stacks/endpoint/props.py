@@ -1,10 +1,12 @@
-"""From a deployment to the props of its endpoint's construct."""
+"""From a deployment to the props of its endpoint's construct, and the outputs of its stack."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from onboarding import names
+from onboarding.aws_limits import DOWNLOAD_SECONDS
 from onboarding.deployment import VARIANT, Deployment, Pool, Variant
 from onboarding.repository_spec import RepositorySpec, repository_models
 from onboarding.serve_environment import (
@@ -12,12 +14,15 @@ from onboarding.serve_environment import (
     serve_environment,
     signers_environment,
 )
+from onboarding.text_generation.checkpoint_key import checkpoint_prefix
+from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.values import Server
 from roundhouse_cdk.hosting import ContainerProps, RolloutProps
 from roundhouse_cdk.realtime_endpoint import PoolProps, RealtimeEndpointProps, VariantProps
-from stacks.alarms.alarm import watched_in_rollouts
-from stacks.alarms.endpoint import endpoint_alarms
-from stacks.images import endpoint_image_uri, serving_image
+from roundhouse_cdk.text_generation_endpoint import ComponentProps, TextGenerationEndpointProps
+from stacks.alarms.endpoint import endpoint_alarms, watched_in_rollouts
+from stacks.capacity import generation as sizes
+from stacks.images import endpoint_image_uri, generation_image, serving_image
 from stacks.rollout import (
     PROVISION_SECONDS,
     TERMINATION_SECONDS,
@@ -28,7 +33,7 @@ from stacks.rollout import (
     step_percent,
     variant_timeouts,
 )
-from stacks.scaling.targets import scaled_variants, variant_id
+from stacks.scaling import named_id, scaled_variants
 
 
 def endpoint_props(deployment: Deployment, image_uris: Mapping[str, str]) -> RealtimeEndpointProps:
@@ -114,9 +119,9 @@ def container_props(
 def _model_id(variant: Variant, pool: Pool) -> str:
     """The first pool's never changes; that of a further pool holds its instance type."""
     if pool is variant.pools[0]:
-        return variant_id(variant, "Model")
+        return named_id(variant.name, "Model")
     family, size = pool.instance_type.name.removeprefix("ml.").split(".")
-    suffix = "" if variant.name == VARIANT else variant_id(variant, "Of")
+    suffix = "" if variant.name == VARIANT else named_id(variant.name, "Of")
     return f"PoolModel{family[:1].upper()}{family[1:]}{size[:1].upper()}{size[1:]}{suffix}"
 
 
@@ -157,3 +162,72 @@ def _other_models(pool: Pool) -> list[str]:
         for name in repository_models(target.lock_entry.manifest)
         if name != target.model.name
     ]
+
+
+def generation_props(
+    deployment: GenerationDeployment, image_uris: Mapping[str, str]
+) -> TextGenerationEndpointProps:
+    """Return the props of a deployment without `endpoint_faults`."""
+    assert deployment.entry is not None
+    endpoint, first = deployment.spec.endpoint, sizes.first_copies(deployment)
+    return TextGenerationEndpointProps(
+        environment=deployment.environment,
+        name=deployment.name,
+        container=ContainerProps(
+            image_uri=image_uris[generation_image(deployment.platform)],
+            path=checkpoint_prefix(deployment.entry.checkpoint_key),
+            variables=sizes.environment_variables(deployment),
+        ),
+        plan=deployment.plan_key,
+        instance_type=deployment.candidate.instance_type,
+        instances=sizes.instances_for(deployment, first),
+        component=ComponentProps(
+            gpus=deployment.candidate.tensor_parallel,
+            memory_mib=sizes.memory_mib(deployment),
+            copies=first,
+            least_instances=sizes.instances_for(deployment, endpoint.copies.min),
+            most_instances=sizes.most_instances(deployment),
+        ),
+        adapters={
+            adapter.name: names.adapter_path(deployment.adapters[adapter.name])
+            for adapter in deployment.spec.serving.adapters
+        },
+        routing=endpoint.routing,
+        rollout=_generation_rollout(deployment),
+        is_scaled=sizes.scales(deployment),
+        download_seconds=DOWNLOAD_SECONDS.most,
+        start_up_seconds=endpoint.start_up_seconds,
+        ami_version=deployment.inference_ami_version,
+    )
+
+
+def _generation_rollout(deployment: GenerationDeployment) -> RolloutProps:
+    """Return how copies are replaced, in batches."""
+    percent = sizes.batch_percent(deployment)
+    return RolloutProps(
+        kind="rolling",
+        step_percent=percent,
+        wait_seconds=WAIT_SECONDS,
+        termination_seconds=TERMINATION_SECONDS,
+        execution_seconds=sizes.update_seconds(deployment, math.ceil(100 / percent)),
+        alarm_names=watched_in_rollouts(endpoint_alarms(deployment)),
+    )
+
+
+def endpoint_outputs(deployment: Deployment) -> dict[str, str]:
+    """Outputs of an endpoint's stack beside its name: target models, and where its data lies."""
+    environment, endpoint = deployment.environment, deployment.endpoint
+    values: dict[str, str] = {}
+    if deployment.multi_model:
+        for target in deployment.targets:
+            output = named_id(target.model.name, "TargetModel")
+            values[output] = names.target_model(target.engine_key)
+    prefixes = []
+    if endpoint.asynchronous is not None:
+        prefixes += [("Requests", names.requests_prefix), ("Answers", names.answers_prefix)]
+    if endpoint.data_capture is not None:
+        prefixes.append(("Captures", names.captures_prefix))
+    bucket = names.artifact_bucket(environment)
+    for noun, prefix in prefixes:
+        values[f"{noun}Prefix"] = f"s3://{bucket}/{prefix(environment, deployment.name)}/"
+    return values

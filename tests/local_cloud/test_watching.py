@@ -1,4 +1,4 @@
-"""Alarms and the own dashboard of a deployed endpoint.
+"""Alarms of a deployed endpoint, and the dashboard that shows them.
 
 What our templates watch, evaluated on a real server's requests.
 """
@@ -15,10 +15,7 @@ from tests.local_cloud.tiny_session import QUESTION, deploy_all, session_at, sou
 
 pytestmark = pytest.mark.local_cloud
 
-WATCHED = (
-    "{instance_type: ml.c7i.large, latency_slo_ms: 60000, dashboard: true, scaling: {min: "
-    "1, max: 1}}"
-)
+WATCHED = "{instance_type: ml.c7i.large, latency_slo_ms: 60000, scaling: {min: 1, max: 1}}"
 ENDPOINT = "local-tiny"
 SECONDS_PER_MINUTE = "3"
 """Hosts that nothing scales are looked at every ten real seconds.

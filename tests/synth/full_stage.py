@@ -29,7 +29,6 @@ permissions_boundary_arn: arn:aws:iam::111122223333:policy/boundary
 alarm_email: team@example.com
 alarm_https: [https://events.example.com/b, https://events.example.com/a]
 unreferenced_engine_days: 7
-otel_enrichment: create
 alarm_slack: {workspace: T0123ABCDEF, channel: C0123ABCDEF}
 github: {repository: acme/models, repository_id: 456789, owner_id: 123456}
 gpu_fleet_arn: arn:aws:codebuild:us-east-1:111122223333:fleet/l4:0f8fad5b-d9cb-469f-a165-70867728950e
@@ -48,7 +47,7 @@ OWN_KEY = (
     "kms_key_arn: arn:aws:kms:us-east-1:111122223333:key/0f8fad5b-d9cb-469f-a165-70867728950e\n"
 )
 KINDS = {
-    "everything": endpoint_settings(CAPTURE, "dashboard: true"),
+    "everything": endpoint_settings(CAPTURE),
     "queue": endpoint_settings(QUEUE),
     "pools": endpoint_settings(POOLS),
     "volume": {"ml.g5.xlarge": "ml.c7i.xlarge"},

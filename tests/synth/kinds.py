@@ -6,7 +6,6 @@ into golden/endpoints.txt and golden/generators.txt, which are reviewed like cod
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -30,7 +29,7 @@ from tests.synth.endpoint_cases import (
     endpoint_settings,
     endpoints,
 )
-from tests.synth.generation_cases import FIXED, LEGAL, SCALED, WITHOUT_COMPONENTS, ZERO, knee
+from tests.synth.generation_cases import FIXED, LEGAL, SCALED, ZERO, knee
 from tests.synth.scaled import with_served
 from tests.unit.onboarding.trees import Change
 
@@ -74,8 +73,6 @@ SYNTHESIZED: Mapping[str, Changes] = {
     "shadow": {BESIDE: beside("{joins: example, role: shadow, weight: 0.1}")},
     "pools": settings(POOLS),
     "capture": settings(CAPTURE),
-    "dashboard": settings("dashboard: true"),
-    "dashboard of a queue": settings(QUEUE, "dashboard: true"),
     "queue": settings(QUEUE, **{"min: 1": "min: 0"}),
     "queue with pools": settings(QUEUE, POOLS),
     "schedule": {MODEL: scaling(SCHEDULE)},
@@ -98,7 +95,7 @@ SYNTHESIZED: Mapping[str, Changes] = {
 PURE: Mapping[str, Changes] = {
     "metrics": settings("metrics: {}"),
     "no detailed metrics": settings("metrics: {detailed: false}"),
-    "GPU limits": settings("metrics: {detailed: true, gpu_limits: {DCGM_FI_DEV_GPU_TEMP: 85}}"),
+    "detailed metrics": settings("metrics: {detailed: true}"),
     "queue that tells nobody": settings("asynchronous: {}"),
     "queue that a schedule empties": settings("asynchronous: {}", **scaling(NIGHT)),
     "queue of python": settings("asynchronous: {}", **PYTHON),
@@ -143,7 +140,6 @@ PURE: Mapping[str, Changes] = {
     },
     "fixed count of two": {MODEL: counts(2, 2)},
     "fixed count that a schedule moves": {MODEL: {"    max: 2": f"    max: 1\n    {DAY}"}},
-    "CPU target": {MODEL: {**CPU, **scaling("cpu_utilization_percent: 70")}},
     "cool-downs": {
         MODEL: scaling("scale_out_cooldown_seconds: 0\n    scale_in_cooldown_seconds: 900")
     },
@@ -171,7 +167,6 @@ GENERATORS: Mapping[str, dict[str, Any]] = {
     "plain": SCALED,
     "zero": ZERO,
     "fixed": FIXED,
-    "model": WITHOUT_COMPONENTS,
     "adapter": LEGAL,
     "prefix-aware": {"endpoint": {"routing": "prefix-aware"}},
     "measured": {"entry": {"knee": knee(10, "ml.g6e.2xlarge")}},
@@ -221,11 +216,9 @@ def lines(kind: str, template: Template, base: Template) -> Iterator[str]:
 
 
 def _flat(item: Mapping[str, Any]) -> dict[str, str]:
-    """Properties and attributes of a resource as JSON; of a dashboard a digest of its body."""
+    """Properties and attributes of a resource as JSON."""
     found = {key: value for key, value in item.items() if key != "Properties"}
     found |= item.get("Properties", {})
-    if "DashboardBody" in found:
-        found["DashboardBody"] = hashlib.sha256(found["DashboardBody"].encode()).hexdigest()[:16]
     return {key: json.dumps(value, sort_keys=True) for key, value in found.items()}
 
 

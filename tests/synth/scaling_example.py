@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from onboarding.memory_findings import memory_notes
-from stacks.scaling.counts import scaled_counts
+from stacks.scaling import scaled_counts
 from tests.synth.deployments import ROOT, one, with_locks
 
 DOCUMENT = ROOT / "docs" / "endpoints.md"

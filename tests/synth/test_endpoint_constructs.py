@@ -76,14 +76,16 @@ def test_endpoint_needs_no_yaml_and_two_stand_in_one_stack():
     found = resources(stack, "SageMaker::Endpoint").values()
     names = {item["Properties"]["EndpointName"] for item in found}
     assert names == {"demo-embedder", "demo-ranker", "demo-many", "demo-chat"}
-    assert one.endpoint_name == "demo-embedder" and one.metric_invocations().statistic == "Sum"
+    assert (
+        one.endpoint_name == "demo-embedder" and one.metric("Invocations", "Sum").statistic == "Sum"
+    )
 
 
 def test_dependencies_from_outside_are_kept_on_every_resource():
     stack = new_stack()
     endpoint = TextGenerationEndpoint(stack, "Chat", props=CHAT)
     outside = s3.CfnBucket(stack, "Outside")
-    for construct in (endpoint.config, endpoint.endpoint, endpoint.model, endpoint.server):
+    for construct in (endpoint.config, endpoint.endpoint, endpoint.model, endpoint.component):
         before = construct.node.dependencies
         construct.node.add_dependency(outside)
         assert len(construct.node.dependencies) > len(before)
@@ -181,10 +183,7 @@ def test_refuses_props_that_aws_refuses(changes, words):
     assert words in str(refused.value)
 
 
-def test_refuses_a_queue_of_many_models_and_adapters_without_a_component():
+def test_refuses_a_queue_of_many_models():
     queue = dataclasses.replace(PLAIN, asynchronous=AsynchronousSpec())
     with pytest.raises(ValueError, match="a multi-model endpoint cannot be asynchronous: embedder"):
         MultiModelEndpoint(new_stack(), "Endpoint", props=queue, engines=[])
-    chat = dataclasses.replace(CHAT, component=None, adapters={"legal": "adapters/a"})
-    with pytest.raises(ValueError, match="adapters without a component: legal; allowed"):
-        TextGenerationEndpoint(new_stack(), "Chat", props=chat)

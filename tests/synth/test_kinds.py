@@ -8,18 +8,16 @@ from pathlib import Path
 
 import pytest
 from aws_cdk import App, Stage
-from aws_cdk.assertions import Annotations as AssertionAnnotations
-from aws_cdk.assertions import Match
 
 from onboarding.platform import serving_platforms
 from onboarding.text_generation.platforms import generation_platforms
 from stacks.endpoint.findings import endpoint_faults
-from stacks.endpoint_stack import EndpointStack, GenerationEndpointStack
+from stacks.endpoint_stack import EndpointStack
 from stacks.images import base_image, generation_image, image_tags
 from tests.synth import generation_cases
 from tests.synth.assembly import SOURCES, lint, read_stacks
 from tests.synth.endpoint_cases import IMAGES, endpoints
-from tests.synth.generation_cases import FIXED, SCALED, WITHOUT_COMPONENTS, ZERO, generator
+from tests.synth.generation_cases import FIXED, SCALED, ZERO, generator
 from tests.synth.kinds import SYNTHESIZED, golden_texts
 
 pytestmark = pytest.mark.synth
@@ -30,7 +28,6 @@ CHATS = {
     "Scaled": {**SCALED, "serving": {"environment": NAMES}},
     "Zero": ZERO,
     "FixedChat": FIXED,
-    "Model": WITHOUT_COMPONENTS,
 }
 
 
@@ -54,7 +51,7 @@ def synthesized(tmp_path_factory) -> list[tuple[str, Path]]:
     for kind, changes in CHATS.items():
         chat = generator(**changes)
         uris = generation_cases.IMAGES
-        GenerationEndpointStack(Stage(app, kind), "Endpoint-chat", deployment=chat, image_uris=uris)
+        EndpointStack(Stage(app, kind), "Endpoint-chat", deployment=chat, image_uris=uris)
     app.synth()
     stacks = list(read_stacks(folder))
     assert all(stack.is_protected for stack in stacks)
@@ -76,7 +73,7 @@ def test_refuses_what_is_not_built_without_emptying_the_stack(tmp_path, built):
         reason = endpoint_faults(unbuilt)[0]
     else:
         chat, uris = generator(build=False), generation_cases.IMAGES
-        GenerationEndpointStack(app, "Endpoint", deployment=chat, image_uris=uris)
+        EndpointStack(app, "Endpoint", deployment=chat, image_uris=uris)
         reason = chat.problem
     app.synth()
     written = json.loads((tmp_path / "Endpoint.template.json").read_text(encoding="utf-8"))
@@ -89,19 +86,6 @@ def test_refuses_what_is_not_built_without_emptying_the_stack(tmp_path, built):
     assert (
         f"roundhouse build --env cloud --model {'chat' if built[0] == 'C' else 'example'}" in reason
     )
-
-
-@pytest.mark.parametrize("setting", [None, "create", "exists"])
-def test_an_environment_that_says_nothing_of_otel_enrichment_is_warned_of_silent_alarms(setting):
-    chat = generator(**SCALED)
-    environment = chat.environment.model_copy(update={"otel_enrichment": setting})
-    chat = dataclasses.replace(chat, environment=environment)
-    stack = GenerationEndpointStack(
-        App(), "Endpoint", deployment=chat, image_uris=generation_cases.IMAGES
-    )
-    silent = Match.string_like_regexp("PromQL stay silent.*0.50 USD a GB")
-    found = AssertionAnnotations.from_stack(stack).find_warning("*", silent)
-    assert len(found) == (setting is None)
 
 
 def test_each_generation_platform_has_an_image_of_its_own():

@@ -10,9 +10,8 @@ from pathlib import Path
 
 from onboarding.deployment import Deployment
 from onboarding.hosting_spec import AsynchronousSpec
-from onboarding.metrics import AT_LEAST, OVER, Alarm, Metric, MetricMath, PromQL
+from onboarding.metrics import AT_LEAST, OVER, Alarm, Metric, MetricMath
 from stacks.alarms.endpoint import endpoint_alarms
-from stacks.dashboards.overview import GRAVEST
 from tests.synth.deployments import ROOT, one, with_endpoint
 
 DOCUMENT = ROOT / "docs" / "watching.md"
@@ -33,13 +32,13 @@ def examples() -> tuple[Deployment, ...]:
 
 
 def table() -> str:
-    """A row for each kind of alarm, the gravest first, with the first example that has it."""
+    """A row for each kind of alarm, with the first example that has it."""
     found: dict[str, Alarm] = {}
     back: dict[str, set[bool]] = {}
     for alarm in (item for deployment in examples() for item in endpoint_alarms(deployment)):
         found.setdefault(alarm.kind, alarm)
         back.setdefault(alarm.kind, set()).add(alarm.rolls_back)
-    rows = [_row(found[kind], back[kind]) for kind in GRAVEST if kind in found]
+    rows = [_row(found[kind], back[kind]) for kind in found]
     return "\n".join(f"| {' | '.join(row)} |" for row in (HEADS, ["---"] * len(HEADS), *rows))
 
 
@@ -64,13 +63,12 @@ def _row(alarm: Alarm, back: set[bool]) -> tuple[str, ...]:
     )
 
 
-def _metrics(watched: Metric | MetricMath | PromQL) -> list[Metric]:
+def _metrics(watched: Metric | MetricMath) -> list[Metric]:
     """The metrics, of which the example says what metric math makes of them."""
-    assert not isinstance(watched, PromQL)
     return [watched] if isinstance(watched, Metric) else list(watched.metrics.values())
 
 
-def _subject(watched: Metric | MetricMath | PromQL) -> str:
+def _subject(watched: Metric | MetricMath) -> str:
     """The metrics, each with its statistics."""
     statistics: dict[str, list[str]] = {}
     for metric in _metrics(watched):
@@ -78,7 +76,7 @@ def _subject(watched: Metric | MetricMath | PromQL) -> str:
     return "; ".join(f"{name}: {', '.join(found)}" for name, found in statistics.items())
 
 
-def _period(watched: Metric | MetricMath | PromQL) -> int:
+def _period(watched: Metric | MetricMath) -> int:
     return max(metric.period for metric in _metrics(watched))
 
 

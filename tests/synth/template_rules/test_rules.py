@@ -20,7 +20,7 @@ from tests.synth.assembly import read_stacks, synthesized
 from tests.synth.deployments import environment, locked, unlocked
 from tests.synth.endpoint_cases import CAPTURE, POOLS, QUEUE, endpoint_settings
 from tests.synth.full_stage import SETTINGS, everything
-from tests.synth.generation_cases import SCALED, WITHOUT_COMPONENTS, generator
+from tests.synth.generation_cases import SCALED, generator
 
 pytestmark = pytest.mark.synth
 
@@ -50,7 +50,7 @@ SCHEDULE = """    max: 2
     schedule:
       - {schedule: 'cron(0 7 ? * MON-FRI *)', min: 2, timezone: Europe/Berlin}
       - {schedule: 'cron(0 19 ? * MON-FRI *)', min: 1, timezone: Europe/Berlin}"""
-CHATS = {"generator": SCALED, "model generator": WITHOUT_COMPONENTS}
+CHATS = {"generator": SCALED}
 ASSEMBLIES = ("dev", "local", "everything", "queue", "pools", "volume", *CHATS)
 
 
@@ -62,7 +62,7 @@ def folder() -> TemporaryDirectory[str]:
     for name in ("dev", "local"):
         synthesized(path / name, environment(name), locked(name))
     kinds: dict[str, dict[str, Any]] = {
-        "everything": endpoint_settings(CAPTURE, "dashboard: true", **{"    max: 2": SCHEDULE}),
+        "everything": endpoint_settings(CAPTURE, **{"    max: 2": SCHEDULE}),
         "queue": endpoint_settings(QUEUE, **{"    min: 1": "    min: 0"}),
         "pools": endpoint_settings(POOLS),
         "volume": {"ml.g5.xlarge": "ml.c7i.xlarge"},

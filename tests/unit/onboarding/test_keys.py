@@ -95,7 +95,6 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "endpoint.scaling.max": (3, "nothing"),
     "endpoint.scaling.safety_factor": (0.6, "nothing"),
     "endpoint.scaling.gpu_utilization_percent": (60, "nothing"),
-    "endpoint.scaling.cpu_utilization_percent": (60, "nothing"),
     "endpoint.scaling.scale_out_cooldown_seconds": (30, "nothing"),
     "endpoint.scaling.scale_in_cooldown_seconds": (30, "nothing"),
     "endpoint.scaling.schedule": ([{"schedule": "cron(0 7 * * ? *)", "min": 2}], "nothing"),
@@ -112,7 +111,6 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "endpoint.asynchronous": ({"max_concurrent_invocations": 4}, "nothing"),
     "endpoint.metrics": ({"detailed": True}, "nothing"),
     "endpoint.network_isolation": (False, "nothing"),
-    "endpoint.dashboard": (True, "nothing"),
 }
 LISTED_WHOLE = (
     "source.pooling",

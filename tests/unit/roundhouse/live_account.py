@@ -28,15 +28,14 @@ class Account:
         if self.is_generator:
             self.key = deployment.entry.checkpoint_key
             self.instance_type, self.image = "ml.g5.2xlarge", None
-            if deployment.spec.endpoint.kind == "inference-component":
-                self.deployed["InferenceComponent"] = self.name
-                self.component = {
-                    "InferenceComponentName": self.name,
-                    "InferenceComponentStatus": "InService",
-                    "LastModifiedTime": AT,
-                    "RuntimeConfig": {"CurrentCopyCount": 2, "DesiredCopyCount": 2},
-                    "Specification": {"ModelName": "model-1"},
-                }
+            self.deployed["InferenceComponent"] = self.name
+            self.component = {
+                "InferenceComponentName": self.name,
+                "InferenceComponentStatus": "InService",
+                "LastModifiedTime": AT,
+                "RuntimeConfig": {"CurrentCopyCount": 2, "DesiredCopyCount": 2},
+                "Specification": {"ModelName": "model-1"},
+            }
         else:
             (variant,) = deployment.variants
             self.variant, self.instance_type = variant.name, variant.instance_type.name

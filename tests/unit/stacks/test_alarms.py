@@ -6,12 +6,16 @@ import math
 import re
 
 import pytest
+from aws_cdk import App, Stack
+from aws_cdk import aws_sns as sns
+from aws_cdk.assertions import Template
 
 from local_cloud.cloudwatch.metric_math import watched_series
+from onboarding.arns import alarm_topic
 from onboarding.hosting_spec import AsynchronousSpec
-from stacks.alarms.endpoint import endpoint_alarms, rollback_alarm_ids
-from stacks.dashboards.overview import GRAVEST
-from tests.synth.dashboards import alarms
+from roundhouse_cdk.endpoint_alarms import EndpointAlarms, EndpointAlarmsProps
+from stacks.alarms.endpoint import endpoint_alarms, rollback_alarms
+from stacks.logical_ids import keep_ids
 from tests.synth.deployments import one, with_endpoint, with_locks, with_scaling
 from tests.synth.endpoint_cases import BESIDE, MODEL, POOLS, beside, endpoint_settings, example
 from tests.synth.scaled import with_variant
@@ -21,6 +25,21 @@ pytestmark = pytest.mark.unit
 
 OWN, SHARED = one("dev", "sentence-embedder"), one("dev", "text-shared")
 PYTHON = one("local", "sentence-embedder")
+QUEUED = with_endpoint(OWN, asynchronous=AsynchronousSpec())
+
+
+def alarms(deployment):
+    """Properties of every alarm by its id, as `EndpointAlarms` gives them to CloudFormation."""
+    stack = Stack(App(analytics_reporting=False), "Alarms")
+    topic = sns.Topic.from_topic_arn(stack, "Topic", alarm_topic(deployment.environment))
+    props = EndpointAlarmsProps(alarms=endpoint_alarms(deployment), topic=topic)
+    keep_ids(EndpointAlarms(stack, "Endpoint", props=props).alarms)
+    resources = Template.from_stack(stack).to_json()["Resources"]
+    return {name: resource["Properties"] for name, resource in resources.items()}
+
+
+def rollback_ids(deployment):
+    return [alarm.id for alarm in rollback_alarms(endpoint_alarms(deployment))]
 
 
 def returned(alarm):
@@ -77,7 +96,7 @@ def test_requests_without_an_answer_are_neither_clients_nor_servers_errors():
 
 
 def test_queue_counts_its_failures_itself_and_publishes_no_model_errors():
-    queue = with_endpoint(OWN, asynchronous=AsynchronousSpec())
+    queue = QUEUED
     assert "InvocationModelErrors" not in str(alarms(queue))
     assert "InvocationModelErrors" in str(alarms(OWN))
 
@@ -93,7 +112,7 @@ def test_queue_counts_its_failures_itself_and_publishes_no_model_errors():
     seen = watched_values(alarms(queue)["NoAnswers"], [few, lost, answered, all_lost])
     assert seen == pytest.approx([0, 0.1, 0, 1])
     assert alarms(queue)["NoAnswers"]["Threshold"] == 0.01
-    assert "NoAnswers" in rollback_alarm_ids(queue)
+    assert "NoAnswers" in rollback_ids(queue)
 
 
 # --- rollback
@@ -104,14 +123,14 @@ def test_every_production_variant_takes_back_the_gravest_first_and_a_shadow_noth
     for name in ("b", "c", "d"):
         several = with_variant(several, name)
     several = with_variant(several, "later", role="shadow")
-    ids = rollback_alarm_ids(several)
-    assert ids[:8] == (
+    ids = rollback_ids(several)
+    assert ids[:8] == [
         "ServerErrors",
         "ServerErrorsB",
         "ServerErrorsC",
         "ServerErrorsD",
         *(f"NoAnswers{x}" for x in ("", *"BCD")),
-    )
+    ]
     assert len(ids) == 12 and not any("Later" in alarm_id for alarm_id in ids)
     assert {"ServerErrorsLater", "LatencyLater", "NoInstancesLater"} <= alarms(several).keys()
     assert alarms(several)["ServerErrorsLater"]["Threshold"] == 0.01
@@ -178,12 +197,13 @@ def test_names_differ_in_one_account():
 
 
 def test_no_kind_ends_in_another_kind():
-    assert not [(a, b) for a in GRAVEST for b in GRAVEST if a.endswith(f"-{b}")]
+    of = (OWN, SHARED, PYTHON, QUEUED)
+    kinds = {alarm.kind for deployment in of for alarm in endpoint_alarms(deployment)}
+    assert len(kinds) > 10
+    assert not [(a, b) for a in kinds for b in kinds if a.endswith(f"-{b}")]
 
 
-@pytest.mark.parametrize(
-    "deployment", [OWN, SHARED, PYTHON, with_endpoint(OWN, asynchronous=AsynchronousSpec())]
-)
+@pytest.mark.parametrize("deployment", [OWN, SHARED, PYTHON, QUEUED])
 def test_every_alarm_is_one_that_cloudwatch_takes(deployment):
     for alarm in alarms(deployment).values():
         queries = alarm.get("Metrics", [alarm])
@@ -200,16 +220,13 @@ def test_every_alarm_is_one_that_cloudwatch_takes(deployment):
             assert sum(query["ReturnData"] for query in queries) == 1
 
 
-@pytest.mark.parametrize(
-    "deployment", [OWN, SHARED, PYTHON, with_endpoint(OWN, asynchronous=AsynchronousSpec())]
-)
-def test_every_alarm_tells_the_topic_and_is_of_a_kind_that_dashboards_know(deployment):
+@pytest.mark.parametrize("deployment", [OWN, SHARED, PYTHON, QUEUED])
+def test_every_alarm_tells_the_topic(deployment):
     environment = deployment.environment
     topic = f"arn:aws:sns:us-east-1:{environment.account}:roundhouse-{environment.name}-alarms"
     for alarm in alarms(deployment).values():
         assert alarm["AlarmActions"] == alarm["OKActions"] == [topic]
         assert len(alarm["AlarmDescription"]) < 1024 and len(alarm.get("Metrics", ())) <= 10
-    assert {entry.kind for entry in endpoint_alarms(deployment)} <= set(GRAVEST)
 
 
 def minute(requests, p95, p99):

@@ -13,7 +13,6 @@ from stacks.endpoint.change import (
     POLICY,
     TARGET,
     update_steps,
-    updates_config,
     with_held_resources,
 )
 from tests.synth import generation_cases
@@ -161,14 +160,6 @@ def test_deployed_template_is_left_as_it_was():
     update_steps(before, after)
     assert before == again and {ENDPOINT, CONFIG} <= set(types(before).values())
     assert "DeploymentConfig" in after["Resources"]["Endpoint"]["Properties"]
-
-
-def test_config_is_updated_where_its_name_changes_and_counts_move():
-    before = template({})
-    assert not updates_config(before, before)
-    assert updates_config(before, template({MODEL: BIGGER}))
-    assert not updates_config({"Resources": {}}, before)
-    assert not updates_config(before, template({MODEL: {"max: 2": "max: 1"}}))
 
 
 def adapters(**ranks: int) -> Any:

@@ -23,13 +23,7 @@ from roundhouse_cdk.realtime_endpoint import (
     RealtimeEndpoint,
     RealtimeEndpointProps,
 )
-from stacks.endpoint.findings import (
-    endpoint_faults,
-    endpoint_notes,
-    endpoint_warnings,
-    unwatched_alarms,
-)
-from stacks.endpoint.outputs import target_model_ids
+from stacks.endpoint.findings import endpoint_faults, endpoint_notes, endpoint_warnings
 from stacks.endpoint.props import endpoint_props
 from stacks.endpoint_stack import CONTEXT, endpoint_template
 from stacks.rollout import download_timeout_seconds, start_up_timeout_seconds
@@ -236,15 +230,6 @@ def test_model_that_joins_touches_only_the_endpoint_that_it_joins():
     assert before["Model"] == after["Model"]
 
 
-def test_output_ids_of_names_that_are_one_in_pascal_case_differ():
-    ids = target_model_ids(["a-1", "a1", "b"])
-    assert len(set(ids.values())) == 3
-    assert "TargetModelA1" not in ids.values()
-    assert ids["b"] == "TargetModelB"
-    assert all(re.fullmatch("[A-Za-z0-9]+", output_id) for output_id in ids.values())
-    assert target_model_ids(["a1", "a-1"]) == {key: ids[key] for key in ("a1", "a-1")}
-
-
 FIXED = {"max: 2": "max: 1"}
 
 
@@ -286,10 +271,12 @@ def test_rollout_is_taken_back_by_the_first_ten_alarms_and_the_others_are_noted(
     found = properties(template(several), "Endpoint")["DeploymentConfig"]
     watched = [alarm["AlarmName"] for alarm in found["AutoRollbackConfiguration"]["Alarms"]]
     assert len(watched) == 10 and all("server-errors" in name for name in watched[:7])
-    deployment, alarms = one("dev", "sentence-embedder"), [f"Alarm{number}" for number in range(12)]
-    (warning,) = unwatched_alarms(deployment, alarms)
-    assert "12 alarms" in warning and warning.endswith("these only notify: Alarm10, Alarm11.")
-    assert list(unwatched_alarms(deployment, alarms[:10])) == []
+    warned = [item for item in endpoint_warnings(example(several)) if "only notify" in item]
+    assert len(warned) == 1 and "has 14 alarms" in warned[0]
+    assert warned[0].endswith(
+        "these only notify: NoAnswersM2, NoAnswersM3, NoAnswersM4, NoAnswersM5."
+    )
+    assert not any("only notify" in item for item in endpoint_warnings(example({})))
 
 
 # --- what an update keeps

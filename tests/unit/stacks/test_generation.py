@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from stacks.generation.faults import generation_faults, generation_notes
+from stacks.endpoint.findings import endpoint_faults, endpoint_notes
 from tests.synth.generation_cases import (
     SCALED,
     generator,
@@ -74,14 +74,14 @@ def test_an_update_is_taken_back_by_metrics_that_any_invocation_publishes(genera
 
 
 def test_refuses_a_checkpoint_that_is_not_built():
-    (fault,) = generation_faults(generator(build=False))
+    (fault,) = endpoint_faults(generator(build=False))
     assert "`roundhouse build --env cloud --model chat`" in fault
     assert template(generator(build=False)) == {"Resources": {}}
 
 
 def test_estimate_is_noted_until_a_load_test_has_measured_the_instance_type():
     notes = [
-        any("the plan's estimate" in note for note in generation_notes(generator(**SCALED, **more)))
+        any("the plan's estimate" in note for note in endpoint_notes(generator(**SCALED, **more)))
         for more in ({}, {"entry": {"knee": knee(10, "ml.g6e.2xlarge")}})
     ]
     assert notes == [True, False]
@@ -99,5 +99,5 @@ def test_estimate_is_noted_until_a_load_test_has_measured_the_instance_type():
 def test_refuses_variables_that_sagemaker_does_not_take(generation, variables, words):
     serving = generation.spec.serving.model_copy(update={"environment": variables})
     spec = generation.spec.model_copy(update={"serving": serving})
-    faults = generation_faults(dataclasses.replace(generation, spec=spec))
+    faults = endpoint_faults(dataclasses.replace(generation, spec=spec))
     assert len(faults) == 1 and words in faults[0]

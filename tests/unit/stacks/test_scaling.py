@@ -8,23 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onboarding.hosting_spec import AsynchronousSpec, ScheduledFloorSpec
+from onboarding.hosting_spec import AsynchronousSpec
 from onboarding.manifest import BenchmarkRecord
 from stacks.endpoint.findings import scaling_warnings
-from stacks.scaling.counts import scaled_counts
-from stacks.scaling.targets import cpu_target, gpu_target, invocations_target, variant_id
+from stacks.scaling import gpu_target, invocations_target, named_id, scaled_counts
 from tests.synth.deployments import (
     benchmark,
     of_targets,
     one,
     with_endpoint,
-    with_instance_type,
     with_locks,
     with_scaling,
-    with_server,
 )
 from tests.synth.scaled import (
-    variant,
     with_own_pools,
     with_served,
     with_serving,
@@ -130,18 +126,6 @@ def test_gpu_target_of_several_models_is_the_least_and_only_if_all_were_measured
     assert value(gpu_target(one_only, one_only.own)) == 70
 
 
-def test_cpu_target_of_several_instance_types_is_one_that_the_smallest_can_reach():
-    pools = with_own_pools(one("local", "sentence-embedder"), "ml.c7i.2xlarge", "ml.c7i.xlarge")
-    target = cpu_target(with_scaling(pools, cpu_utilization_percent=50).own)
-    assert target is not None and target.value == 200
-    assert target.derivation.endswith("x 4 vCPUs of ml.c7i.xlarge")
-
-
-def test_cpu_target_is_none_unless_the_file_asks_for_it_of_types_with_known_vcpus():
-    assert cpu_target(one("local", "sentence-embedder").own) is None
-    assert cpu_target(with_scaling(embedder(), cpu_utilization_percent=70).own) is None
-
-
 def asynchronous(**scaling):
     return with_scaling(with_endpoint(embedder(), asynchronous=AsynchronousSpec()), **scaling)
 
@@ -150,10 +134,10 @@ def test_resource_ids_differ_where_sagemaker_names_differ():
     deployment = embedder()
     for name in ("a-1", "a1", "a-b", "ab", "a-b-c", "a-bc", "A-B"):
         deployment = with_variant(deployment, name)
-    ids = [variant_id(item, "ScalableTarget") for item in deployment.variants]
+    ids = [named_id(item.name, "ScalableTarget") for item in deployment.variants]
     assert len(set(ids)) == len(ids)
     assert all(element.isalnum() for element in ids)
-    assert variant_id(variant(deployment, "a-b"), "GpuPolicy") == "GpuPolicyAB"
+    assert named_id("a-b", "GpuPolicy") == "GpuPolicyAB"
 
 
 def test_unmeasured_engine_has_no_invocations_policy_and_a_warning():
@@ -173,34 +157,12 @@ def test_unmeasured_variant_that_joins_is_noted_and_a_shadow_is_not():
     assert "variant b" in warning
 
 
-def test_schedule_that_nothing_takes_back_is_noted():
-    day, night = (
-        ScheduledFloorSpec(schedule=f"cron(0 {hour} * * ? *)", min=count)
-        for hour, count in ((7, 4), (19, 1))
-    )
-    cpu = with_locks(one("local", "sentence-embedder"), benchmark=())
-    (_, explanation) = scaling_warnings(with_scaling(cpu, min=1, max=6, schedule=(day, night)))
-    assert (
-        "variant AllTraffic: its schedule raises the count to 4, and nothing takes it back"
-        in explanation
-    )
-    lowered = night.model_copy(update={"max": 1})
-    for spared in (
-        with_scaling(cpu, min=1, max=6, schedule=(day, lowered)),
-        with_scaling(cpu, min=1, max=6, schedule=(day,)),
-        with_scaling(cpu, min=1, max=6),
-    ):
-        assert len(scaling_warnings(spared)) == 1
-    assert scaling_warnings(with_scaling(embedder(), min=1, max=6, schedule=(day, night))) == ()
-
-
 def test_unmeasured_asynchronous_endpoint_still_comes_up_from_zero():
     deployment = with_locks(asynchronous(min=0, max=4), benchmark=())
     (count,) = scaled_counts(deployment)
     assert count.tracking == () and count.from_zero is not None
-    unmeasured, stays = scaling_warnings(deployment)
+    (unmeasured,) = scaling_warnings(deployment)
     assert "no benchmark" in unmeasured
-    assert "brings one instance, and nothing takes it back to 0" in stays
     assert scaling_warnings(asynchronous(min=0, max=4)) == ()
 
 
@@ -229,17 +191,6 @@ def target_of(deployment, measured=(), slo=None, copies=1):
     return 0.0 if value is None else value.value
 
 
-def served_target(measured, slo, rate, served_slo):
-    """The invocations target_of with a load test beside the benchmark."""
-    found = with_endpoint(
-        with_served(with_locks(EMBEDDER, benchmark=measured), rate, slo_ms=served_slo),
-        latency_slo_ms=slo,
-    )
-    value = invocations_target(found, found.own)
-    assert value is not None
-    return value.value
-
-
 def is_stricter(slo, other):
     return other is None or (slo is not None and slo <= other)
 
@@ -263,49 +214,12 @@ def test_faster_engine_never_lowers_the_target(measured, slo, copies, speedups):
     assert target_of(EMBEDDER, faster, slo, copies) >= target_of(EMBEDDER, measured, slo, copies)
 
 
-@given(
-    measured=records(),
-    slo=SLOS,
-    gpus=st.integers(1, 8),
-    more=st.integers(0, 8),
-    server=st.sampled_from(["triton", "python"]),
-)
-def test_more_gpus_never_lower_a_target(measured, slo, gpus, more, server):
-    deployment = with_server(EMBEDDER, server)
-    few, many = (with_instance_type(deployment, gpu_count=count) for count in (gpus, gpus + more))
-    assert target_of(many, measured, slo) >= target_of(few, measured, slo)
-    assert gpu_target(many, many.own).value >= gpu_target(few, few.own).value
-
-
 @given(measured=records(), slos=st.tuples(SLOS, SLOS), copies=COPIES)
 def test_stricter_slo_never_raises_the_target(measured, slos, copies):
     one_slo, other = slos
     strict, loose = (one_slo, other) if is_stricter(one_slo, other) else (other, one_slo)
     assert target_of(EMBEDDER, measured, strict, copies) <= target_of(
         EMBEDDER, measured, loose, copies
-    )
-
-
-@given(measured=records(), slos=st.tuples(SLOS, SLOS), rate=RATES, served_slo=MILLISECONDS)
-def test_stricter_slo_never_raises_the_target_of_what_was_served(measured, slos, rate, served_slo):
-    one_slo, other = slos
-    strict, loose = (one_slo, other) if is_stricter(one_slo, other) else (other, one_slo)
-    assert served_target(measured, strict, rate, served_slo) <= served_target(
-        measured, loose, rate, served_slo
-    )
-
-
-@given(measured=records(), slo=SLOS, rate=RATES, times=st.floats(1, 100), served_slo=MILLISECONDS)
-def test_higher_served_rate_never_lowers_the_target(measured, slo, rate, times, served_slo):
-    assert served_target(measured, slo, rate * times, served_slo) >= served_target(
-        measured, slo, rate, served_slo
-    )
-
-
-@given(measured=records(), slo=SLOS, copies=COPIES)
-def test_more_copies_on_a_gpu_never_raise_the_target(measured, slo, copies):
-    assert target_of(EMBEDDER, measured, slo, copies + 1) <= target_of(
-        EMBEDDER, measured, slo, copies
     )
 
 

@@ -9,7 +9,6 @@ from tests.unit.onboarding.text_generation.plans import plan_text
 from tests.unit.onboarding.text_generation.shapes import generator_tree, llama
 
 FAQ = {"name": "faq", "source": "adapters/faq"}
-COMPONENT = {"kind": "inference-component"}
 
 
 def _faults(folder, change, **config):
@@ -43,7 +42,7 @@ def test_accepts_quantized_checkpoints_that_vllm_loads(tmp_path, quantization):
     ],
 )
 def test_refuses_adapters_of_bases_that_take_none(tmp_path, architecture, is_refused):
-    change = {"serving": {"adapters": [FAQ, {**FAQ, "name": "de"}]}, "endpoint": COMPONENT}
+    change = {"serving": {"adapters": [FAQ, {**FAQ, "name": "de"}]}}
     faults = _faults(tmp_path, change, architectures=[architecture])
     assert len(faults) == is_refused, faults
     assert all(architecture in fault and "merge each adapter" in fault for fault in faults)

@@ -80,8 +80,6 @@ def test_copies_are_as_many_as_the_concurrency_needs():
 def test_inference_components_place_a_copy_on_each_gpu():
     item = _choose(_spec(), types=("ml.g5.12xlarge",))[0]
     assert (item.copies_per_instance, item.tensor_parallel, item.instances) == (4, 1, 1)
-    alone = _choose(_spec(endpoint={"kind": "model"}), types=("ml.g5.12xlarge",))[0]
-    assert alone.copies_per_instance == 1
 
 
 def test_tensor_parallel_is_the_fewest_gpus_that_fit():

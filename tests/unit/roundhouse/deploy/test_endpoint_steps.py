@@ -134,20 +134,3 @@ def test_refuses_with_the_first_failure_and_says_that_the_scaling_is_still_away(
         "may be without its scaling or an adapter until the next deploy" in output
         and "failed: no. 3" in output
     )
-
-
-def test_update_with_another_config_keeps_the_instance_counts(session, cdk):
-    text = json.dumps(cdk.wanted[cdk.changed])
-    name = cdk.wanted[cdk.changed]["Resources"]["EndpointConfig"]["Properties"]
-    other = text.replace(name["EndpointConfigName"], "dev-another-0123456789ab")
-    session.clients.stacks = {**cdk.wanted, cdk.changed: json.loads(other)}
-    deploy(session)
-    assert cdk.parameters == [[f"{cdk.changed}:RetainVariantProperties=true"]]
-
-
-def test_first_deployment_and_unchanged_config_keep_the_parameter_as_it_is(session, cdk):
-    session.clients.stacks = dict(cdk.wanted)
-    deploy(session)
-    session.clients.stacks = {}
-    deploy(session)
-    assert cdk.parameters == [[], []]

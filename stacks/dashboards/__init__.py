@@ -1,1 +1,0 @@
-"""Dashboards as plain data: graphs, the lines in them, and their positions on the grid."""

@@ -1,1 +1,0 @@
-"""An endpoint's scaling: targets with their derivations, bounds, schedules."""
