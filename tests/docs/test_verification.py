@@ -1,8 +1,4 @@
-"""docs/verification.md and the tiers that are run apart name the same things.
-
-What never ran has what would show it; what ran on a GPU has
-its rows of tests/gpu.
-"""
+"""docs/verification.md: what never ran has what would show it, what ran on a GPU its rows."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def test_a_request_over_a_connection_that_the_server_closed_is_sent_again():
 @pytest.mark.parametrize(
     ("limits", "reason"),
     [
-        ({"timeout": 0.05}, "no answer within 0.05 s"),
+        ({"timeout": 0.05, "drain_seconds": 5.0}, "no answer within 0.05 s"),
         ({"connections": 1, "drain_seconds": 0.05}, "no answer within 0.05 s of the phase's end"),
     ],
     ids=["timeout", "after the drain, sent or waiting"],
