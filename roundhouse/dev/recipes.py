@@ -85,7 +85,7 @@ LOCAL = tuple(recipe for recipe in RECIPES if recipe not in (COMMAND, NODE))
 PLATFORM = _venv("platform", "sagemaker.core")
 """Made only when our platform data is compared with the SageMaker SDK's."""
 
-QUANTIZER = _venv("quantizer", "compressed_tensors", "llmcompressor", "torch", dev=TEST)
+QUANTIZER = _venv("quantizer", "compressed_tensors", "gguf", "llmcompressor", "torch", dev=TEST)
 """Made only when a text generator's checkpoint is quantized or judged on this machine."""
 
 VLLM = _venv("vllm", "torch", "vllm", "vllm.entrypoints.openai.api_server")
