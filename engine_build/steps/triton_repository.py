@@ -32,7 +32,7 @@ def fetch(context: BuildContext, state: BuildState) -> None:
                 source.path or ".",
                 fetching.folder / "repository",
                 package,
-                f"*/{CONFIGURATION}",
+                (f"*/{CONFIGURATION}",),
             )
         repository = read_repository(path, pin, spec.name)
         plans, platform = source.plans, request.platform

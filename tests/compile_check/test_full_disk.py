@@ -1,7 +1,4 @@
-"""Builds on a full disk.
-
-Real processes, nothing stood in for.
-"""
+"""Builds on a full disk, in real processes."""
 
 from __future__ import annotations
 
