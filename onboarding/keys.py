@@ -106,6 +106,8 @@ def network_key(
             if spec.engine.optimization_profiles[0].batch[1] == 1:
                 # A product with one row for a sample gains nothing from INT8.
                 inputs["opt_batch"] = 1
+            if spec.engine.sensitivity_search is None:
+                inputs["every_layer"] = _confirmation(spec, dataset_digests)
         if spec.engine.sensitivity_search is not None:
             inputs["sensitivity_search"] = _search(
                 spec, spec.engine.sensitivity_search, dataset_digests
@@ -253,10 +255,16 @@ def _search(
     return {
         "dataset": dataset_digests[search.dataset],
         "samples": search.samples,
-        # A choice that these samples refuse is made anew.
+        **_confirmation(spec, dataset_digests),
+        "opt_sequence": None if first.sequence is None else first.sequence[1],
+    }
+
+
+def _confirmation(spec: ModelSpec, dataset_digests: Mapping[str, str]) -> dict[str, Any]:
+    # A choice of layers that these samples refuse is made anew.
+    return {
         "accuracy_dataset": dataset_digests[spec.accuracy.dataset],
         **_accuracy_fields(spec.accuracy),
-        "opt_sequence": None if first.sequence is None else first.sequence[1],
     }
 
 

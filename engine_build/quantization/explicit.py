@@ -3,11 +3,11 @@
 Texts of one word repeated join the calibration samples (Encoder.repetitions), and weights are
 rounded so that rows make up for each other (calibration.py).
 
-With a search split, the layers that stay in float are found by what they cost; without one they are
-each MatMul and Gemm behind an activation function, where outliers live; a Conv stands behind one
-almost always, and loses little. Activation x activation products always stay in float, and so do
-layers that INT8 makes no faster (placement.py). The
-network's facts say which layers and why:
+With a search split, the layers that stay in float are found by what they cost. Without one every
+layer is INT8; where the caller's samples refuse that, each MatMul and Gemm behind an activation
+function, where outliers live, goes back to float; a Conv stands behind one almost always, and loses
+little. Activation x activation products always stay in float, and so do layers that INT8 makes no
+faster (placement.py). The network's facts say which layers and why:
 
 mode, method, samples       explicit; how thresholds are chosen; calibration samples
 int8_share_of_matmul_macs   part of the multiply-accumulates of all nodes (layers.COUNTED), at
@@ -25,7 +25,7 @@ search_samples              with a search: how many
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -57,8 +57,11 @@ from onboarding.values import CalibrationMethod
 BATCH = 8
 """Calibration rows at once: every layer's input is held for them."""
 Facts = dict[str, Any]
+EVERY = "no search was asked for, and every layer is INT8"
 PLAIN = "a Conv, or weighted behind no activation function"
-BEHIND = "behind an activation function, where outliers live, and no search was asked for"
+BEHIND = (
+    "behind an activation function, where outliers live: the samples refused INT8 of every layer"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +94,8 @@ class Quantization:
         """Write the Q/DQ network, and log what the search chose. Raises SourceFault."""
         network = self.calibrated
         if self.search is None:
-            int8, facts = self._by_rule(network)
+            int8 = tuple(layer.node for layer in network.layers)
+            facts = _rule_facts(network, dict.fromkeys(int8, EVERY), {})
         else:
             result = search_on(network, self.search, self.encoder).run(self.progress)
             chosen = result.chosen
@@ -99,11 +103,8 @@ class Quantization:
                 f"  {len(chosen.int8)} of {len(result.costs)} layers in INT8, {chosen.share:.1%} "
                 f"of the work: mean {chosen.accuracy.mean:.5f} on the search split"
             )
-            int8, facts = chosen.int8, _search_facts(result, len(self.search.samples))
-        facts["layers"] += [
-            _layer_facts(layer, share(network.work, (layer.node,)), False) | {"why": why}
-            for layer, why in network.left_in_float
-        ]
+            int8 = chosen.int8
+            facts = _search_facts(network, result, len(self.search.samples))
         alphas = {
             name: None if limits.smoothing is None else limits.smoothing.alpha
             for name, limits in network.ranges.items()
@@ -117,10 +118,24 @@ class Quantization:
         }
         return self._write(network, int8, common | facts)
 
+    @property
+    def has_choice(self) -> bool:
+        """True where `confirm` can write a network of fewer layers in INT8."""
+        return self.search is not None or any(map(_is_behind, self.calibrated.layers))
+
     def confirm(self, network: Network, holds: Callable[[Network], bool]) -> Network:
-        """Write smaller shares that held in the search until `holds`, or until there is none."""
+        """Write smaller shares until `holds`, or until there is none.
+
+        With a search they are those that held in it; without one it is the share of the layers
+        behind no activation function. Raises NothingForInt8 where there is no such layer.
+        """
         while not holds(network):
-            facts = _smaller_share(network.facts)
+            if self.search is not None:
+                facts = _smaller_share(network.facts)
+            elif any(layer["why"] == EVERY for layer in network.facts["layers"]):
+                facts = network.facts | self._by_rule(self.calibrated)
+            else:
+                facts = None
             if facts is None:
                 break
             int8 = [layer["node"] for layer in facts["layers"] if layer["int8"]]
@@ -163,23 +178,16 @@ class Quantization:
             ),
         )
 
-    def _by_rule(self, network: CalibratedNetwork) -> tuple[Sequence[str], Facts]:
-        int8 = [
-            layer.node
-            for layer in network.layers
-            if layer.operator == "Conv" or not layer.follows_activation_function
-        ]
+    def _by_rule(self, network: CalibratedNetwork) -> Facts:
+        int8 = {layer.node: PLAIN for layer in network.layers if not _is_behind(layer)}
         if not int8:
             raise NothingForInt8(
-                "every weighted layer of the network that gains from INT8 is a MatMul or Gemm that "
-                "follows an activation function; ask for a sensitivity_search."
+                "INT8 of every weighted layer misses the accuracy budget, and each of them that "
+                "gains from INT8 is a MatMul or Gemm that follows an activation function; ask for "
+                "a sensitivity_search."
             )
-        layers = [
-            _layer_facts(layer, network.shares[layer.node], layer.node in int8)
-            | {"why": PLAIN if layer.node in int8 else BEHIND}
-            for layer in network.layers
-        ]
-        return int8, {"layers": layers}
+        floats = {layer.node: BEHIND for layer in network.layers if _is_behind(layer)}
+        return _rule_facts(network, int8, floats)
 
     def _write(self, network: CalibratedNetwork, int8: Sequence[str], facts: Facts) -> Network:
         chosen = [layer for layer in network.layers if layer.node in int8]
@@ -188,6 +196,32 @@ class Quantization:
         result = dataclasses.replace(self.network, facts=facts)
         feed = self.encoder.feed(self.calibration[:2])
         return write_quantized(quantized, result, "int8", self.folder, feed)
+
+
+def _is_behind(layer: Layer) -> bool:
+    """Return True for a MatMul and Gemm behind an activation function."""
+    return layer.operator != "Conv" and layer.follows_activation_function
+
+
+def _rule_facts(
+    network: CalibratedNetwork, int8: Mapping[str, str], floats: Mapping[str, str]
+) -> Facts:
+    """Return the facts of layers by node, which each of the two maps to its reason."""
+    return {
+        "layers": [
+            _layer_facts(layer, network.shares[layer.node], layer.node in int8)
+            | {"why": {**int8, **floats}[layer.node]}
+            for layer in network.layers
+        ]
+        + _left_facts(network)
+    }
+
+
+def _left_facts(network: CalibratedNetwork) -> list[Facts]:
+    return [
+        _layer_facts(layer, share(network.work, (layer.node,)), False) | {"why": why}
+        for layer, why in network.left_in_float
+    ]
 
 
 def format_share(facts: Facts, shape: Shape) -> str:
@@ -199,7 +233,7 @@ def format_share(facts: Facts, shape: Shape) -> str:
     return f"{layers}: {counted} multiply-accumulates at {shape}{rest}"
 
 
-def _search_facts(result: Sensitivity, samples: int) -> Facts:
+def _search_facts(network: CalibratedNetwork, result: Sensitivity, samples: int) -> Facts:
     """Return the facts of a network whose layers a search chose."""
     return {
         "layers": [
@@ -210,7 +244,8 @@ def _search_facts(result: Sensitivity, samples: int) -> Facts:
                 "why": _reason(cost, result),
             }
             for cost in result.costs
-        ],
+        ]
+        + _left_facts(network),
         "frontier": [point.facts(chosen=point is result.chosen) for point in result.points],
         "leaving": list(result.leaving),
         "search_samples": samples,

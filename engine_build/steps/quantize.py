@@ -43,8 +43,8 @@ def run(context: BuildContext, state: BuildState) -> None:
 def _quantized_network(context: BuildContext, state: BuildState, precision: Precision) -> Network:
     """Make a Q/DQ network of the float one, and keep it. Raises NothingForInt8 and SourceFault.
 
-    A search's choice is confirmed on the validation samples, in ONNX Runtime; while they refuse it,
-    the next smaller share is taken.
+    A choice of layers is confirmed on the validation samples, in ONNX Runtime; while they refuse
+    it, the next smaller share is taken.
     """
     assert state.reference is not None
     request, network = context.request, state.networks["float"]
@@ -65,7 +65,7 @@ def _quantized_network(context: BuildContext, state: BuildState, precision: Prec
             made = quantization.run()
         else:
             made = quantization.run(context.log.line)
-        if isinstance(quantization, Quantization) and quantization.search is not None:
+        if isinstance(quantization, Quantization) and quantization.has_choice:
             # On samples that neither calibration nor the search has seen.
             dataset = request.model.accuracy.dataset
             score = _split(request, network, request.validation, dataset).score(state.reference)

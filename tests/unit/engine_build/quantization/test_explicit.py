@@ -75,20 +75,24 @@ def run(quantization):
     return quantization.run(log.append), log
 
 
-@pytest.mark.parametrize(("kind", "int8"), [("transformer", 6), ("vit", 7), ("cnn", 3)])
-def test_without_a_search_all_but_products_behind_activation_functions_are_int8(
-    tmp_path, kind, int8
+@pytest.mark.parametrize(("kind", "behind"), [("transformer", 1), ("vit", 1), ("cnn", 0)])
+def test_without_a_search_products_behind_activation_functions_are_float_once_samples_refuse_them(
+    tmp_path, kind, behind
 ):
-    facts = run(quantization(tmp_path, kind))[0].facts
-    layers = quantizable_layers(KINDS[kind][0]())
-    behind = {
+    asked, layers = quantization(tmp_path, kind), quantizable_layers(KINDS[kind][0]())
+    follows = {
         layer.node
         for layer in layers
         if layer.follows_activation_function and layer.operator == "MatMul"
     }
-    assert facts["int8_layers"] == int8
-    assert behind <= set(facts["float_layers"]) and (kind != "cnn" or not facts["float_layers"])
-    assert {layer["node"] for layer in facts["layers"] if not layer["int8"]} == behind
+    every = run(asked)[0]
+    assert every.facts["int8_layers"] == len(layers) and asked.has_choice == bool(behind)
+    assert asked.confirm(every, lambda network: True) is every
+    if behind:
+        facts = asked.confirm(every, lambda network: False).facts
+        assert facts["int8_layers"] == len(layers) - behind and len(follows) == behind
+        assert follows <= set(facts["float_layers"])
+        assert {layer["node"] for layer in facts["layers"] if not layer["int8"]} == follows
 
 
 def test_product_of_one_row_stays_in_float_where_the_engine_is_tuned_for_one_sample(tmp_path):
@@ -162,7 +166,7 @@ def nothing_weighted(graph):
 @pytest.mark.parametrize(
     ("nodes", "words"),
     [
-        (relu_network, "ask for a sensitivity_search"),
+        (relu_network, "misses the accuracy budget.*ask for a sensitivity_search"),
         (
             small_convolutions,
             r"no weighted layer of the network gains from INT8 \(t0 is a convolution of 3 channels "
@@ -175,8 +179,9 @@ def test_refuses_a_network_that_int8_has_no_layer_of(tmp_path, nodes, words):
     graph = Graph(0)
     output, columns = nodes(graph)
     model = graph.model({"x": (TensorProto.FLOAT, ["batch", 3, 8, 8])}, output, columns)
+    asked = quantization(tmp_path, "cnn", model=model)
     with pytest.raises(NothingForInt8, match=words):
-        run(quantization(tmp_path, "cnn", model=model))
+        asked.confirm(run(asked)[0], lambda network: False)
 
 
 def test_refuses_calibration_samples_that_make_nan(tmp_path):
