@@ -79,17 +79,17 @@ def run(quantization):
 def test_without_a_search_products_behind_activation_functions_are_float_once_samples_refuse_them(
     tmp_path, kind, behind
 ):
-    asked, layers = quantization(tmp_path, kind), quantizable_layers(KINDS[kind][0]())
+    chosen, layers = quantization(tmp_path, kind), quantizable_layers(KINDS[kind][0]())
     follows = {
         layer.node
         for layer in layers
         if layer.follows_activation_function and layer.operator == "MatMul"
     }
-    every = run(asked)[0]
-    assert every.facts["int8_layers"] == len(layers) and asked.has_choice == bool(behind)
-    assert asked.confirm(every, lambda network: True) is every
+    every = run(chosen)[0]
+    assert every.facts["int8_layers"] == len(layers) and chosen.has_choice == bool(behind)
+    assert chosen.confirm(every, lambda network: True) is every
     if behind:
-        facts = asked.confirm(every, lambda network: False).facts
+        facts = chosen.confirm(every, lambda network: False).facts
         assert facts["int8_layers"] == len(layers) - behind and len(follows) == behind
         assert follows <= set(facts["float_layers"])
         assert {layer["node"] for layer in facts["layers"] if not layer["int8"]} == follows
@@ -179,9 +179,9 @@ def test_refuses_a_network_that_int8_has_no_layer_of(tmp_path, nodes, words):
     graph = Graph(0)
     output, columns = nodes(graph)
     model = graph.model({"x": (TensorProto.FLOAT, ["batch", 3, 8, 8])}, output, columns)
-    asked = quantization(tmp_path, "cnn", model=model)
+    made = quantization(tmp_path, "cnn", model=model)
     with pytest.raises(NothingForInt8, match=words):
-        asked.confirm(run(asked)[0], lambda network: False)
+        made.confirm(run(made)[0], lambda network: False)
 
 
 def test_refuses_calibration_samples_that_make_nan(tmp_path):
