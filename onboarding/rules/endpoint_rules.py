@@ -150,7 +150,7 @@ def scaling_is_ordered(case: ScalingCase) -> Iterator[Fault]:
 @rule("scaling")
 def zero_instances_have_one_model(case: ScalingCase) -> Iterator[Fault]:
     """SageMaker scales inference components and queues to none, and both have one model."""
-    least = [("scaling.min", ("scaling", "min"), case.scaling.min)]
+    least: list[tuple[str, KeyPath, int]] = [("scaling.min", ("scaling", "min"), case.scaling.min)]
     least += [
         (f"scaling.schedule[{index}].min", ("scaling", "schedule", index, "min"), floor.min)
         for index, floor in enumerate(case.scaling.schedule)

@@ -141,8 +141,8 @@ def _found_change(
     elif new is not None:
         faults = () if new.missing else endpoint_faults(new)
         faults += tuple(map(str, signature_faults(new)))
-    templates = _templates(change, endpoint, pair)
-    if templates[0] and templates[1] and (fault := hosting_fault(*templates)):
+    before, after = templates = _templates(change, endpoint, pair)
+    if before and after and (fault := hosting_fault(before, after)):
         faults += (fault,)
     found = endpoint_change(change.environment.region, endpoint, pair, templates)
     if not found.resources and not faults and found.is_built:

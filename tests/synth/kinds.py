@@ -76,7 +76,7 @@ SYNTHESIZED: Mapping[str, Changes] = {
     "queue": settings(QUEUE, **{"min: 1": "min: 0"}),
     "queue with pools": settings(QUEUE, POOLS),
     "schedule": {MODEL: scaling(SCHEDULE)},
-    "zero": {MODEL: {"min: 1": "min: 0"}},
+    "scaled to zero": {MODEL: {"min: 1": "min: 0"}},
     "fixed": {MODEL: {"max: 2": "max: 1"}},
     "linear": settings("rollout: linear", "latency_slo_ms: 50"),
     "rolling": settings("rollout: rolling"),
@@ -139,7 +139,7 @@ PURE: Mapping[str, Changes] = {
         **settings(CAPTURE, **CPU),
         CLOUD: {"name: cloud": f"name: cloud\nkms_key_arn: {KEY}"},
     },
-    "zero on a CPU at night": {MODEL: {**CPU, **scaling(NIGHT)}},
+    "scaled to zero at night on a CPU": {MODEL: {**CPU, **scaling(NIGHT)}},
     "fixed count of two": {MODEL: counts(2, 2)},
     "fixed count that a schedule moves": {MODEL: {"    max: 2": f"    max: 1\n    {DAY}"}},
     "cool-downs": {
@@ -153,7 +153,7 @@ LOCKED: Mapping[str, tuple[Changes, Lock]] = {
         settings("asynchronous: {}", **{"min: 1": "min: 0"}),
         partial(fixed_engines, benchmark=()),
     ),
-    "zero that nothing measured": (
+    "scaled to zero that nothing measured": (
         settings(**{"min: 1": "min: 0"}),
         partial(fixed_engines, benchmark=()),
     ),

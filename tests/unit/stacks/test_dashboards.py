@@ -252,6 +252,7 @@ PUBLISHED = {
     INVOCATIONS: (
         ("Invocations", (VARIANT, COMPONENT), COUNTED),
         ("InvocationsPerInstance", (VARIANT,), ("Sum",)),
+        ("InvocationsPerCopy", (COMPONENT,), ("Sum",)),
         ("Invocation4XXErrors Invocation5XXErrors InvocationModelErrors", (VARIANT, COMPONENT),
          SIMPLE),
         ("MidStreamErrors", (VARIANT,), SIMPLE),
