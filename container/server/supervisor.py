@@ -116,7 +116,7 @@ async def _serve(
 ) -> int:
     """Serve until a signal, or the end of the server behind, and return the exit code."""
     backend = backend_of()
-    raise_descriptor_limit(2 * settings.max_connections)
+    raise_descriptor_limit()
     stop = stop_event()
     process = await asyncio.create_subprocess_exec(
         *backend.command,

@@ -82,10 +82,7 @@ class MemoryShort(Unavailable): ...
 
 
 class Response(NamedTuple):
-    """An answer in HTTP; its length and content type are not among `headers`.
-
-    A large body may be a memoryview of a file's pages.
-    """
+    """An answer in HTTP; its length and content type are not among `headers`."""
 
     status: int
     body: bytes

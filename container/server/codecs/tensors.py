@@ -20,7 +20,7 @@ from container.server.codecs.envelope import (
     wanted_outputs,
 )
 from container.server.types import Array, InferenceRequest, RequestFault, TensorSignature
-from onboarding.manifest import TensorRecord
+from onboarding.manifest import ProfileRecord, TensorRecord
 
 TensorRow = tuple[Array, ...]
 """One row of every input, in the signature's order."""
@@ -184,3 +184,24 @@ def refuse_beyond_table(values: Array, name: str, rows: int | None) -> None:
             f"Input {name!r} holds {high if high >= rows else low}, and the network looks its "
             f"values up in a table of {rows} rows; they must be from {-rows} to {rows - 1}."
         )
+
+
+def zeros(records: Sequence[TensorRecord], batch: int, sequence: int | None) -> list[Array]:
+    """Return a batch of zeros per input.
+
+    A dynamic second axis has the sequence's size, any other one element.
+    """
+    arrays: list[Array] = []
+    for record in records:
+        unknown = (1 if sequence is None else sequence, *(1 for _ in record.shape[2:]))
+        sizes = zip(record.shape[1:], unknown, strict=False)
+        shape = [default if size == -1 else size for size, default in sizes]
+        arrays.append(np.zeros((batch, *shape), DATATYPES[record.datatype]))
+    return arrays
+
+
+def shortest_sequence(profiles: Sequence[ProfileRecord]) -> int | None:
+    """Return the fewest tokens of a row that a profile takes; `None` where none has a sequence."""
+    return min(
+        (profile.sequence[0] for profile in profiles if profile.sequence is not None), default=None
+    )

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-from container.server.codecs.tensors import TensorRow
+from container.server.codecs.tensors import TensorRow, zeros
 from container.server.engines.engine import (
     Costs,
     EngineOutOfMemory,
@@ -23,7 +23,6 @@ from container.server.engines.engine import (
     Size,
     is_memory_shortage,
 )
-from container.server.engines.shaping import zeros
 from container.server.engines.tokens import Tokens, pad_rows
 from container.server.process import trim_memory
 from container.server.types import Array, Arrays

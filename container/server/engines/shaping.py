@@ -9,8 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from container.server.codecs.envelope import DATATYPES
-from container.server.codecs.tensors import TensorRow
+from container.server.codecs.tensors import TensorRow, zeros
 from container.server.engines.buckets import Bucket, Buckets, bucket_costs
 from container.server.engines.engine import Costs, LinearCosts
 from container.server.engines.tokens import Tokens, pad_rows
@@ -171,20 +170,6 @@ class TensorShaping:
         np.stack(column, out=array[: len(column)], casting="same_kind")
         array[len(column) :] = array[len(column) - 1]
         return array.reshape(-1) if tensor.rank == 1 else array
-
-
-def zeros(records: Sequence[TensorRecord], batch: int, sequence: int | None) -> list[Array]:
-    """Return a batch of zeros per input.
-
-    A dynamic second axis has the sequence's size, any other one element.
-    """
-    arrays: list[Array] = []
-    for record in records:
-        unknown = (1 if sequence is None else sequence, *(1 for _ in record.shape[2:]))
-        sizes = zip(record.shape[1:], unknown, strict=False)
-        shape = [default if size == -1 else size for size, default in sizes]
-        arrays.append(np.zeros((batch, *shape), DATATYPES[record.datatype]))
-    return arrays
 
 
 TIMED_SECONDS = 0.02

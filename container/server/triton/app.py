@@ -86,26 +86,13 @@ class Triton(Backend):
         self._routes.ending = reason
 
     async def watch(self) -> int:
-        """Return once a model cannot answer, which loading it again does not help."""
-        reason = await self._inspect()
-        say(f"A model cannot answer, so this server ends: {reason}.")
-        self.refuse_all(f"A model cannot answer: {reason}. The server is being replaced.")
-        return MODEL_BROKEN
-
-    async def _inspect(self) -> str:
-        """Inspect the models' health; return why the server must end."""
-        health, routes = self._health, self._routes
-        while not await routes.triton_is_ready():
+        """Return once a model cannot answer."""
+        while not await self._routes.triton_is_ready():
             await asyncio.sleep(STARTING_SECONDS)
-        while True:
-            await health.inspect()
-            for model in health.broken_models():
-                say(f"Model {model.name!r} cannot answer: {model.broken}.")
-                if model.load is None or model.lost_process:
-                    return model.broken
-                fault = await routes.reload(model)
-                if fault:
-                    return f"{model.broken}, and loading it again failed: {fault}"
-                say(f"Model {model.name!r} was loaded again.")
-            ready = all(model.is_ready for model in health.models.values())
+        while not (broken := self._health.broken):
+            await self._health.inspect()
+            ready = all(model.is_ready for model in self._health.models.values())
             await asyncio.sleep(INSPECT_SECONDS if ready else STARTING_SECONDS)
+        say(f"A model cannot answer, so this server ends: {broken}.")
+        self.refuse_all(f"A model cannot answer: {broken}. The server is being replaced.")
+        return MODEL_BROKEN

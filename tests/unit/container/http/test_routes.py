@@ -33,7 +33,7 @@ class Plane:
     def encode_short(self, rows):
         return Encoded(rows, 0)
 
-    def submit_encoded(self, encoded, *, deadline=None, alone=False):
+    def submit(self, encoded, *, deadline=None, alone=False):
         loop = asyncio.get_running_loop()
         self.deadlines.append(deadline - loop.time())
         self.answers = loop.create_future()
