@@ -7,7 +7,7 @@ the port cannot be used.
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -60,10 +60,7 @@ from container.server.telemetry.failure_log import FailureLog, stderr
 from container.server.telemetry.metrics import CONTENT_TYPE, RequestMetrics, ServerMetrics
 from container.server.types import (
     JSON_TYPE,
-    HeadSignature,
-    ImageSignature,
-    Signature,
-    TensorSignature,
+    Form,
     Unavailable,
     first_line,
 )
@@ -217,11 +214,11 @@ async def serve_model(
     batcher.close()
 
 
-CODECS = {
-    Signature: texts,
-    TensorSignature: tensors,
-    HeadSignature: heads,
-    ImageSignature: images,
+CODECS: Mapping[Form, Any] = {
+    "texts": texts,
+    "tensors": tensors,
+    "heads": heads,
+    "images": images,
 }
 
 
@@ -232,8 +229,8 @@ async def infer(
 
     Raises RequestFault.
     """
-    signature: Any = plane.signature
-    codec: Any = CODECS[type(signature)]
+    signature = plane.signature
+    codec = CODECS[signature.form]
     begun = perf_counter()
     deadline = monotonic() + deadline_seconds
     refuse_encoding(request)

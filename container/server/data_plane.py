@@ -25,11 +25,9 @@ from container.server.types import (
     Arrays,
     DeadlinePassed,
     Encoded,
-    HeadSignature,
-    ImageSignature,
+    Form,
     RequestFault,
     Signature,
-    TensorSignature,
     TooLarge,
     Unavailable,
 )
@@ -62,7 +60,7 @@ class DataPlane:
     def __init__(
         self,
         *,
-        signature: Signature | TensorSignature | HeadSignature,
+        signature: Signature,
         encoder: Encoder | None,
         max_request_rows: int,
         truncated: Callable[[int], object] = lambda texts: None,
@@ -165,26 +163,23 @@ ENCODERS: dict[str, type[TextEncoder]] = {
 """What makes tokens of a request's rows, where they are no single texts."""
 
 
-def model_signature(manifest: Manifest) -> Signature | TensorSignature | HeadSignature:
+def model_signature(manifest: Manifest) -> Signature:
     """Return the served model as a client sees it: of texts when it has a tokenizer."""
-    is_of_images = manifest.image_processor is not None
-    if manifest.tokenizer_file is None and not is_of_images:
-        return TensorSignature(
-            model=manifest.model, inputs=manifest.inputs, outputs=manifest.outputs
-        )
-    if manifest.activation is not None or is_of_images:
-        return (ImageSignature if is_of_images else HeadSignature)(
-            model=manifest.model,
-            task=manifest.task,
-            inputs=manifest.inputs,
-            outputs=manifest.outputs,
-            labels=manifest.labels,
-            activation="identity" if manifest.activation is None else manifest.activation,
-        )
+    form: Form = "texts"
+    if manifest.image_processor is not None:
+        form = "images"
+    elif manifest.tokenizer_file is None:
+        form = "tensors"
+    elif manifest.activation is not None:
+        form = "heads"
     return Signature(
+        form=form,
         model=manifest.model,
-        input_name=manifest.inputs[0].name,
-        output_name=manifest.outputs[0].name,
+        inputs=manifest.inputs,
+        outputs=manifest.outputs,
+        task=manifest.task,
+        labels=manifest.labels,
+        activation="identity" if manifest.activation is None else manifest.activation,
         prompts=manifest.prompts,
     )
 
@@ -193,7 +188,7 @@ def model_signature(manifest: Manifest) -> Signature | TensorSignature | HeadSig
 class Model:
     """A model before its engine is loaded."""
 
-    signature: Signature | TensorSignature | HeadSignature
+    signature: Signature
     encoder: Encoder | None
     probe: Sequence[Any]
     """Rows that every sound engine answers."""
@@ -275,7 +270,7 @@ async def load_batcher(
             run_seconds=settings.deadline_seconds,
         ),
         costs=costs,
-        kind=_shapes if isinstance(model.signature, TensorSignature) else None,
+        kind=_shapes if model.signature.form == "tensors" else None,
         observer=observer,
         threads=threads,
     )

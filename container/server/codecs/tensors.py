@@ -19,7 +19,7 @@ from container.server.codecs.envelope import (
     timeout_seconds,
     wanted_outputs,
 )
-from container.server.types import Array, InferenceRequest, RequestFault, TensorSignature
+from container.server.types import Array, InferenceRequest, RequestFault, Signature
 from onboarding.manifest import ProfileRecord, TensorRecord
 
 TensorRow = tuple[Array, ...]
@@ -43,7 +43,7 @@ class TensorRows(Sequence[TensorRow]):
         return tuple(array[index] for array in self._arrays)
 
 
-def decode_request(body: bytes, content_type: str, signature: TensorSignature) -> InferenceRequest:
+def decode_request(body: bytes, content_type: str, signature: Signature) -> InferenceRequest:
     """Return the request in a body. Raises RequestFault with the sentence for the client."""
     document, tail = read_envelope(body, content_type)
     tensors = _tensors(document["inputs"], signature)
@@ -67,7 +67,7 @@ def decode_request(body: bytes, content_type: str, signature: TensorSignature) -
 
 
 def encode_response(
-    arrays: Sequence[Array], request: InferenceRequest, signature: TensorSignature
+    arrays: Sequence[Array], request: InferenceRequest, signature: Signature
 ) -> tuple[bytes, str]:
     """Return body and content type; `arrays` are all outputs, rows on axis 0, contiguous."""
     records = signature.outputs
@@ -78,7 +78,7 @@ def encode_response(
     return encode_outputs(signature, request.id, outputs)
 
 
-def _tensors(inputs: object, signature: TensorSignature) -> dict[str, Mapping[str, Any]]:
+def _tensors(inputs: object, signature: Signature) -> dict[str, Mapping[str, Any]]:
     """Return the client's tensors by name: exactly the model's inputs."""
     if not isinstance(inputs, list) or not all(isinstance(tensor, dict) for tensor in inputs):
         raise RequestFault(

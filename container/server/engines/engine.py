@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -58,6 +59,19 @@ def is_memory_shortage(fault: BaseException) -> bool:
     """Return True for a lack of memory, or of threads, whichever library says so."""
     is_typed = isinstance(fault, EngineOutOfMemory | MemoryError)
     return is_typed or mentions_memory_shortage(str(fault))
+
+
+@contextmanager
+def memory_of(subject: str, memory: str = "memory") -> Iterator[None]:
+    """Raise EngineOutOfMemory where what is done within fails for lack of memory."""
+    try:
+        yield
+    except Exception as fault:
+        if not is_memory_shortage(fault):
+            raise
+        raise EngineOutOfMemory(
+            f"{subject} does not fit the {memory} that is left: {fault}"
+        ) from fault
 
 
 class Engine(Protocol):

@@ -20,7 +20,6 @@ from container.server.engines.onnxruntime_cuda import (
     TENSORRT,
     DeviceName,
     OnnxRunner,
-    SeveralRunners,
     tensorrt_options,
 )
 from container.server.engines.pytorch import ProgramRunner, ProgramSession
@@ -175,12 +174,7 @@ def cuda_engine(
     tensorrt = None
     if manifest.runtime.name == "onnxruntime-tensorrt":
         tensorrt = tensorrt_options(manifest, _network_shapes(archive))
-    runner = SeveralRunners(
-        [
-            OnnxRunner(archive.engine, device=device, warn=warn, tensorrt=tensorrt)
-            for _ in range(slots)
-        ]
-    )
+    runner = OnnxRunner(archive.engine, slots=slots, device=device, warn=warn, tensorrt=tensorrt)
     shaping = _shaping(manifest, runner.inputs, runner.outputs, lambda shapes: True)
     # A text task answers with the first output.
     outputs = (

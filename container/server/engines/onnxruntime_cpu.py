@@ -16,13 +16,7 @@ import numpy as np
 import onnxruntime
 
 from container.server.codecs.tensors import TensorRow, zeros
-from container.server.engines.engine import (
-    Costs,
-    EngineOutOfMemory,
-    LinearCosts,
-    Size,
-    is_memory_shortage,
-)
+from container.server.engines.engine import Costs, LinearCosts, Size, memory_of
 from container.server.engines.tokens import Tokens, pad_rows
 from container.server.process import trim_memory
 from container.server.types import Array, Arrays
@@ -77,11 +71,8 @@ class CpuEngine:
         del self._session
 
     def _run(self, feed: Feed) -> list[Array]:
-        try:
+        with memory_of("A batch"):
             answers: list[Array] = self._session.run(self._outputs, feed)
-        except Exception as fault:
-            raise_memory_shortage(fault, "A batch")
-            raise
         return answers
 
     def _runner(self, size: Size) -> Run:
@@ -170,13 +161,10 @@ def open_session(path: Path, threads: int) -> onnxruntime.InferenceSession:
     # and runs no faster.
     options.enable_mem_pattern = False
     options.log_severity_level = 4
-    try:
+    with memory_of(path.name):
         session = onnxruntime.InferenceSession(
             str(path), options, providers=["CPUExecutionProvider"]
         )
-    except Exception as fault:
-        raise_memory_shortage(fault, path.name)
-        raise
     trim_memory()
     return session
 
@@ -186,14 +174,6 @@ def shrinking_run() -> onnxruntime.RunOptions:
     options = onnxruntime.RunOptions()
     options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
     return options
-
-
-def raise_memory_shortage(fault: Exception, subject: str, memory: str = "memory") -> None:
-    """Raise EngineOutOfMemory if ONNX Runtime failed for lack of memory, on a CPU or a GPU."""
-    if is_memory_shortage(fault):
-        raise EngineOutOfMemory(
-            f"{subject} does not fit the {memory} that is left: {fault}"
-        ) from fault
 
 
 def warm_up_session(
@@ -215,11 +195,8 @@ def warm_up_session(
         return LinearCosts()
 
     def warm(size: Size) -> None:
-        try:
+        with memory_of(f"A batch of rows and tokens {size}"):
             runner(size)()
-        except Exception as fault:
-            raise_memory_shortage(fault, f"A batch of rows and tokens {size}")
-            raise
 
     with ThreadPoolExecutor(slots, "warm up") as threads:
         list(threads.map(warm, spread_sizes(sizes, slots)))

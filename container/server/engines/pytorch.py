@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from container.pytorch.program import NUMPY_TYPES, DeviceName, Program
-from container.server.engines.onnxruntime_cpu import raise_memory_shortage
+from container.server.engines.engine import memory_of
 from container.server.engines.shaping import Part, Tensor
 from container.server.types import Array
 
@@ -38,11 +38,8 @@ class ProgramSession:
         load: Callable[..., Any] = Program,
     ) -> None:
         """`threads` are one run's. Raises EngineOutOfMemory, and what `load` raises."""
-        try:
+        with memory_of(path.name):
             self._program = load(path, is_compiled=is_compiled, threads=threads)
-        except Exception as fault:
-            raise_memory_shortage(fault, path.name)
-            raise
 
     def get_inputs(self) -> list[SessionTensor]:
         """Return the inputs in their order."""
@@ -79,11 +76,8 @@ class ProgramRunner:
     ) -> None:
         """`device` is `cpu` in tests alone. Raises EngineOutOfMemory, and what `load` raises."""
         self.slots, self._name = slots, path.name
-        try:
+        with memory_of(path.name, "GPU memory"):
             self._program = load(path, device=device, is_compiled=is_compiled)
-        except Exception as fault:
-            raise_memory_shortage(fault, path.name, "GPU memory")
-            raise
         self.inputs = {
             item.name: Tensor(dtype=NUMPY_TYPES[item.datatype], rank=item.rank)
             for item in self._program.signature.inputs
@@ -96,11 +90,8 @@ class ProgramRunner:
             name: np.zeros(part.shapes[name], self.inputs[name].dtype) if values is None else values
             for name, values in part.feed.items()
         }
-        try:
+        with memory_of(self._name, "GPU memory"):
             outputs = self._program.run(feed)
-        except Exception as fault:
-            raise_memory_shortage(fault, self._name, "GPU memory")
-            raise
         return {name: array[: part.rows] for name, array in outputs.items()}
 
     def close(self) -> None:

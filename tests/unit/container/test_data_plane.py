@@ -18,13 +18,13 @@ from container.server.types import (
     DeadlinePassed,
     Encoded,
     RequestFault,
-    Signature,
     TooLarge,
     Unavailable,
 )
 from tests.unit.container.engines.plan_archives import tensor_archive
+from tests.unit.container.signatures import text_signature
 
-SIGNATURE = Signature(model="m", input_name="text", output_name="embedding")
+SIGNATURE = text_signature()
 
 
 class Backend:

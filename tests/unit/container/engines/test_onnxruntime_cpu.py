@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from itertools import accumulate
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -97,20 +96,3 @@ def test_refuses_a_size_that_fails_at_warm_up(fault, kind, sentence):
 
     with pytest.raises(kind, match=sentence):
         warm_up_session(runner, SIZES, timed=TIMED, slots=2)
-
-
-@pytest.mark.parametrize(
-    ("words", "kind", "sentence"),
-    [
-        ("std::bad_alloc", EngineOutOfMemory, "A batch does not fit the memory that is left: std"),
-        ("no kernel", RuntimeError, "^no kernel$"),
-    ],
-)
-def test_refuses_a_batch_that_fails(words, kind, sentence):
-    def run(outputs, feed):
-        raise RuntimeError(words)
-
-    engine = embedder()
-    engine._session = SimpleNamespace(run=run)
-    with pytest.raises(kind, match=sentence):
-        engine.run(engine.prepare(texts(3)), 0)

@@ -11,7 +11,6 @@ from container.server.codecs import tensors, texts
 from container.server.triton.kserve_request import checked_request
 from container.server.triton.probe import PIXEL, health_request
 from container.server.triton.routes import watched_model
-from container.server.types import Signature, TensorSignature
 from onboarding.manifest import (
     MANIFEST_NAME,
     EnsembleRecord,
@@ -22,6 +21,7 @@ from onboarding.manifest import (
 from onboarding.values import NOT_MEASURED
 from tests.fixtures.manifests import embedder_manifest
 from tests.fixtures.tiny_embedder.archive import IMAGE_CLASSIFIER
+from tests.unit.container.signatures import tensor_signature, text_signature
 
 PROCESSOR = IMAGE_CLASSIFIER.served.image_processor
 PROFILE = ProfileRecord(batch=(1, 8, 64), sequence=(4, 16, 128))
@@ -47,15 +47,14 @@ def test_request_goes_to_the_model_as_it_was_loaded(tmp_path):
 
 def test_embedder_gets_a_word(tmp_path):
     request = health_request(archive(tmp_path, inputs=texts_of("text")))
-    signature = Signature(model="probed", input_name="text", output_name="embedding")
-    decoded = texts.decode_request(*checked_request(*request), signature)
+    decoded = texts.decode_request(*checked_request(*request), text_signature())
     assert (decoded.rows, decoded.wanted) == (("health",), ((0, True),))
 
 
 def test_network_of_arrays_gets_zeros_of_the_shortest_sequence(tmp_path):
     inputs = (TensorRecord(name="signal", datatype="FP32", shape=(-1, -1, 3)),)
     request = health_request(archive(tmp_path, tokenizer_file=None, inputs=inputs))
-    signature = TensorSignature(model="probed", inputs=inputs, outputs=(LOGITS,))
+    signature = tensor_signature(inputs, [LOGITS])
     (row,) = tensors.decode_request(*checked_request(*request), signature).rows
     assert row[0].shape == (4, 3) and not row[0].any()
 
