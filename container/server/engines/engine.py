@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -61,17 +60,21 @@ def is_memory_shortage(fault: BaseException) -> bool:
     return is_typed or mentions_memory_shortage(str(fault))
 
 
-@contextmanager
-def memory_of(subject: str, memory: str = "memory") -> Iterator[None]:
-    """Raise EngineOutOfMemory where what is done within fails for lack of memory."""
-    try:
-        yield
-    except Exception as fault:
-        if not is_memory_shortage(fault):
-            raise
-        raise EngineOutOfMemory(
-            f"{subject} does not fit the {memory} that is left: {fault}"
-        ) from fault
+class memory_of:  # noqa: N801  # a generator's would cost a run a microsecond
+    """A context that raises EngineOutOfMemory where its body fails for lack of memory."""
+
+    __slots__ = ("_memory", "_subject")
+
+    def __init__(self, subject: str, memory: str = "memory") -> None:
+        self._subject, self._memory = subject, memory
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, fault: BaseException | None, trace: object) -> None:
+        if isinstance(fault, Exception) and is_memory_shortage(fault):
+            raise EngineOutOfMemory(
+                f"{self._subject} does not fit the {self._memory} that is left: {fault}"
+            ) from fault
 
 
 class Engine(Protocol):

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -113,7 +112,7 @@ class OnnxRunner:
         """Forget the sessions, and with them all device memory."""
         del self._graph_runners, self._sessions
 
-    def _memory(self) -> AbstractContextManager[None]:
+    def _memory(self) -> memory_of:
         return memory_of(self._path.name, "GPU memory")
 
     def _open(self, warn: Callable[[str], None], tensorrt: Mapping[str, str] | None) -> Any:

@@ -8,7 +8,6 @@ of 10.16 and 11.4 (tests/bindings).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 from container.server.engines.engine import memory_of
@@ -93,5 +92,5 @@ class PlanRunner:
             self._has_warned = True
             self._warn(sentence)
 
-    def _memory(self) -> AbstractContextManager[None]:
+    def _memory(self) -> memory_of:
         return memory_of(self._path.name, "GPU memory")

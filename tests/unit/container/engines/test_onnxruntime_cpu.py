@@ -5,25 +5,23 @@ from __future__ import annotations
 import threading
 from itertools import accumulate
 
-import numpy as np
 import pytest
 
 from container.server.engines.engine import EngineOutOfMemory, LinearCosts
 from container.server.engines.onnxruntime_cpu import (
-    TokenEngine,
+    CpuEngine,
+    SessionRunner,
     spread_sizes,
     warm_up_session,
 )
-from container.server.engines.tokens import Tokens
+from container.server.engines.shaping import TokenShaping
 from tests.fixtures.tiny_embedder.archive import HERE
 
 
 def embedder(**more):
-    return TokenEngine(HERE / "model.onnx", **({"slots": 2, "threads": 1, "max_rows": 32} | more))
-
-
-def texts(*lengths):
-    return [Tokens(np.arange(length, dtype=np.int32) % 20) for length in lengths]
+    runner = SessionRunner(HERE / "model.onnx", slots=2, threads=1, outputs=None)
+    shaping = TokenShaping(None, inputs=runner.inputs, outputs=runner.outputs)
+    return CpuEngine(runner, shaping, max_rows=32, **more)
 
 
 SIZES = ((1, 8), (8, 64), (32, 128))
