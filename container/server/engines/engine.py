@@ -1,4 +1,4 @@
-"""The protocol of every engine, the cost of a batch, and the sizes that a manifest declares."""
+"""The protocol of every engine, the cost of a batch, and faults of memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from container.server.types import Arrays
 from container.tensorrt.faults import mentions_memory_shortage
-from onboarding.manifest import Manifest, ProfileRecord
+from onboarding.manifest import ProfileRecord
 
 Size = tuple[int, int | None]
 """Rows and tokens of a batch; `None` where rows have no tokens."""
@@ -128,15 +128,3 @@ def longest_sequence(profiles: Sequence[ProfileRecord]) -> int | None:
     return max(
         (profile.sequence[2] for profile in profiles if profile.sequence is not None), default=None
     )
-
-
-def warm_up_sizes(manifest: Manifest) -> tuple[Size, ...]:
-    """Return the minimum, optimum and maximum of every profile, each size once.
-
-    There are none when the model file turns warm-up off.
-    """
-    sizes: dict[Size, None] = {}
-    for profile in manifest.optimization_profiles if manifest.warm_up else ():
-        for batch, tokens in zip(profile.batch, profile.sequence or (None,) * 3, strict=True):
-            sizes[(min(batch, manifest.max_batch_size), tokens)] = None
-    return tuple(sizes)

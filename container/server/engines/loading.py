@@ -11,7 +11,7 @@ from container.archive import CPU, EngineArchive, SupportedRuntimes
 from container.pytorch.program import CPU_BUILD, torch_version
 from container.pytorch.program import DeviceName as ProgramDevice
 from container.server.engines.buckets import Buckets, ladder
-from container.server.engines.engine import Engine, longest_sequence, warm_up_sizes
+from container.server.engines.engine import Engine, longest_sequence
 from container.server.engines.heads import TokenClassEngine
 from container.server.engines.onnxruntime_cpu import CpuEngine, CpuRunner, SessionRunner
 from container.server.engines.onnxruntime_cuda import (
@@ -34,7 +34,7 @@ from container.server.engines.tensorrt_plan import PlanRunner
 from container.server.process import say
 from container.tensorrt.bindings import bindings
 from container.tensorrt.faults import NoBindings
-from container.triton.manifest_check import running_compute_capability
+from container.triton.manifest_check import running_compute_capability, warm_up_sizes
 from onboarding.manifest import Manifest, RuntimeIdentity, TensorRecord
 from onboarding.values import PYTORCH_RUNTIMES, Runtime
 
@@ -145,7 +145,7 @@ def cpu_engine(archive: EngineArchive, *, slots: int, threads: int) -> Engine:
         runner,
         _shaping(manifest, None, inputs, outputs),
         max_rows=manifest.max_batch_size,
-        sizes=warm_up_sizes(manifest),
+        sizes=warm_up_sizes(manifest.model_dump(mode="json")),
     )
 
 

@@ -116,10 +116,16 @@ def test_refuses_while_loading_and_draining():
     plane = data_plane()
     with pytest.raises(Unavailable, match="loading"):
         answer(plane, ["a"])
-    plane.open(Backend())
+    backend, ready = Backend(), [plane.ready]
+    plane.open(backend)
+    ready.append(plane.ready)
+    backend.is_broken = True
+    ready.append(plane.ready)
+    backend.is_broken = False
     plane.drain()
     with pytest.raises(Unavailable, match="draining"):
         answer(plane, ["a"])
+    assert [*ready, plane.ready] == [False, True, False, False]
 
 
 def test_refuses_texts_whose_encoding_took_all_their_time():

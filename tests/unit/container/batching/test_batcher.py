@@ -8,6 +8,7 @@ from operator import itemgetter
 
 import pytest
 
+from container.server.batching.failures import BROKEN
 from container.server.engines.engine import BucketCosts, LinearCosts
 from container.server.types import (
     DeadlinePassed,
@@ -15,8 +16,10 @@ from container.server.types import (
     QueueFull,
     RequestFault,
     TooLarge,
+    Unavailable,
 )
 from tests.unit.container.batching.harness import (
+    PROBE,
     Bench,
     HeldEngine,
     expected,
@@ -163,6 +166,45 @@ async def test_finished_requests_leave_nothing_behind():
     del futures, future, faults
     gc.collect()
     assert not any(reference() for reference in kept)
+
+
+async def isolation() -> tuple[Bench, list]:
+    """A batch of a sound, a poisoned and a sound request, behind one that runs."""
+    bench = Bench()
+    await bench.queue(0, [1])
+    return bench, [
+        await bench.queue(number, [2], poison=0 if number == 2 else None) for number in (1, 2, 3)
+    ]
+
+
+def assert_refused(*futures) -> None:
+    assert all(isinstance(future.exception(), EngineRefused) for future in futures)
+
+
+@scenario
+async def test_poisoned_request_fails_alone():
+    bench, (good, bad, other) = await isolation()
+    await bench.release_all()
+    assert (read(good), read(other)) == (expected(1, [2]), expected(3, [2]))
+    assert_refused(bad)
+    assert not bench.batcher.is_broken
+    assert bench.ledger.failures == [("poison", 3), ("poison", 1)]
+    assert [PROBE] not in bench.ran
+
+
+@scenario
+async def test_engine_that_dies_after_an_isolated_answer_is_broken_and_no_request_is_blamed():
+    bench, (good, bad, sound) = await isolation()
+    for _ in range(3):  # the first request, the failed batch, the good request alone
+        await bench.release()
+    bench.engine.dead = True
+    await bench.release_all()
+    assert read(good) == expected(1, [2])
+    for future in (bad, sound):
+        with pytest.raises(Unavailable, match=BROKEN):
+            await future
+    assert bench.batcher.is_broken
+    assert bench.ran[-1] == [PROBE]
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,30 @@ async def test_large_requests_let_a_newcomer_in_after_one_batch_each(batchfuls, 
 
 
 @scenario
+async def test_newcomers_do_not_keep_a_large_request_from_its_turns():
+    """Two full batches of single rows wait always; a request of ten batches gets its share."""
+    bench = Bench()
+    large = bench.add([50] * 4 * 10)
+    taken = 0
+    while large.queued:
+        while bench.queue.live - large.queued < 8:
+            bench.add([5])
+        bench.take()
+        taken += 1
+    assert taken <= 10 * (UNIT + 1)
+
+
+@scenario
+async def test_batchful_counts_tokens_too():
+    """Rows of which two fill a batch: every second one starts a turn of its own."""
+    bench = Bench(BatchLimits(max_rows=32, max_tokens=200))
+    bench.add([100] * 20)
+    bench.take()
+    single = bench.add([100])
+    assert bench.batches_until(single) == 1
+
+
+@scenario
 async def test_rows_of_one_bucket_leave_by_arrival():
     bench = Bench(buckets=(16, 32))
     jobs = [bench.add([length]) for length in (16, 3, 9, 1, 12, 2, 20)]
