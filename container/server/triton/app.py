@@ -83,10 +83,10 @@ class Triton(Backend):
         """Return once a model cannot answer."""
         while not await self._routes.triton_is_ready():
             await asyncio.sleep(STARTING_SECONDS)
-        while not (broken := self._health.broken):
+        while not (fault := self._health.fault):
             await self._health.inspect()
             ready = all(model.is_ready for model in self._health.models.values())
             await asyncio.sleep(INSPECT_SECONDS if ready else STARTING_SECONDS)
-        say(f"A model cannot answer, so this server ends: {broken}.")
-        self.refuse_all(f"A model cannot answer: {broken}. The server is being replaced.")
+        say(f"A model cannot answer, so this server ends: {fault}.")
+        self.refuse_all(f"A model cannot answer: {fault}. The server is being replaced.")
         return MODEL_BROKEN

@@ -109,7 +109,7 @@ class Health:
             model.proven = min(model.proven, self._clock() - PROOF_SECONDS)
 
     @property
-    def broken(self) -> str:
+    def fault(self) -> str:
         """Why a model cannot answer; empty while all can."""
         return next((model.broken for model in self.models.values() if model.broken), "")
 

@@ -115,8 +115,8 @@ class TritonRoutes:
 
     async def _ping(self, request: Request, stages: Stages) -> Response:
         """Return Triton's own word, unless a model cannot answer."""
-        if self._health.broken:
-            raise Unavailable(f"A model cannot answer: {self._health.broken}.")
+        if self._health.fault:
+            raise Unavailable(f"A model cannot answer: {self._health.fault}.")
         answer = await self._pass_on(UpstreamRequest("GET", "/ping"))
         single = self._health.models.get(SINGLE)
         if answer.status == 200 and single is not None and not single.is_ready:

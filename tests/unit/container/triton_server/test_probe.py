@@ -90,7 +90,7 @@ def test_preprocessing_gets_its_example(tmp_path):
     ],
     ids=lambda fields: next(iter(fields)),
 )
-def test_no_request_where_nobody_said_what_the_model_takes(fields, tmp_path):
+def test_no_request_where_the_manifest_does_not_say_what_the_model_takes(fields, tmp_path):
     assert health_request(tmp_path) is None
     assert health_request(archive(tmp_path, **fields)) is None
 
