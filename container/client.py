@@ -49,8 +49,7 @@ class EndpointClient:
 
     `runtime` is boto3's `sagemaker-runtime` client. An endpoint that scales to zero has a
     `component` of its own name; SageMaker refuses a request that finds no copy. A request that may
-    succeed later is sent again after growing, jittered pauses (`is_retried`). `output_name` None is
-    the model's only output.
+    succeed later is sent again after growing, jittered pauses (`is_retried`).
 
     Every method raises EndpointFault with one sentence.
     """
@@ -59,8 +58,6 @@ class EndpointClient:
     endpoint: str
     target_model: str | None = None
     component: str | None = None
-    input_name: str = "text"
-    output_name: str | None = None
     binary: bool = True
     attempts: int = 4
     pause: Callable[[float], None] = field(default=time.sleep)
@@ -70,10 +67,8 @@ class EndpointClient:
 
         `prompt_name` is one of the model's prompts; None: its default.
         """
-        request = text_request(
-            texts, binary=self.binary, input_name=self.input_name, prompt_name=prompt_name
-        )
-        rows: Array = self._read(rows_of, request, self.output_name)
+        request = text_request(texts, binary=self.binary, prompt_name=prompt_name)
+        rows: Array = self._read(rows_of, request)
         if rows.ndim != 2 or len(rows) != len(texts):
             raise AnswerFault(
                 f"Endpoint {self.endpoint}: {len(texts)} texts went in, an array of {rows.shape} "
@@ -126,9 +121,7 @@ class EndpointClient:
         outputs: dict[str, Array] = self._read(arrays_of, array_request(arrays, binary=self.binary))
         return outputs
 
-    def _read(
-        self, reader: Callable[..., Any], request: tuple[bytes, str], *more: str | None
-    ) -> Any:
+    def _read(self, reader: Callable[[bytes, str], Any], request: tuple[bytes, str]) -> Any:
         answer = self._invoke(*request)
         try:
             body = answer["Body"].read()
@@ -137,7 +130,7 @@ class EndpointClient:
                 f"Endpoint {self.endpoint} broke off its answer: {format_fault(fault)}"
             ) from fault
         try:
-            return reader(body, str(answer.get("ContentType", "")), *more)
+            return reader(body, str(answer.get("ContentType", "")))
         except AnswerFault as fault:
             raise AnswerFault(f"Endpoint {self.endpoint}: {fault}") from fault
 

@@ -44,7 +44,6 @@ def text_request(
     texts: Sequence[str],
     *,
     binary: bool = False,
-    input_name: str = "text",
     prompt_name: str | None = None,
 ) -> tuple[bytes, str]:
     """Return body and content type of a request with one BYTES tensor, a row per text.
@@ -59,9 +58,9 @@ def text_request(
         )
     array = np.array(texts, dtype=object).reshape(-1, 1)
     if prompt_name is None:
-        return array_request({input_name: array}, binary=binary)
+        return array_request({"text": array}, binary=binary)
     named = {"prompt_name": prompt_name}
-    return array_request({input_name: array}, binary=binary, parameters=named)
+    return array_request({"text": array}, binary=binary, parameters=named)
 
 
 def pair_request(query: str, texts: Sequence[str], *, binary: bool = False) -> tuple[bytes, str]:
@@ -83,16 +82,14 @@ def row_pairs_request(
     return array_request(arrays, binary=binary)
 
 
-def image_request(
-    files: Sequence[bytes], *, binary: bool = True, input_name: str = "image"
-) -> tuple[bytes, str]:
+def image_request(files: Sequence[bytes], *, binary: bool = True) -> tuple[bytes, str]:
     """Return body and content type of a request with one BYTES tensor, a row per image file.
 
     Without `binary` files are sent as base64. Raises InputFault for anything but a list of bytes.
     """
     if not isinstance(files, list | tuple) or not all(isinstance(file, bytes) for file in files):
         raise InputFault("The images must be a list of the bytes of JPEG or PNG files.")
-    tensor: dict[str, Any] = {"name": input_name, "shape": [len(files), 1], "datatype": BYTES}
+    tensor: dict[str, Any] = {"name": "image", "shape": [len(files), 1], "datatype": BYTES}
     if not binary:
         tensor["data"] = [base64.b64encode(file).decode() for file in files]
         return json.dumps({"inputs": [tensor]}).encode(), JSON_TYPE

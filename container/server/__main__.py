@@ -4,19 +4,20 @@
 server's behind, which gets a port that only this process asks.
 """
 
+import os
 import signal
 import sys
 from importlib import import_module
 from pathlib import Path
 
-# Importing the rest takes a third of a second: until the server listens for it, Ctrl-C ends it
-# without a word.
+# Importing the rest takes a third of a second: until the server listens for them, Ctrl-C ends it
+# without a word, and so does SIGTERM, which a container's first process only gets with a handler.
 signal.signal(signal.SIGINT, signal.SIG_DFL)
+signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from container.server.process import bound_free_memory, end, prepare_process
+from container.server.process import bound_free_memory, end
 
-prepare_process()
 bound_free_memory()
 
 BEHIND = {"triton": "container.server.triton.app", "vllm": "container.server.vllm.app"}

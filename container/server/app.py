@@ -7,7 +7,7 @@ the port cannot be used.
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -21,8 +21,6 @@ from container.server.codecs import heads, images, tensors, texts
 from container.server.data_plane import (
     DataPlane,
     Model,
-    count_truncated,
-    data_plane_of,
     load_batcher,
     servable_model,
 )
@@ -62,10 +60,7 @@ from container.server.telemetry.failure_log import FailureLog, stderr
 from container.server.telemetry.metrics import CONTENT_TYPE, RequestMetrics, ServerMetrics
 from container.server.types import (
     JSON_TYPE,
-    HeadSignature,
-    ImageSignature,
-    Signature,
-    TensorSignature,
+    Form,
     Unavailable,
     first_line,
 )
@@ -92,7 +87,7 @@ def main(arguments: list[str], open_engine: OpenEngine | None = None) -> int:
                 "SAGEMAKER_MULTI_MODEL is true, and this server has one model; choose "
                 "`server: triton` for a multi-model endpoint, or an endpoint of the model's own."
             )
-        raise_descriptor_limit(settings.max_connections)
+        raise_descriptor_limit()
         with listening_socket(settings) as listener:
             return _serve(settings, listener, _open_engine if open_engine is None else open_engine)
     except SettingsFault as fault:
@@ -190,8 +185,15 @@ async def serve_model(
     Raises LoadFault and StoppedWhileLoading.
     """
     tune_interpreter()
-    metrics, plane, stop = ServerMetrics(), data_plane_of(model, settings), stop_event()
-    count_truncated(plane, model, metrics)
+    metrics, stop, more = ServerMetrics(), stop_event(), {}
+    if model.encoder is not None:
+        more["truncated"] = metrics.truncated_texts.labels(model.name).inc
+    plane = DataPlane(
+        signature=model.signature,
+        encoder=model.encoder,
+        max_request_rows=settings.max_request_rows,
+        **more,
+    )
     observer = RequestMetrics(metrics, model.name)
     application = model_application(plane, settings, observer, log)
     server = HttpServer(application, limits=HttpLimits.of(settings))
@@ -212,11 +214,11 @@ async def serve_model(
     batcher.close()
 
 
-CODECS = {
-    Signature: texts,
-    TensorSignature: tensors,
-    HeadSignature: heads,
-    ImageSignature: images,
+CODECS: Mapping[Form, Any] = {
+    "texts": texts,
+    "tensors": tensors,
+    "heads": heads,
+    "images": images,
 }
 
 
@@ -227,8 +229,8 @@ async def infer(
 
     Raises RequestFault.
     """
-    signature: Any = plane.signature
-    codec: Any = CODECS[type(signature)]
+    signature = plane.signature
+    codec = CODECS[signature.form]
     begun = perf_counter()
     deadline = monotonic() + deadline_seconds
     refuse_encoding(request)
@@ -238,14 +240,12 @@ async def infer(
         deadline += min(0.0, inference.timeout_seconds - deadline_seconds)
     decoded = perf_counter()
     stages["decode"] = decoded - begun
-    encoded = plane.encode_short(inference.rows)
+    encoded, alone = plane.encode_short(inference.rows), request.is_alone
     if encoded is None:
-        answers = await plane.submit(inference.rows, deadline=deadline)
+        encoded, alone = await plane.encode_beside(inference.rows, deadline), False
     tokenized = perf_counter()
     stages["tokenize"] = tokenized - decoded
-    if encoded is not None:
-        answers = plane.submit_encoded(encoded, deadline=deadline, alone=request.is_alone)
-    arrays = await answers
+    arrays = await plane.submit(encoded, deadline=deadline, alone=alone)
     ran = perf_counter()
     stages["wait"] = ran - tokenized
     body, media_type = codec.encode_response(arrays, inference, signature)

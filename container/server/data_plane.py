@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import partial
 from time import monotonic
 from typing import Any, Protocol, TypeVar
 
@@ -15,11 +13,11 @@ from container.archive import EngineArchive
 from container.server.batching.batch import Limits
 from container.server.batching.batcher import Batcher
 from container.server.batching.slots import SlotThread
+from container.server.codecs.tensors import shortest_sequence, zeros
 from container.server.engines.engine import Costs, Engine, longest_sequence
 from container.server.engines.heads import ImageEncoder, PairEncoder, SpanEncoder
-from container.server.engines.shaping import zeros
 from container.server.engines.tokens import TextEncoder
-from container.server.process import MemoryTrim
+from container.server.process import trim_memory
 from container.server.settings import Settings
 from container.server.telemetry.failure_log import FailureLog
 from container.server.telemetry.metrics import BatchMetrics, ServerMetrics
@@ -27,95 +25,17 @@ from container.server.types import (
     Arrays,
     DeadlinePassed,
     Encoded,
-    HeadSignature,
-    ImageSignature,
+    Form,
     RequestFault,
     Signature,
-    TensorSignature,
     TooLarge,
     Unavailable,
 )
 from onboarding.manifest import Manifest
 
-CHARACTERS_AT_ONCE = 1_000_000
-TRIM_CHARACTERS = 1_000_000
-"""So many characters leave memory behind that is worth returning."""
-
+TRIM_COST = 1_000_000
+"""Encoding so much leaves memory behind that is worth returning, in the encoder's units."""
 Result = TypeVar("Result")
-
-
-class EncodingBudget:
-    """Runs tokenizing in threads, so many characters at once, in the order of the requests.
-
-    A request above the whole budget runs alone. Every method is called on one event loop.
-    """
-
-    def __init__(
-        self,
-        characters: int = CHARACTERS_AT_ONCE,
-        trim: MemoryTrim | None = None,
-    ) -> None:
-        """`trim`: of a million characters by default."""
-        self._characters = characters
-        self._trim = MemoryTrim(TRIM_CHARACTERS) if trim is None else trim
-        self._taken = 0
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
-
-    async def run(self, characters: int, encode: Callable[[], Result]) -> Result:
-        """Return what `encode` returns, once its characters fit.
-
-        A cancelled request returns its characters when its thread ends, not before. What a large
-        one frees is returned before the next begins: each thread has memory of its own.
-        """
-        await self._acquire(characters)
-        work = asyncio.get_running_loop().run_in_executor(
-            None, encode if characters < self._trim.most else partial(self._encode_and_trim, encode)
-        )
-        work.add_done_callback(lambda ended: self._release(characters, ended))
-        return await asyncio.shield(work)
-
-    async def _acquire(self, characters: int) -> None:
-        if not self._waiting and self._fits(characters):
-            self._taken += characters
-            return
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.append((characters, turn))
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():  # both came at once
-                self._taken -= characters
-            else:
-                self._waiting.remove((characters, turn))
-            self._admit_waiting()
-            raise
-
-    def _fits(self, characters: int) -> bool:
-        return not self._taken or self._taken + characters <= self._characters
-
-    def _release(self, characters: int, ended: asyncio.Future[Result]) -> None:
-        if not ended.cancelled():
-            ended.exception()  # marks a fault as retrieved: its client may have left
-        self._taken -= characters
-        self._trim.count(characters)
-        self._admit_waiting()
-
-    def _encode_and_trim(self, encode: Callable[[], Result]) -> Result:
-        try:
-            return encode()
-        finally:
-            self._trim.trim()
-
-    def _admit_waiting(self) -> None:
-        while self._waiting and self._fits(self._waiting[0][0]):
-            characters, turn = self._waiting.popleft()
-            self._taken += characters
-            turn.set_result(None)
-
-
-PIXELS_AT_ONCE = 32_000_000
-SHARED, SHARED_PIXELS = EncodingBudget(), EncodingBudget(PIXELS_AT_ONCE)
-"""Of all models of a process, which share its memory: in characters of texts, and in pixels."""
 INLINE_CHARACTERS = 4096
 """Texts up to this much are tokenized on the event loop (about a tenth of a millisecond per
 thousand characters).
@@ -140,33 +60,26 @@ class DataPlane:
     def __init__(
         self,
         *,
-        signature: Signature | TensorSignature | HeadSignature,
+        signature: Signature,
         encoder: Encoder | None,
         max_request_rows: int,
-        deadline_seconds: float,
-        budget: EncodingBudget = SHARED,
+        truncated: Callable[[int], object] = lambda texts: None,
     ) -> None:
         """Without an `encoder` rows go to the engine as they come.
 
-        `deadline_seconds` is the longest that a request may take.
+        `truncated` is called with the number of truncated texts of each request that is submitted.
         """
         self.signature = signature
         self._encoder = encoder
         self._max_request_rows = max_request_rows
-        self._deadline_seconds = deadline_seconds
-        self._budget = budget
+        self._truncated = truncated
         self._batcher: Batcher | None = None
         self._draining = False
-        self._truncated: Callable[[int], object] = lambda _: None
 
     @property
     def ready(self) -> bool:
         """True when a request would be answered now."""
         return self._batcher is not None and not self._batcher.is_broken and not self._draining
-
-    def on_truncated(self, callback: Callable[[int], object]) -> None:
-        """Call `callback` with the number of truncated texts of each request that is submitted."""
-        self._truncated = callback
 
     def open(self, batcher: Batcher) -> None:
         """Start to answer: the engine is loaded and warm."""
@@ -177,7 +90,7 @@ class DataPlane:
         self._draining = True
 
     def encode_short(self, rows: Sequence[Any]) -> Encoded | None:
-        """Return rows for `submit_encoded`, or None for texts that would block the event loop.
+        """Return rows for `submit`, or None for those that would block the event loop.
 
         Raises RequestFault.
         """
@@ -194,34 +107,25 @@ class DataPlane:
         batcher.refuse(len(rows))
         return self._encoder.encode(rows) if self._encoder.cost(rows) <= INLINE_CHARACTERS else None
 
-    def submit_encoded(
-        self, encoded: Encoded, *, deadline: float | None = None, alone: bool = False
-    ) -> asyncio.Future[Arrays]:
-        """Submit rows; `alone`: no other request is under way. Raises RequestFault."""
-        return self._submitted(self._open_batcher(), encoded, self._bounded(deadline), alone)
+    async def encode_beside(self, rows: Sequence[Any], deadline: float) -> Encoded:
+        """Return rows for `submit`, encoded in a thread beside the event loop.
 
-    async def submit(
-        self, rows: Sequence[Any], *, deadline: float | None = None
-    ) -> asyncio.Future[Arrays]:
-        """Tokenize and submit; return the answer to come: one array per output, rows in order.
-
-        Cancelling stops the work. `deadline` is a time of the event loop, bounded by the server's
-        own. Awaiting this takes as long as tokenizing; awaiting the answer, as queue and engine.
-        Raises RequestFault.
+        There are as many threads as cores, and the others wait for their turn: that bounds the
+        memory. Raises RequestFault.
         """
-        encoded = self.encode_short(rows)
-        if encoded is not None:
-            return self.submit_encoded(encoded, deadline=deadline)
-        assert self._encoder is not None
-        batcher, deadline = self._open_batcher(), self._bounded(deadline)
-        encoded = await self._encoded(self._encoder, rows, deadline)
-        return self._submitted(batcher, encoded, deadline)
+        encoder = self._encoder
+        assert encoder is not None
 
-    async def _encoded(self, encoder: Encoder, rows: Sequence[Any], deadline: float) -> Encoded:
         def encode() -> Encoded | None:
-            return encoder.encode(rows) if monotonic() < deadline else None
+            if monotonic() >= deadline:
+                return None
+            try:
+                return encoder.encode(rows)
+            finally:
+                if encoder.cost(rows) >= TRIM_COST:  # each thread has memory of its own
+                    trim_memory()
 
-        encoded = await self._budget.run(encoder.cost(rows), encode)
+        encoded = await asyncio.get_running_loop().run_in_executor(None, encode)
         if encoded is None or monotonic() >= deadline:
             raise DeadlinePassed(
                 f"The request's time passed while its {self.signature.rows} were encoded; send "
@@ -229,14 +133,15 @@ class DataPlane:
             )
         return encoded
 
-    def _bounded(self, deadline: float | None) -> float:
-        latest = monotonic() + self._deadline_seconds
-        return latest if deadline is None or deadline > latest else deadline
-
-    def _submitted(
-        self, batcher: Batcher, encoded: Encoded, deadline: float, alone: bool = False
+    def submit(
+        self, encoded: Encoded, *, deadline: float, alone: bool = False
     ) -> asyncio.Future[Arrays]:
-        answers = batcher.submit(encoded.rows, deadline=deadline, alone=alone)
+        """Submit rows; return the answer to come: one array per output, rows in order.
+
+        Cancelling stops the work. `deadline` is a time of the event loop; `alone`: no other request
+        is under way. Raises RequestFault.
+        """
+        answers = self._open_batcher().submit(encoded.rows, deadline=deadline, alone=alone)
         if encoded.truncated:
             self._truncated(encoded.truncated)
         return answers
@@ -258,26 +163,23 @@ ENCODERS: dict[str, type[TextEncoder]] = {
 """What makes tokens of a request's rows, where they are no single texts."""
 
 
-def model_signature(manifest: Manifest) -> Signature | TensorSignature | HeadSignature:
+def model_signature(manifest: Manifest) -> Signature:
     """Return the served model as a client sees it: of texts when it has a tokenizer."""
-    is_of_images = manifest.image_processor is not None
-    if manifest.tokenizer_file is None and not is_of_images:
-        return TensorSignature(
-            model=manifest.model, inputs=manifest.inputs, outputs=manifest.outputs
-        )
-    if manifest.activation is not None or is_of_images:
-        return (ImageSignature if is_of_images else HeadSignature)(
-            model=manifest.model,
-            task=manifest.task,
-            inputs=manifest.inputs,
-            outputs=manifest.outputs,
-            labels=manifest.labels,
-            activation="identity" if manifest.activation is None else manifest.activation,
-        )
+    form: Form = "texts"
+    if manifest.image_processor is not None:
+        form = "images"
+    elif manifest.tokenizer_file is None:
+        form = "tensors"
+    elif manifest.activation is not None:
+        form = "heads"
     return Signature(
+        form=form,
         model=manifest.model,
-        input_name=manifest.inputs[0].name,
-        output_name=manifest.outputs[0].name,
+        inputs=manifest.inputs,
+        outputs=manifest.outputs,
+        task=manifest.task,
+        labels=manifest.labels,
+        activation="identity" if manifest.activation is None else manifest.activation,
         prompts=manifest.prompts,
     )
 
@@ -286,7 +188,7 @@ def model_signature(manifest: Manifest) -> Signature | TensorSignature | HeadSig
 class Model:
     """A model before its engine is loaded."""
 
-    signature: Signature | TensorSignature | HeadSignature
+    signature: Signature
     encoder: Encoder | None
     probe: Sequence[Any]
     """Rows that every sound engine answers."""
@@ -317,8 +219,7 @@ def servable_model(archive: EngineArchive, settings: Settings, load: Callable[[]
         most_queued = images.most_rows
     elif archive.tokenizer is None:
         # Of a length that a profile takes: a probe that fails stands for a broken engine.
-        sequences = [item.sequence[0] for item in manifest.optimization_profiles if item.sequence]
-        shortest = min(sequences, default=None)
+        shortest = shortest_sequence(manifest.optimization_profiles)
         probe = [tuple(array[0] for array in zeros(manifest.inputs, 1, shortest))]
         row_tokens = len(manifest.inputs)
     else:
@@ -337,23 +238,6 @@ def servable_model(archive: EngineArchive, settings: Settings, load: Callable[[]
         load=load,
         most_queued=most_queued,
     )
-
-
-def data_plane_of(model: Model, settings: Settings) -> DataPlane:
-    """Return the model's data plane, which answers once it is opened."""
-    return DataPlane(
-        signature=model.signature,
-        encoder=model.encoder,
-        max_request_rows=settings.max_request_rows,
-        deadline_seconds=settings.deadline_seconds,
-        budget=SHARED_PIXELS if isinstance(model.signature, ImageSignature) else SHARED,
-    )
-
-
-def count_truncated(plane: DataPlane, model: Model, metrics: ServerMetrics) -> None:
-    """Count the texts that a plane truncates."""
-    if model.encoder is not None:
-        plane.on_truncated(metrics.truncated_texts.labels(model.name).inc)
 
 
 async def load_batcher(
@@ -386,7 +270,7 @@ async def load_batcher(
             run_seconds=settings.deadline_seconds,
         ),
         costs=costs,
-        kind=_shapes if isinstance(model.signature, TensorSignature) else None,
+        kind=_shapes if model.signature.form == "tensors" else None,
         observer=observer,
         threads=threads,
     )

@@ -1,4 +1,4 @@
-"""This process: its signals, standard streams, file descriptors, interpreter, memory and end."""
+"""This process: its signals, file descriptors, interpreter, memory and end."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, NoReturn, TypeVar
 
-from container.server.settings import Settings, bind_address, limit_libraries
+from container.server.settings import Settings, available_cores, bind_address
+from container.server.types import first_line
 
 T = TypeVar("T")
 SETTING = 2
 """The exit code of a server whose settings or arguments are wrong."""
 LAST_SECONDS = 0.5
 """How long threads may take to end once all is answered or given up."""
-TRIM_SECONDS = 10.0
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """mallopt's numbers of its parameters (malloc.h)."""
 FREED_BYTES = 1 << 20
@@ -37,7 +37,7 @@ MALLOC_VARIABLES = {f"MALLOC_{name}_THRESHOLD_": str(FREED_BYTES) for name in ("
 async def without_executor_wait(serving: Coroutine[Any, Any, T]) -> T:
     """Await `serving` on an event loop that closes without waiting for its executor's threads."""
     loop = asyncio.get_running_loop()
-    executor = ThreadPoolExecutor(thread_name_prefix="beside the event loop")
+    executor = ThreadPoolExecutor(available_cores(), "beside the event loop")
     loop.set_default_executor(executor)
     try:
         return await serving
@@ -46,61 +46,33 @@ async def without_executor_wait(serving: Coroutine[Any, Any, T]) -> T:
         loop.set_default_executor(ThreadPoolExecutor())
 
 
-def exit_on_sigterm() -> None:
-    """Make SIGTERM end this process with code 0 until the event loop handles it.
-
-    A container's first process would ignore it: the kernel delivers to process 1 only signals that
-    have a handler.
-    """
-    signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))
-
-
 def ignore_stop_signals() -> None:
     """Ignore SIGTERM and SIGINT: every request is answered, and the exit code is decided."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
 
 
-def open_standard_streams() -> None:
-    """Open /dev/null for each closed standard stream, so that no socket gets its number."""
-    for number in (0, 1, 2):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest free number is this one
-
-
 def end(code: int) -> NoReturn:
-    """End this process; its threads get LAST_SECONDS, and unread output does not block."""
-    unread = False
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            if stream is not None:  # it is when it was closed from the start
-                stream.flush()
-        except (OSError, ValueError):
-            unread = True
+    """End this process; its threads get LAST_SECONDS, and nobody need read its output."""
     until, others = time.monotonic() + LAST_SECONDS, set(threading.enumerate())
-    threads = [thread for thread in others - {threading.main_thread()} if not thread.daemon]
-    for thread in () if unread else threads:
-        thread.join(max(0.0, until - time.monotonic()))
-    if unread or any(thread.is_alive() for thread in threads):
-        os._exit(code)
-    sys.exit(code)
+    for thread in others - {threading.main_thread()}:
+        if not thread.daemon:
+            thread.join(max(0.0, until - time.monotonic()))
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    os._exit(code)
 
 
-OTHERS = 256
-"""What else a server has open: libraries, the engine, its archive."""
+MOST_DESCRIPTORS = 65_536
 
 
-def raise_descriptor_limit(connections: int) -> None:
-    """Raise the file descriptor limit of this process and its children to fit `connections`."""
+def raise_descriptor_limit() -> None:
+    """Raise the file descriptor limit of this process and its children as far as it may go."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections + OTHERS
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        # Otherwise connections beyond the limit are refused one by one, and reported.
-        with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+    most = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 SWITCH_SECONDS = 5e-6
@@ -132,30 +104,6 @@ def trim_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-class MemoryTrim:
-    """Returns freed memory to the system some seconds after much of it was used; on one loop."""
-
-    def __init__(
-        self,
-        most: int,
-        trim: Callable[[], object] = trim_memory,
-        seconds: float = TRIM_SECONDS,
-    ) -> None:
-        """`most`: units of work after which it is worth returning, by `trim` in a thread."""
-        self.most, self.trim, self._seconds = most, trim, seconds
-        self._untrimmed = 0
-
-    def count(self, units: int) -> None:
-        """Count work; what comes until memory is trimmed is trimmed with it."""
-        before, self._untrimmed = self._untrimmed, self._untrimmed + units
-        if before < self.most <= self._untrimmed:
-            asyncio.get_running_loop().call_later(self._seconds, self._trim_now)
-
-    def _trim_now(self) -> None:
-        self._untrimmed = 0
-        asyncio.get_running_loop().run_in_executor(None, self.trim)
-
-
 def bound_free_memory() -> None:
     """Have glibc keep little freed memory: its thresholds stay where they are set.
 
@@ -167,13 +115,6 @@ def bound_free_memory() -> None:
         mallopt = ctypes.CDLL(None).mallopt
         for parameter in (M_MMAP_THRESHOLD, M_TRIM_THRESHOLD):
             mallopt(parameter, FREED_BYTES)
-
-
-def prepare_process() -> None:
-    """Prepare a server's process before its libraries are imported."""
-    exit_on_sigterm()
-    open_standard_streams()
-    limit_libraries()
 
 
 class LoadFault(Exception):
@@ -211,9 +152,6 @@ async def load_unless_stopped(loading: Coroutine[Any, Any, T], stop: asyncio.Eve
     try:
         return await task
     except Exception as fault:
-        # Imports numpy, which this module must not before `limit_libraries` was called.
-        from container.server.types import first_line
-
         raise LoadFault(first_line(fault)) from fault
 
 

@@ -132,16 +132,6 @@ def process_environment() -> dict[str, str]:
     return dict(os.environ)
 
 
-def limit_libraries() -> None:
-    """Set variables that make imports cheaper; variables that are set already stay.
-
-    numpy starts a thread per core to multiply matrices, which this server never does; pydantic
-    searches every installed package for plugins. Together 47 ms of a start's 350.
-    """
-    for name, value in {"OPENBLAS_NUM_THREADS": "1", "PYDANTIC_DISABLE_PLUGINS": "__all__"}.items():
-        os.environ.setdefault(name, value)
-
-
 def available_cores() -> int:
     """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0))

@@ -13,7 +13,7 @@ import signal
 import socket
 from abc import ABC, abstractmethod
 from asyncio.subprocess import Process
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any, ClassVar
 
@@ -116,7 +116,7 @@ async def _serve(
 ) -> int:
     """Serve until a signal, or the end of the server behind, and return the exit code."""
     backend = backend_of()
-    raise_descriptor_limit(2 * settings.max_connections)
+    raise_descriptor_limit()
     stop = stop_event()
     process = await asyncio.create_subprocess_exec(
         *backend.command,
@@ -145,9 +145,16 @@ async def _serve(
 
 
 async def _watch(backend: Backend, process: Process, stop: asyncio.Event) -> int:
-    """Return the exit code once something ends."""
+    """Return the exit code once something ends. Raises what ends it."""
     watching = asyncio.ensure_future(backend.watch())
-    await first_done(process.wait(), stop.wait(), watching)
+    waits = [watching, *map(asyncio.ensure_future, (process.wait(), stop.wait()))]
+    try:
+        done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+    for wait in done:
+        wait.result()
     if stop.is_set():
         return 0
     status = process.returncode
@@ -171,18 +178,6 @@ def free_ports(count: int) -> tuple[int, ...]:
             open_sockets.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)
         ]
         return tuple(int(listener.getsockname()[1]) for listener in listeners)
-
-
-async def first_done(*awaited: Awaitable[Any]) -> None:
-    """Return once one of these is done; the others are cancelled. Raises what it raises."""
-    tasks = [asyncio.ensure_future(one) for one in awaited]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-    for task in done:
-        task.result()
 
 
 async def end_process(process: Process, seconds: float, *, group: bool = False) -> None:

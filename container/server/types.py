@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -82,10 +82,7 @@ class MemoryShort(Unavailable): ...
 
 
 class Response(NamedTuple):
-    """An answer in HTTP; its length and content type are not among `headers`.
-
-    A large body may be a memoryview of a file's pages.
-    """
+    """An answer in HTTP; its length and content type are not among `headers`."""
 
     status: int
     body: bytes
@@ -101,46 +98,28 @@ class Encoded(NamedTuple):
     """Texts that were cut to what the engine takes."""
 
 
+Form = Literal["texts", "tensors", "heads", "images"]
+"""Texts to rows; tensors; texts, pairs or images to labels and scores."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Signature:
-    """A served text model as a client sees it."""
+    """A served model as a client sees it; datatypes are KServe v2's."""
 
-    rows: ClassVar[str] = "texts"
+    form: Form
     model: str
-    input_name: str
-    output_name: str
+    inputs: tuple[TensorRecord, ...]
+    outputs: tuple[TensorRecord, ...]
+    task: Task | None = None
+    labels: tuple[str, ...] | None = None
+    """None of a ranker."""
+    activation: Activation = "identity"
     prompts: Prompts | None = None
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TensorSignature:
-    """A served model of tensors as a client sees it; datatypes are KServe v2's."""
-
-    rows: ClassVar[str] = "rows"
-    model: str
-    inputs: tuple[TensorRecord, ...]
-    outputs: tuple[TensorRecord, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class HeadSignature:
-    """A served model with a head, whose answers are labels and scores, as a client sees it."""
-
-    rows: ClassVar[str] = "texts"
-    model: str
-    task: Task
-    inputs: tuple[TensorRecord, ...]
-    outputs: tuple[TensorRecord, ...]
-    labels: tuple[str, ...] | None
-    """None of a ranker."""
-    activation: Activation
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ImageSignature(HeadSignature):
-    """A served image classifier as a client sees it."""
-
-    rows: ClassVar[str] = "images"
+    @property
+    def rows(self) -> str:
+        """What a request holds."""
+        return {"tensors": "rows", "images": "images"}.get(self.form, "texts")
 
 
 class TokenText:

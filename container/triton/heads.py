@@ -6,7 +6,7 @@ it, and the Python server imports it, so both servers compute alike.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,13 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 NO_OFFSET = -1
 """Both offsets of what is no token of the text: special tokens, and the filling of short rows."""
+
+READERS: Mapping[str, Callable[[Any], Any]] = {
+    "input_ids": lambda encoding: encoding.ids,
+    "attention_mask": lambda encoding: encoding.attention_mask,
+    "token_type_ids": lambda encoding: encoding.type_ids,
+}
+"""A network's inputs of an encoding of `tokenizers`."""
 
 
 def apply_activation(logits: Array, activation: str | None) -> Array:
@@ -111,6 +118,69 @@ def _texts(name: str, tensor: Any, prefix: str) -> list[Any]:
         raise ValueError(
             f"Input {name!r} holds text that is not UTF-8: {fault.reason} at byte {fault.start}."
         ) from fault
+
+
+class TextReader:
+    """Requests of texts or of pairs inside Triton: tokenized in one call, cut or refused."""
+
+    def __init__(
+        self, tokenizer: Any, manifest: Mapping[str, Any], inputs: Sequence[str], *, has_spans: bool
+    ) -> None:
+        """Take the packaged tokenizer without its padding, and run it once.
+
+        `inputs` are a request's tensors, one or the two of a pair; `has_spans`: somebody asks where
+        in the text a token lies.
+        """
+        import manifest_check  # type: ignore[import-not-found]
+
+        self._check, self._inputs = manifest_check, tuple(inputs)
+        self._prompts = manifest.get("prompts")
+        longest = manifest_check.longest_sequence(manifest)
+        truncates = manifest.get("auto_truncate", True)
+        self._limit = None if truncates else longest
+        padding = tokenizer.padding
+        self._pad_id = 0 if padding is None else int(padding["pad_id"])
+        tokenizer.no_padding()
+        if not truncates:
+            tokenizer.no_truncation()
+        elif longest is not None:
+            tokenizer.enable_truncation(max_length=longest)
+        # Only the slower call knows where in the text a token lies.
+        self._encode = tokenizer.encode_batch if has_spans else tokenizer.encode_batch_fast
+        self._encode(["warm up"])
+
+    def read(
+        self, requests: Sequence[Any], tensor_of: Callable[[Any, str], Any]
+    ) -> list[list[Any] | ValueError]:
+        """Return each request's encodings, or the fault that its client gets."""
+        inputs = [self._rows(request, tensor_of) for request in requests]
+        rows = [row for texts in inputs if isinstance(texts, list) for row in texts]
+        encodings = iter(self._encode(rows))
+        return [
+            self._refuse_over_long([next(encodings) for _ in texts])
+            if isinstance(texts, list)
+            else texts
+            for texts in inputs
+        ]
+
+    def array(self, name: str, encodings: Sequence[Any], length: int, dtype: Any) -> Array:
+        """Return an input of the network, [rows, length], filled up as the tokenizer says."""
+        fill = self._pad_id if name == "input_ids" else 0
+        rows: Array = np.full((len(encodings), length), fill, dtype)
+        for place, encoding in enumerate(encodings):
+            rows[place, : len(encoding)] = READERS[name](encoding)
+        return rows
+
+    def _rows(self, request: Any, tensor_of: Callable[[Any, str], Any]) -> list[Any] | ValueError:
+        try:
+            prefix = self._check.prompt_prefix(request.parameters(), self._prompts)
+            return request_rows({name: tensor_of(request, name) for name in self._inputs}, prefix)
+        except ValueError as fault:
+            return fault
+
+    def _refuse_over_long(self, encodings: list[Any]) -> list[Any] | ValueError:
+        sentence = self._check.over_long_texts(list(map(len, encodings)), self._limit)
+        return encodings if sentence is None else ValueError(sentence)
 
 
 class Head:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import binascii
 import io
-import struct
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -28,14 +27,10 @@ Pillow's RGB images take four bytes for each, and a progressive JPEG six more wh
 """
 MOST_REQUEST_BYTES = 256 << 20
 """Of the pixels of one request, as the network takes them."""
-MOST_SEGMENTS = 2_000
-"""Segments of a JPEG that are read before its size."""
 FORMATS = {"JPEG": b"\xff\xd8\xff", "PNG": b"\x89PNG\r\n\x1a\n"}
 """What a file of each format begins with."""
 FILTERS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
 """Pillow's resampling filters, in the order of their numbers."""
-FRAME_MARKERS = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-LONE_MARKERS = frozenset({0x01, *range(0xD0, 0xD9)})
 
 
 class ImageRefused(ValueError):
@@ -170,28 +165,6 @@ def file_bytes(value: bytes) -> bytes:
         return binascii.a2b_base64(text.translate(None, b" \r\n\t"), strict_mode=True)
     except binascii.Error:
         return value
-
-
-def pixel_count(file: bytes) -> int:
-    """Return the pixels that a file's header announces, at most MOST_PIXELS; 0 where none does.
-
-    It reads a bounded part of the file, and never raises.
-    """
-    if file.startswith(FORMATS["PNG"]) and len(file) >= 24:
-        width, height = struct.unpack_from(">II", file, 16)
-        return int(min(MOST_PIXELS, width * height))
-    offset = 2
-    for _ in range(MOST_SEGMENTS if file.startswith(FORMATS["JPEG"]) else 0):
-        if offset + 9 > len(file) or file[offset] != 0xFF:
-            break
-        marker = file[offset + 1]
-        if marker in FRAME_MARKERS:
-            height, width = struct.unpack_from(">HH", file, offset + 5)
-            return int(min(MOST_PIXELS, width * height))
-        fills = marker == 0xFF
-        length = 0 if marker in LONE_MARKERS else struct.unpack_from(">H", file, offset + 2)[0]
-        offset += 1 if fills else 2 + length
-    return 0
 
 
 def center_crop(pixels: Array, height: int, width: int) -> Array:

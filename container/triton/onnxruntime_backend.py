@@ -18,84 +18,41 @@ import numpy as np
 import onnxruntime
 import triton_python_backend_utils as pb_utils
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
-from tokenizers import Encoding, Tokenizer
+from tokenizers import Tokenizer
 
 RUNTIME_NAME = "onnxruntime"
 COMPUTE_CAPABILITY = "cpu"
-READERS = {
-    "input_ids": lambda encoding: encoding.ids,
-    "attention_mask": lambda encoding: encoding.attention_mask,
-    "token_type_ids": lambda encoding: encoding.type_ids,
-}
 Array = np.ndarray[Any, Any]
 Feed = dict[str, Array]
 
 
 class Texts:
-    """Requests of texts, or of pairs: tokenized in one call, padded to the longest of the batch."""
+    """Requests of texts, or of pairs, padded to the longest of the batch."""
 
     def __init__(
-        self,
-        path: Path,
-        inputs: Mapping[str, type],
-        texts: Sequence[str],
-        outputs: Sequence[str],
-        *,
-        longest: int | None,
-        truncates: bool,
-        prompts: Mapping[str, Any] | None = None,
-        head: Any = None,
+        self, reader: Any, inputs: Mapping[str, type], outputs: Sequence[str], head: Any = None
     ) -> None:
-        """Load the packaged tokenizer; a text over `longest` tokens is cut or refused.
-
-        `texts` are the request's tensors, one or the two of a pair; `head` answers the logits.
-        """
-        self._tokenizer = Tokenizer.from_file(str(path))
-        padding = self._tokenizer.padding
-        self._pad_id = 0 if padding is None else int(padding["pad_id"])
-        self._tokenizer.no_padding()
-        if not truncates:
-            self._tokenizer.no_truncation()
-        elif longest is not None:
-            self._tokenizer.enable_truncation(max_length=longest)
-        self._limit = None if truncates else longest
-        self._prompts = prompts
-        self._inputs = inputs
-        self._texts = tuple(texts)
-        self._head = head
-        # Only the slower call knows where in the text a token lies.
-        self._spans = head is not None and head.is_of_tokens
-        tokenizer = self._tokenizer
-        self._encode = tokenizer.encode_batch if self._spans else tokenizer.encode_batch_fast
+        """`reader` is of `heads`; `inputs` are the network's; `head` answers the logits."""
+        self._reader, self._inputs, self._head = reader, inputs, head
         self.outputs = tuple(outputs)
 
-    def read(self, requests: Sequence[Any]) -> list[list[Encoding] | ValueError]:
+    def read(self, requests: Sequence[Any]) -> list[Any]:
         """Return each request's tokenized texts, or the fault that its client gets."""
-        inputs = [_rows_of_texts(request, self._texts, self._prompts) for request in requests]
-        encodings = iter(
-            self._encode([text for texts in inputs if isinstance(texts, list) for text in texts])
-        )
-        return [
-            self._check_lengths([next(encodings) for _ in texts])
-            if isinstance(texts, list)
-            else texts
-            for texts in inputs
-        ]
+        values: list[Any] = self._reader.read(requests, pb_utils.get_input_tensor_by_name)
+        return values
 
-    def rows(self, encodings: Sequence[Encoding]) -> int:
+    def rows(self, encodings: Sequence[Any]) -> int:
         """Return the rows of a request."""
         return len(encodings)
 
-    def feed(self, requests: Sequence[Sequence[Encoding]]) -> Feed:
+    def feed(self, requests: Sequence[Sequence[Any]]) -> Feed:
         """Return the network's inputs for the texts of all requests."""
         encodings = [encoding for request in requests for encoding in request]
-        shape = (len(encodings), max(map(len, encodings), default=1))
-        feed: Feed = {}
-        for name, dtype in self._inputs.items():
-            feed[name] = np.full(shape, self._pad_id if name == "input_ids" else 0, dtype=dtype)
-            for place, encoding in enumerate(encodings):
-                feed[name][place, : len(encoding)] = READERS[name](encoding)
-        return feed
+        length = max(map(len, encodings), default=1)
+        return {
+            name: self._reader.array(name, encodings, length, dtype)
+            for name, dtype in self._inputs.items()
+        }
 
     def blank(self, batch: int, sequence: int | None) -> Feed:
         """Return a batch of one size for warm-up: unmasked, all of token 0."""
@@ -109,20 +66,16 @@ class Texts:
         """Return the first output as float32."""
         return [np.asarray(outputs[0], dtype=np.float32)]
 
-    def response(self, encodings: Sequence[Encoding], rows: Sequence[Array]) -> Sequence[Array]:
+    def response(self, encodings: Sequence[Any], rows: Sequence[Array]) -> Sequence[Array]:
         """Return the outputs of one request from its rows of the network's answer."""
         if self._head is None:
             return rows
         spans = None
-        if self._spans:
+        if self._head.is_of_tokens:
             tokens = [heads.token_spans(encoding) for encoding in encodings]
             spans = heads.padded_spans(tokens, rows[0].shape[1])
         answers: list[Array] = self._head.answers(rows[0], spans)
         return answers
-
-    def _check_lengths(self, encodings: list[Encoding]) -> list[Encoding] | ValueError:
-        sentence = manifest_check.over_long_texts(list(map(len, encodings)), self._limit)
-        return encodings if sentence is None else ValueError(sentence)
 
 
 class Tensors:
@@ -248,16 +201,14 @@ class TritonPythonModel:
             }
             shapes = {tensor.name: tensor.shape for tensor in self._engine.get_inputs()}
             return Tensors(input_types(self._engine, types), shapes, outputs)
-        return Texts(
-            folder / Path(manifest["tokenizer_file"]).name,
-            input_types(self._engine, {}),
+        head = heads.Head(manifest) if heads.has_head(manifest) else None
+        reader = heads.TextReader(
+            Tokenizer.from_file(str(folder / Path(manifest["tokenizer_file"]).name)),
+            manifest,
             [tensor["name"] for tensor in config["input"]],
-            outputs,
-            longest=manifest_check.longest_sequence(manifest),
-            truncates=manifest.get("auto_truncate", True),
-            prompts=manifest.get("prompts"),
-            head=heads.Head(manifest) if heads.has_head(manifest) else None,
+            has_spans=head is not None and head.is_of_tokens,
         )
+        return Texts(reader, input_types(self._engine, {}), outputs, head)
 
     def _run_together(self, readable: Sequence[tuple[int, Any]]) -> list[tuple[int, Any]]:
         """Return the response to each request, from one run of all of them where that succeeds."""
@@ -331,19 +282,6 @@ def input_types(
         for tensor in session.get_inputs()
     }
     return {name: configured.get(name, dtype) for name, dtype in tokens.items()}
-
-
-def _rows_of_texts(
-    request: Any, names: Sequence[str], prompts: Mapping[str, Any] | None
-) -> list[Any] | ValueError:
-    """Return a request's texts, or its pairs of two tensors; or the fault that its client gets."""
-    tensors = {name: pb_utils.get_input_tensor_by_name(request, name) for name in names}
-    try:
-        prefix = manifest_check.prompt_prefix(request.parameters(), prompts)
-        rows: list[Any] = heads.request_rows(tensors, prefix)
-        return rows
-    except ValueError as fault:
-        return fault
 
 
 def _error(sentence: str, code: int) -> Any:

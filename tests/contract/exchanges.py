@@ -1,16 +1,11 @@
 """The requests that every server of the suite gets, by name, and each server's reply.
 
-Loading and pressure have modules of their own; nowhere else are the servers' differences written.
-`test_exchanges` and `test_pressure` send all of it; `differences` makes the tables of
-docs/serving.md from it.
+Loading has a module of its own; `test_exchanges` sends all of it.
 """
 
 from __future__ import annotations
 
-from tests.contract.loading_exchanges import LOADING
-from tests.contract.pressure_exchanges import UNDER_PRESSURE
 from tests.contract.replies import (
-    KINDS,
     LARGEST_BODY,
     MODELS,
     Exchange,
@@ -119,6 +114,13 @@ PATHS = (
         json_request(["a"]),
         path="/models/none/invoke",
     ),
+    # Triton itself would answer twice and abort: the parser's answer, then the loader's.
+    Exchange(
+        "POST /models with a body that is not JSON",
+        replies(refusal(404), refusal(405), refusal()),
+        b"{",
+        path="/models",
+    ),
     Exchange(
         "PUT /models",
         replies(refusal(404), refusal(405), refusal(405)),
@@ -127,11 +129,3 @@ PATHS = (
     ),
 )
 """Paths and methods."""
-
-TABLES = (
-    ("Requests that may be answered", ANSWERS, KINDS),
-    ("Requests that are refused", SLIPS, KINDS),
-    ("Paths", PATHS, KINDS),
-    ("Loading", LOADING, KINDS),
-    ("Under faults and pressure", UNDER_PRESSURE, KINDS),
-)

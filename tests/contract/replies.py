@@ -10,11 +10,6 @@ from typing import Any
 from tests.contract.requests import JSON_TYPE
 
 KINDS = ("python-server", "triton-sme", "triton-mme")
-TITLES = {
-    "python-server": "Python server",
-    "triton-sme": "Triton, single model",
-    "triton-mme": "Triton, multi-model",
-}
 LARGEST_BODY = 6_291_456
 
 
@@ -29,12 +24,6 @@ class Reply:
 
     status: int
     says: str
-
-    def __str__(self) -> str:
-        """As the table shows it: a status alone answers, or refuses in a sentence."""
-        if self.says == (ANSWER if self.status == 200 else SENTENCE):
-            return str(self.status)
-        return f"{self.status}, {self.says}"
 
 
 SENTENCE, NOTHING, ANSWER, MODELS = "a sentence", "empty", "the answer", "a list of models"

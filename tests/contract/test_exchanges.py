@@ -10,7 +10,6 @@ from local_cloud.containers.server_client import Response
 from tests.contract.conftest import Served
 from tests.contract.exchanges import ANSWERS, PATHS, SLIPS
 from tests.contract.loading_exchanges import LOADING
-from tests.contract.pressure_exchanges import DEADLY
 from tests.contract.replies import KINDS, SAYS, Exchange, Reply
 from tests.contract.requests import json_request
 from tests.fixtures.tiny_embedder.archive import MODEL, write_archive
@@ -65,11 +64,3 @@ def test_life_of_a_model_is_the_one_of_the_list(launched, tmp_path):
         assert is_reply(answer, exchange.replies["triton-mme"]), context
         assert served.client.request("GET", "/ping").status == 200
     assert served.ask(json_request(["a dog"])).status == 200
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("exchange", DEADLY, ids=lambda exchange: exchange.name.replace(" ", "-"))
-def test_request_that_ends_triton_ends_no_server(kind, exchange, launched):
-    served = launched(kind)
-    assert is_reply(send(served, exchange), exchange.replies[kind])
-    assert served.client.request("GET", "/ping").status == 200

@@ -83,18 +83,6 @@ def test_texts_that_fit_are_answered_as_where_long_ones_are_cut(refusing, launch
         assert np.allclose(rows(served.ask(*request), output), expected, atol=1e-5)
 
 
-def test_plain_inputs_are_refused_by_the_same_sentence(refusing):
-    served, tiny = refusing
-    plain = json.dumps({"inputs": list(MIXED)}).encode()
-    if served.kind != "python-server":
-        assert served.ask(plain).status == 400
-        return
-    one_text = json.dumps({"inputs": "cat " * 31}).encode()
-    assert sentence(served.ask(plain)) == f"{REFUSAL}text[1] has 33, text[4] has 202{REMEDY}"
-    assert sentence(served.ask(one_text)) == f"{REFUSAL}text[0] has 33{REMEDY}"
-    rows(served.ask(json_request(["a cat"])), ANSWERS[tiny.served.task])
-
-
 def test_ensemble_warms_every_profile_size_and_pads_to_few_lengths(tmp_path):
     write_form(tmp_path / "model", EMBEDDER, "ensemble")
     with serving("triton-sme", tmp_path / "model", tmp_path / "server") as server:

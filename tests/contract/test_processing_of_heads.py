@@ -1,7 +1,7 @@
-"""A user's code around an image classifier and a token classifier inside real Triton.
+"""A user's code around an image classifier inside real Triton.
 
-Each with the engine of a CPU, and as on a GPU: encoder, plan and head are members of the ensemble,
-the plan stood in for.
+With the engine of a CPU, and as on a GPU: encoder, plan and head are members of the ensemble, the
+plan stood in for.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from onboarding.serving_spec import ServingSpec
 from tests.contract.conftest import TARGET_HEADER, load, serving
 from tests.contract.head_archives import with_stand_in
 from tests.fixtures.processing.archive import write_processed_archive
-from tests.fixtures.tiny_embedder.archive import IMAGE_CLASSIFIER, TOKEN_CLASSIFIER
+from tests.fixtures.tiny_embedder.archive import IMAGE_CLASSIFIER
 from tests.gpu.triton import png
 
 CODE = {
@@ -39,25 +39,6 @@ def preprocess(inputs):
 def postprocess(outputs):
     return {"best": outputs["labels"][:, :1], "share": outputs["scores"][:, :1]}
 """,
-    "join.py": """
-import numpy as np
-
-def preprocess(inputs):
-    rows = zip(inputs["first"][:, 0], inputs["second"][:, 0])
-    return {"text": np.array([b" ".join(row) for row in rows], object).reshape(-1, 1)}
-""",
-    "words.py": """
-import json
-import numpy as np
-
-def postprocess(outputs):
-    rows = zip(outputs["labels"], outputs["offsets"])
-    found = [
-        [[label.decode(), *map(int, ends)] for label, ends in zip(*row) if ends[0] >= 0]
-        for row in rows
-    ]
-    return {"words": np.array([json.dumps(row) for row in found], object).reshape(-1, 1)}
-""",
 }
 
 
@@ -72,12 +53,6 @@ PICTURES = {
         "outputs": [tensor("best"), tensor("share", "FP32")],
     },
 }
-TOKENS = {
-    "preprocessing": {"file": "join.py", "inputs": [tensor("first"), tensor("second")]},
-    "postprocessing": {"file": "words.py", "outputs": [tensor("words")]},
-}
-
-
 FILES = [png(np.array([[colour]], np.uint8)) for colour in 250 * np.eye(3, dtype=int)]
 
 
@@ -88,17 +63,16 @@ def server(archive, tmp_path_factory):
         (tree / name).write_text(source)
     root = tmp_path_factory.mktemp("archives")
     archives = {}
-    for tiny, spec in ((IMAGE_CLASSIFIER, PICTURES), (TOKEN_CLASSIFIER, TOKENS)):
-        for suffix, section, stand_in in (
-            ("", {}, None),
-            ("-cpu", spec, None),
-            ("-gpu", spec, with_stand_in),
-        ):
-            name = f"{tiny.model}{suffix}"
-            variant = dataclasses.replace(tiny, served=dataclasses.replace(tiny.served, model=name))
-            spec_of_serving = ServingSpec.model_validate_json(json.dumps(section))
-            write_processed_archive(root / name, variant, spec_of_serving, tree, stand_in=stand_in)
-            archives[name] = root / name
+    for name, section, stand_in in (
+        ("plain", {}, None),
+        ("cpu", PICTURES, None),
+        ("gpu", PICTURES, with_stand_in),
+    ):
+        served = dataclasses.replace(IMAGE_CLASSIFIER.served, model=name)
+        variant = dataclasses.replace(IMAGE_CLASSIFIER, served=served)
+        spec = ServingSpec.model_validate_json(json.dumps(section))
+        write_processed_archive(root / name, variant, spec, tree, stand_in=stand_in)
+        archives[name] = root / name
     with serving("triton-mme", archive, tmp_path_factory.mktemp("triton")) as one:
         for name, folder in archives.items():
             answer = load(one.client, folder, name=name, target=f"{name}/model.tar.gz")
@@ -119,24 +93,9 @@ def texts(*rows):
 
 @pytest.mark.parametrize("kind", ["cpu", "gpu"])
 def test_image_classifier_behind_and_before_own_code(kind, server):
-    plain = outputs(server, "tiny-pictures", image_request(FILES))
+    plain = outputs(server, "plain", image_request(FILES))
     urls = texts(*(b"data:image/png;base64," + base64.b64encode(file) for file in FILES))
-    answer = outputs(server, f"tiny-pictures-{kind}", array_request({"url": urls}))
+    answer = outputs(server, kind, array_request({"url": urls}))
     assert set(answer) == {"best", "share"}
     assert len({*answer["best"][:, 0]}) > 1 and (answer["best"] == plain["labels"][:, :1]).all()
     assert np.allclose(answer["share"], plain["scores"][:, :1], atol=1e-6)
-
-
-@pytest.mark.parametrize("kind", ["cpu", "gpu"])
-def test_token_classifier_behind_and_before_own_code(kind, server):
-    first, second = texts("a cat", "ünïcode"), texts("sat on the mat", "dog")
-    whole = texts("a cat sat on the mat", "ünïcode dog")
-    plain = outputs(server, "tiny-tokens", array_request({"text": whole}))
-    request = array_request({"first": first, "second": second})
-    answer = outputs(server, f"tiny-tokens-{kind}", request)
-    expected = [
-        [[label, *map(int, ends)] for label, ends in zip(*row, strict=True) if ends[0] >= 0]
-        for row in zip(plain["labels"], plain["offsets"], strict=True)
-    ]
-    assert [len(row) for row in expected] == [6, 2]
-    assert [json.loads(row) for row in answer["words"][:, 0]] == expected

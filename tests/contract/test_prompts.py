@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
 from onboarding.manifest import Prompts
 from tests.contract.conftest import rows, serving
 from tests.contract.head_archives import write_form
-from tests.contract.requests import binary_request, json_request
+from tests.contract.requests import json_request
 from tests.contract.test_long_texts import sentence
 from tests.fixtures.tiny_embedder.archive import EMBEDDER
 
@@ -40,11 +38,6 @@ def test_prompt_stands_before_every_text(name, prompted, launched):
     assert np.allclose(rows(prompted.ask(json_request(TEXTS, **fields))), expected, atol=1e-6)
 
 
-def test_binary_request_gets_the_default_prompt(prompted):
-    vectors = rows(prompted.ask(*binary_request([text.encode() for text in TEXTS])))
-    assert np.array_equal(vectors, rows(prompted.ask(json_request(TEXTS))))
-
-
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -61,11 +54,3 @@ def test_refuses_a_prompt_where_there_is_none(launched):
     for kind in ("python-server", "triton-sme"):
         answer = launched(kind).ask(json_request(["a"], parameters={"prompt_name": "query"}))
         assert sentence(answer).endswith("Unknown prompt 'query'; the model has no prompts.")
-
-
-def test_plain_request_names_its_prompt(launched, prompted):
-    if prompted.kind != "python-server":
-        pytest.skip("Triton reads KServe's protocol alone")
-    body = json.dumps({"inputs": ["a dog"], "prompt_name": "document"}).encode()
-    (vector,) = json.loads(prompted.ask(body).body)["outputs"]
-    assert np.allclose(vector, rows(launched("python-server").ask(json_request(["a dog"])))[0])

@@ -51,15 +51,6 @@ def test_concurrent_clients_get_their_own_answers(server):
         assert np.allclose(answer, expected[text], atol=1e-6)
 
 
-def test_bad_request_leaves_its_neighbours_alone(server):
-    requests = [(json_request(["a dog"]),), binary_request([b"\xff"])] * 40
-    expected = rows(server.ask(*requests[0]))
-    with ThreadPoolExecutor(8) as clients:
-        answers = list(clients.map(lambda request: server.ask(*request), requests))
-    assert {answer.status for answer in answers[1::2]} == {400}
-    assert all(np.allclose(rows(answer), expected, atol=1e-6) for answer in answers[::2])
-
-
 def test_all_servers_give_the_same_vectors(launched):
     ours, *others = [rows(launched(kind).ask(json_request(TEXTS))) for kind in KINDS]
     assert all(np.allclose(ours, theirs, atol=1e-6) for theirs in others)

@@ -17,10 +17,8 @@ from container.server.types import (
     BINARY_TYPE,
     JSON_TYPE,
     Array,
-    HeadSignature,
     RequestFault,
     Signature,
-    TensorSignature,
     TooLarge,
     UnsupportedEncoding,
 )
@@ -193,7 +191,7 @@ def claimed_pieces(inputs: Sequence[Mapping[str, Any]], tail: bytes) -> dict[str
 
 
 def encode_outputs(
-    signature: Signature | TensorSignature | HeadSignature,
+    signature: Signature,
     id: str | None,
     arrays: Iterable[tuple[str, str, Array, bool]],
 ) -> tuple[bytes, str]:

@@ -25,9 +25,9 @@ from container.server.codecs.texts import kserve_texts
 from container.server.types import (
     JSON_TYPE,
     Array,
-    HeadSignature,
     InferenceRequest,
     RequestFault,
+    Signature,
     TokenText,
 )
 from container.triton import heads
@@ -37,7 +37,7 @@ NO_ENTITY = "O"
 """The label of tokens that no entity holds, as transformers' pipeline leaves it out."""
 
 
-def decode_request(body: bytes, content_type: str, signature: HeadSignature) -> InferenceRequest:
+def decode_request(body: bytes, content_type: str, signature: Signature) -> InferenceRequest:
     """Return the request in a body. Raises RequestFault with the sentence for the client."""
     names = [record.name for record in signature.inputs]
     is_paired = len(names) > 1
@@ -63,7 +63,7 @@ def decode_request(body: bytes, content_type: str, signature: HeadSignature) -> 
 
 
 def encode_response(
-    arrays: Sequence[Array], request: InferenceRequest, signature: HeadSignature
+    arrays: Sequence[Array], request: InferenceRequest, signature: Signature
 ) -> tuple[bytes, str]:
     """Return body and content type; `arrays` are the engine's logits, or classes and scores."""
     outputs = _outputs(arrays, request, signature)
@@ -81,7 +81,7 @@ def encode_response(
 
 
 def _outputs(
-    arrays: Sequence[Array], request: InferenceRequest, signature: HeadSignature
+    arrays: Sequence[Array], request: InferenceRequest, signature: Signature
 ) -> dict[str, Array]:
     if signature.task == "token-classification":
         spans = [text.spans for text in request.rows]
@@ -111,7 +111,7 @@ def _plain_rows(document: Mapping[str, Any], *, is_paired: bool) -> Any:
     return [query] * len(texts), texts
 
 
-def top_labels(document: Mapping[str, Any], signature: HeadSignature) -> int | None:
+def top_labels(document: Mapping[str, Any], signature: Signature) -> int | None:
     """Return how many labels a plain answer has; None: all. Raises RequestFault."""
     value = parameter(document, "top_k")
     if value is None:
@@ -146,14 +146,14 @@ def _columns(inputs: object, tail: bytes, names: Sequence[str]) -> list[Sequence
     return [columns[name] for name in names]
 
 
-def _rows(signature: HeadSignature, columns: Sequence[Sequence[str]]) -> Sequence[Any]:
+def _rows(signature: Signature, columns: Sequence[Sequence[str]]) -> Sequence[Any]:
     if signature.task == "token-classification":
         return list(map(TokenText, columns[0]))
     return list(zip(*columns, strict=True)) if len(columns) > 1 else columns[0]
 
 
 def _plain_answer(
-    outputs: Mapping[str, Array], request: InferenceRequest, signature: HeadSignature
+    outputs: Mapping[str, Array], request: InferenceRequest, signature: Signature
 ) -> list[Any]:
     scores = outputs["scores"].tolist()
     if signature.task == "text-ranking":

@@ -14,7 +14,7 @@ from container.server.codecs.envelope import (
 )
 from container.server.codecs.heads import encode_response, top_labels
 from container.server.codecs.texts import Words, kserve_rows, refuse_tail
-from container.server.types import ImageSignature, InferenceRequest
+from container.server.types import InferenceRequest, Signature
 from container.triton.images import file_bytes
 
 FILE_TYPES = ("image/jpeg", "image/png")
@@ -23,7 +23,7 @@ IMAGES = Words("images", "base64 of images", "base64 text", "base64 texts", "an 
 __all__ = ["decode_request", "encode_response"]
 
 
-def decode_request(body: bytes, content_type: str, signature: ImageSignature) -> InferenceRequest:
+def decode_request(body: bytes, content_type: str, signature: Signature) -> InferenceRequest:
     """Return the request in a body. Raises RequestFault with the sentence for the client."""
     base = content_type.partition(";")[0].strip().lower()
     if base in FILE_TYPES:

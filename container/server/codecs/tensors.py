@@ -19,8 +19,8 @@ from container.server.codecs.envelope import (
     timeout_seconds,
     wanted_outputs,
 )
-from container.server.types import Array, InferenceRequest, RequestFault, TensorSignature
-from onboarding.manifest import TensorRecord
+from container.server.types import Array, InferenceRequest, RequestFault, Signature
+from onboarding.manifest import ProfileRecord, TensorRecord
 
 TensorRow = tuple[Array, ...]
 """One row of every input, in the signature's order."""
@@ -43,7 +43,7 @@ class TensorRows(Sequence[TensorRow]):
         return tuple(array[index] for array in self._arrays)
 
 
-def decode_request(body: bytes, content_type: str, signature: TensorSignature) -> InferenceRequest:
+def decode_request(body: bytes, content_type: str, signature: Signature) -> InferenceRequest:
     """Return the request in a body. Raises RequestFault with the sentence for the client."""
     document, tail = read_envelope(body, content_type)
     tensors = _tensors(document["inputs"], signature)
@@ -67,7 +67,7 @@ def decode_request(body: bytes, content_type: str, signature: TensorSignature) -
 
 
 def encode_response(
-    arrays: Sequence[Array], request: InferenceRequest, signature: TensorSignature
+    arrays: Sequence[Array], request: InferenceRequest, signature: Signature
 ) -> tuple[bytes, str]:
     """Return body and content type; `arrays` are all outputs, rows on axis 0, contiguous."""
     records = signature.outputs
@@ -78,7 +78,7 @@ def encode_response(
     return encode_outputs(signature, request.id, outputs)
 
 
-def _tensors(inputs: object, signature: TensorSignature) -> dict[str, Mapping[str, Any]]:
+def _tensors(inputs: object, signature: Signature) -> dict[str, Mapping[str, Any]]:
     """Return the client's tensors by name: exactly the model's inputs."""
     if not isinstance(inputs, list) or not all(isinstance(tensor, dict) for tensor in inputs):
         raise RequestFault(
@@ -184,3 +184,24 @@ def refuse_beyond_table(values: Array, name: str, rows: int | None) -> None:
             f"Input {name!r} holds {high if high >= rows else low}, and the network looks its "
             f"values up in a table of {rows} rows; they must be from {-rows} to {rows - 1}."
         )
+
+
+def zeros(records: Sequence[TensorRecord], batch: int, sequence: int | None) -> list[Array]:
+    """Return a batch of zeros per input.
+
+    A dynamic second axis has the sequence's size, any other one element.
+    """
+    arrays: list[Array] = []
+    for record in records:
+        unknown = (1 if sequence is None else sequence, *(1 for _ in record.shape[2:]))
+        sizes = zip(record.shape[1:], unknown, strict=False)
+        shape = [default if size == -1 else size for size, default in sizes]
+        arrays.append(np.zeros((batch, *shape), DATATYPES[record.datatype]))
+    return arrays
+
+
+def shortest_sequence(profiles: Sequence[ProfileRecord]) -> int | None:
+    """Return the fewest tokens of a row that a profile takes; `None` where none has a sequence."""
+    return min(
+        (profile.sequence[0] for profile in profiles if profile.sequence is not None), default=None
+    )

@@ -41,8 +41,8 @@ def decode_request(body: bytes, content_type: str, signature: Signature) -> Infe
         return InferenceRequest(rows=rows, dialect="plain", timeout_seconds=timeout)
     prefix = prompt_prefix(document, signature.prompts)
     return InferenceRequest(
-        rows=_prefixed(prefix, kserve_texts(inputs, tail, signature.input_name)),
-        wanted=wanted_outputs(document, (signature.output_name,)),
+        rows=_prefixed(prefix, kserve_texts(inputs, tail, signature.inputs[0].name)),
+        wanted=wanted_outputs(document, (signature.outputs[0].name,)),
         id=request_id(document),
         timeout_seconds=timeout_seconds(document),
     )
@@ -55,7 +55,7 @@ def encode_response(
     rows = arrays[0]
     if request.dialect == "plain":
         return json_bytes({"outputs": rows}), JSON_TYPE
-    output = (signature.output_name, "FP32", rows, request.wanted[0][1])
+    output = (signature.outputs[0].name, "FP32", rows, request.wanted[0][1])
     return encode_outputs(signature, request.id, (output,))
 
 

@@ -1,4 +1,4 @@
-"""The protocol of every engine, the cost of a batch, and the sizes that a manifest declares."""
+"""The protocol of every engine, the cost of a batch, and faults of memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from container.server.types import Arrays
 from container.tensorrt.faults import mentions_memory_shortage
-from onboarding.manifest import Manifest, ProfileRecord
+from onboarding.manifest import ProfileRecord
 
 Size = tuple[int, int | None]
 """Rows and tokens of a batch; `None` where rows have no tokens."""
@@ -58,6 +58,23 @@ def is_memory_shortage(fault: BaseException) -> bool:
     """Return True for a lack of memory, or of threads, whichever library says so."""
     is_typed = isinstance(fault, EngineOutOfMemory | MemoryError)
     return is_typed or mentions_memory_shortage(str(fault))
+
+
+class memory_of:  # noqa: N801  # a generator's would cost a run a microsecond
+    """A context that raises EngineOutOfMemory where its body fails for lack of memory."""
+
+    __slots__ = ("_memory", "_subject")
+
+    def __init__(self, subject: str, memory: str = "memory") -> None:
+        self._subject, self._memory = subject, memory
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, fault: BaseException | None, trace: object) -> None:
+        if isinstance(fault, Exception) and is_memory_shortage(fault):
+            raise EngineOutOfMemory(
+                f"{self._subject} does not fit the {self._memory} that is left: {fault}"
+            ) from fault
 
 
 class Engine(Protocol):
@@ -111,15 +128,3 @@ def longest_sequence(profiles: Sequence[ProfileRecord]) -> int | None:
     return max(
         (profile.sequence[2] for profile in profiles if profile.sequence is not None), default=None
     )
-
-
-def warm_up_sizes(manifest: Manifest) -> tuple[Size, ...]:
-    """Return the minimum, optimum and maximum of every profile, each size once.
-
-    There are none when the model file turns warm-up off.
-    """
-    sizes: dict[Size, None] = {}
-    for profile in manifest.optimization_profiles if manifest.warm_up else ():
-        for batch, tokens in zip(profile.batch, profile.sequence or (None,) * 3, strict=True):
-            sizes[(min(batch, manifest.max_batch_size), tokens)] = None
-    return tuple(sizes)

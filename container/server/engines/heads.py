@@ -25,7 +25,6 @@ from container.server.engines.tokens import (
 from container.server.types import Array, Arrays, Encoded, RequestFault, TokenText
 from container.triton.heads import token_classes, token_spans
 from container.triton.images import ImageProcessor as Processor
-from container.triton.images import pixel_count
 from onboarding.manifest import ImageProcessor
 
 PAIR_CHARACTERS = CHARACTERS_AT_ONCE // 2
@@ -160,6 +159,5 @@ class ImageEncoder:
         return [(np.zeros(self._processor.shape, np.float32),)]
 
     def cost(self, files: Sequence[bytes]) -> int:
-        """Return the pixels that are in memory at once: the largest file's, and all rows'."""
-        rows = len(files) * (prod(self._processor.shape) + UNITS_OF_A_FILE)
-        return rows + max(map(pixel_count, files), default=0)
+        """Return the pixels of all rows, and something for each file."""
+        return len(files) * (prod(self._processor.shape) + UNITS_OF_A_FILE)

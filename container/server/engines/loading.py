@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import onnxruntime
@@ -12,18 +11,17 @@ from container.archive import CPU, EngineArchive, SupportedRuntimes
 from container.pytorch.program import CPU_BUILD, torch_version
 from container.pytorch.program import DeviceName as ProgramDevice
 from container.server.engines.buckets import Buckets, ladder
-from container.server.engines.engine import Engine, longest_sequence, warm_up_sizes
+from container.server.engines.engine import Engine, longest_sequence
 from container.server.engines.heads import TokenClassEngine
-from container.server.engines.onnxruntime_cpu import TensorEngine, TokenEngine
+from container.server.engines.onnxruntime_cpu import CpuEngine, CpuRunner, SessionRunner
 from container.server.engines.onnxruntime_cuda import (
     CUDA,
     TENSORRT,
     DeviceName,
     OnnxRunner,
-    SeveralRunners,
     tensorrt_options,
 )
-from container.server.engines.pytorch import ProgramRunner, ProgramSession
+from container.server.engines.pytorch import ProgramRunner
 from container.server.engines.shaping import (
     BucketEngine,
     Shapes,
@@ -36,7 +34,7 @@ from container.server.engines.tensorrt_plan import PlanRunner
 from container.server.process import say
 from container.tensorrt.bindings import bindings
 from container.tensorrt.faults import NoBindings
-from container.triton.manifest_check import running_compute_capability
+from container.triton.manifest_check import running_compute_capability, warm_up_sizes
 from onboarding.manifest import Manifest, RuntimeIdentity, TensorRecord
 from onboarding.values import PYTORCH_RUNTIMES, Runtime
 
@@ -134,20 +132,21 @@ def load_engine(
 
 def cpu_engine(archive: EngineArchive, *, slots: int, threads: int) -> Engine:
     """Load a network in ONNX Runtime on the CPU, or a program in PyTorch."""
-    manifest = archive.manifest
-    options: dict[str, Any] = {
-        "slots": slots,
-        "threads": threads,
-        "max_rows": manifest.max_batch_size,
-        "sizes": warm_up_sizes(manifest),
-    }
+    manifest, path = archive.manifest, archive.engine
+    runner: CpuRunner
     if manifest.runtime.name in PYTORCH_RUNTIMES:
-        is_compiled = manifest.runtime.name == COMPILED
-        options["load"] = partial(ProgramSession, is_compiled=is_compiled)
-    if archive.tokenizer is not None:
-        return TokenEngine(archive.engine, **options)
-    inputs, outputs = network_records(manifest)
-    return TensorEngine(archive.engine, inputs=inputs, outputs=outputs, **options)
+        runner = program = _program(archive, slots, device="cpu", threads=threads)
+        inputs, outputs = program.inputs, program.outputs
+    else:
+        computed = None if archive.tokenizer is not None else _output_names(manifest)
+        runner = session = SessionRunner(path, slots=slots, threads=threads, outputs=computed)
+        inputs, outputs = session.inputs, session.outputs
+    return CpuEngine(
+        runner,
+        _shaping(manifest, None, inputs, outputs),
+        max_rows=manifest.max_batch_size,
+        sizes=warm_up_sizes(manifest.model_dump(mode="json")),
+    )
 
 
 def network_records(
@@ -158,6 +157,10 @@ def network_records(
     if processor is None:
         return manifest.inputs, manifest.outputs
     return (processor.input,), (processor.output,)
+
+
+def _output_names(manifest: Manifest) -> tuple[str, ...]:
+    return tuple(record.name for record in network_records(manifest)[1])
 
 
 def cuda_engine(
@@ -175,19 +178,11 @@ def cuda_engine(
     tensorrt = None
     if manifest.runtime.name == "onnxruntime-tensorrt":
         tensorrt = tensorrt_options(manifest, _network_shapes(archive))
-    runner = SeveralRunners(
-        [
-            OnnxRunner(archive.engine, device=device, warn=warn, tensorrt=tensorrt)
-            for _ in range(slots)
-        ]
-    )
-    shaping = _shaping(manifest, runner.inputs, runner.outputs, lambda shapes: True)
+    runner = OnnxRunner(archive.engine, slots=slots, device=device, warn=warn, tensorrt=tensorrt)
+    shaping = _bucket_shaping(manifest, runner.inputs, runner.outputs)
     # A text task answers with the first output.
-    outputs = (
-        tuple(record.name for record in network_records(manifest)[1])
-        if manifest.tokenizer_file is None
-        else runner.outputs[:1]
-    )
+    is_text = manifest.tokenizer_file is not None
+    outputs = runner.outputs[:1] if is_text else _output_names(manifest)
     runner.declare(_declared(shaping), outputs=outputs)
     return BucketEngine(runner, shaping, warm=manifest.warm_up)
 
@@ -196,9 +191,7 @@ def _network_shapes(archive: EngineArchive) -> tuple[Shapes, ...]:
     """Return what the network will run at, its inputs read on the CPU."""
     probe = OnnxRunner(archive.engine, device="cpu")
     try:
-        return _declared(
-            _shaping(archive.manifest, probe.inputs, probe.outputs, lambda shapes: True)
-        )
+        return _declared(_bucket_shaping(archive.manifest, probe.inputs, probe.outputs))
     finally:
         probe.close()
 
@@ -206,14 +199,14 @@ def _network_shapes(archive: EngineArchive) -> tuple[Shapes, ...]:
 def program_engine(archive: EngineArchive, *, slots: int, device: ProgramDevice = "cuda") -> Engine:
     """Load a program in PyTorch on the GPU."""
     manifest = archive.manifest
-    runner = ProgramRunner(
-        archive.engine,
-        slots=slots,
-        is_compiled=manifest.runtime.name == COMPILED,
-        device=device,
-    )
-    shaping = _shaping(manifest, runner.inputs, runner.outputs, lambda shapes: True)
+    runner = _program(archive, slots, device=device)
+    shaping = _bucket_shaping(manifest, runner.inputs, runner.outputs)
     return BucketEngine(runner, shaping, warm=manifest.warm_up)
+
+
+def _program(archive: EngineArchive, slots: int, **options: Any) -> ProgramRunner:
+    is_compiled = archive.manifest.runtime.name == COMPILED
+    return ProgramRunner(archive.engine, slots=slots, is_compiled=is_compiled, **options)
 
 
 def tensorrt_engine(
@@ -235,7 +228,7 @@ def tensorrt_engine(
         warn=warn,
     )
     try:
-        shaping = _shaping(archive.manifest, runner.inputs, runner.outputs, runner.takes)
+        shaping = _bucket_shaping(archive.manifest, runner.inputs, runner.outputs, runner.takes)
         runner.open(_declared(shaping))
     except BaseException:
         runner.close()
@@ -245,25 +238,33 @@ def tensorrt_engine(
 
 def _shaping(
     manifest: Manifest,
+    buckets: Buckets | None,
     inputs: dict[str, Tensor],
     outputs: Sequence[str],
-    takes: Callable[[Shapes], bool],
 ) -> Shaping:
-    """Return how rows are shaped, for those of the manifest's sizes that the engine takes.
+    """Return how rows are shaped. Raises ValueError where the engine has other inputs."""
+    if manifest.tokenizer_file is not None:
+        return TokenShaping(buckets, inputs=inputs, outputs=outputs)
+    records, answers = network_records(manifest)
+    return TensorShaping(buckets, inputs=inputs, records=records, outputs=answers)
+
+
+def _bucket_shaping(
+    manifest: Manifest,
+    inputs: dict[str, Tensor],
+    outputs: Sequence[str],
+    takes: Callable[[Shapes], bool] = lambda shapes: True,
+) -> Shaping:
+    """Return the same, with those of the manifest's sizes that the engine takes.
 
     Raises ValueError when it takes none.
     """
-
-    def shaping(buckets: Buckets) -> Shaping:
-        if manifest.tokenizer_file is not None:
-            return TokenShaping(buckets, inputs=inputs, outputs=outputs)
-        records, answers = network_records(manifest)
-        return TensorShaping(buckets, inputs=inputs, records=records, outputs=answers)
-
     buckets = ladder(manifest.optimization_profiles, max_rows=manifest.max_batch_size)
-    whole = shaping(buckets)
-    return shaping(buckets.only(lambda bucket: takes(whole.blank(bucket).shapes)))
+    whole = _shaping(manifest, buckets, inputs, outputs)
+    usable = buckets.only(lambda bucket: takes(whole.blank(bucket).shapes))
+    return _shaping(manifest, usable, inputs, outputs)
 
 
 def _declared(shaping: Shaping) -> tuple[Shapes, ...]:
+    assert shaping.buckets is not None
     return tuple(shaping.blank(bucket).shapes for bucket in shaping.buckets.sizes)

@@ -1,4 +1,4 @@
-"""ONNX networks in ONNX Runtime on the CPU.
+"""Engines of the CPU: rows are padded to the longest of their batch, and nothing is recorded.
 
 One session, run by as many threads at once as there are slots. Two slots of one thread each did 574
 to 589 rows/s of MiniLM at 32 x 16 on two cores, one slot of two threads 465 to 545.
@@ -7,194 +7,122 @@ to 589 rows/s of MiniLM at 32 x 16 on two cores, one slot of two threads 465 to 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-import numpy as np
 import onnxruntime
 
-from container.server.codecs.tensors import TensorRow
-from container.server.engines.engine import (
-    Costs,
-    EngineOutOfMemory,
-    LinearCosts,
-    Size,
-    is_memory_shortage,
+from container.server.engines.buckets import Bucket
+from container.server.engines.engine import Costs, LinearCosts, Size, memory_of
+from container.server.engines.onnxruntime_cuda import numpy_type
+from container.server.engines.shaping import (
+    BucketEngine,
+    Part,
+    Runner,
+    Shaping,
+    Tensor,
+    TokenShaping,
 )
-from container.server.engines.shaping import zeros
-from container.server.engines.tokens import Tokens, pad_rows
 from container.server.process import trim_memory
-from container.server.types import Array, Arrays
-from onboarding.manifest import TensorRecord
+from container.server.types import Array
 
-Feed = dict[str, Array]
 Run = Callable[[], Any]
 TIMED_TOKENS, TIMED_RUNS = 16, 3
 
 
-class CpuEngine:
-    """A session, its slots and its warm-up; subclasses know what rows are.
-
-    `_outputs` are the names of the outputs that are computed, `_timed` the two sizes that warm-up
-    times, by their cells: tokens, or rows without tokens.
-    """
-
-    sequence_buckets: tuple[int, ...] | None = None
-    _outputs: list[str]
-    _timed: Mapping[int, Size]
+class SessionRunner:
+    """A network in ONNX Runtime on the CPU. Runs may come from several threads at once."""
 
     def __init__(
-        self,
-        path: Path,
-        *,
-        slots: int,
-        threads: int,
-        max_rows: int,
-        sizes: Iterable[Size] = (),
-        clock: Callable[[], float] = time.perf_counter,
-        load: Callable[[Path, int], Any] | None = None,
+        self, path: Path, *, slots: int, threads: int, outputs: Sequence[str] | None
     ) -> None:
-        """`threads` are one slot's; `sizes` are run at warm-up, which `clock` times in seconds.
+        """`threads` are one run's; `outputs` are computed, None: the first.
 
-        `load` opens the session; default: of ONNX Runtime. Raises EngineOutOfMemory, and what the
-        library raises.
+        Raises EngineOutOfMemory, ValueError, and what ONNX Runtime raises.
         """
-        self.slots, self.max_rows = slots, max_rows
-        # A run on the event loop would block other slots.
-        self.inline_rows = max_rows if slots == 1 else 0
-        self._session: Any = (open_session if load is None else load)(path, threads)
-        self._sizes, self._clock = tuple(sizes), clock
-
-    def warm_up(self) -> Costs:
-        return warm_up_session(
-            self._runner, self._sizes, timed=self._timed, slots=self.slots, clock=self._clock
-        )
-
-    def warm_up_inline(self) -> None: ...
-
-    def close(self) -> None:
-        del self._session
-
-    def _run(self, feed: Feed) -> list[Array]:
-        try:
-            answers: list[Array] = self._session.run(self._outputs, feed)
-        except Exception as fault:
-            raise_memory_shortage(fault, "A batch")
-            raise
-        return answers
-
-    def _runner(self, size: Size) -> Run:
-        feed = self._blank(*size)
-        return lambda: self._session.run(self._outputs, feed, shrinking_run())
-
-    def _blank(self, rows: int, tokens: int | None) -> Feed:
-        raise NotImplementedError
-
-
-class TokenEngine(CpuEngine):
-    """A network of tokens; answers its first output as float32. Warm-up runs unmasked tokens 0."""
-
-    def __init__(self, path: Path, **options: Any) -> None:
-        super().__init__(path, **options)
-        self._types = {
-            tensor.name: np.int32 if tensor.type == "tensor(int32)" else np.int64
+        self.slots = slots
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        # A plan of memory for every shape: before texts of all lengths MiniLM takes 15 MB more for
+        # it, and runs no faster.
+        options.enable_mem_pattern = False
+        options.log_severity_level = 4
+        with memory_of(path.name):
+            self._session: Any = onnxruntime.InferenceSession(
+                str(path), options, providers=["CPUExecutionProvider"]
+            )
+        trim_memory()
+        self.inputs = {
+            tensor.name: Tensor(dtype=numpy_type(tensor), rank=len(tensor.shape))
             for tensor in self._session.get_inputs()
         }
-        self._outputs = [self._session.get_outputs()[0].name]
-        self._timed = {rows * TIMED_TOKENS: (rows, TIMED_TOKENS) for rows in (1, 8)}
+        first = self._session.get_outputs()[0].name
+        self.outputs = (first,) if outputs is None else tuple(outputs)
+        self._shrinking = onnxruntime.RunOptions()
+        self._shrinking.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
 
-    def prepare(self, rows: Sequence[Tokens]) -> Feed:
-        """Return the rows, padded to the longest of them."""
-        feed = pad_rows(rows, shape=(len(rows), max(1, *map(len, rows)) if rows else 1))
-        return {name: feed[name].astype(dtype, copy=False) for name, dtype in self._types.items()}
+    def run(self, part: Part, slot: int) -> Mapping[str, Array]:
+        """Return the outputs. Raises EngineOutOfMemory, and what ONNX Runtime raises."""
+        with memory_of("A batch"):
+            answers = self._session.run(self.outputs, part.feed)
+        return dict(zip(self.outputs, answers, strict=True))
 
-    def run(self, prepared: Feed, slot: int) -> Arrays:
-        """Return one array, float32 [rows, ...]."""
-        return (np.ascontiguousarray(self._run(prepared)[0], dtype=np.float32),)
+    def run_once(self, part: Part) -> None:
+        """Run, and free what this batch size needed: for MiniLM at 32 x 128, 260 MB."""
+        self._session.run(self.outputs, part.feed, self._shrinking)
 
-    def _blank(self, rows: int, tokens: int | None) -> Feed:
-        return self.prepare([Tokens(np.zeros(1 if tokens is None else tokens, np.int32))] * rows)
+    def close(self) -> None:
+        """Forget the session."""
+        del self._session
 
 
-class TensorEngine(CpuEngine):
-    """A network of tensors; answers every output.
+class CpuRunner(Runner, Protocol):
+    """Runs parts on the CPU."""
 
-    Warm-up runs zeros; an axis of unknown size has one element.
-    """
+    def run_once(self, part: Part) -> None:
+        """Run a part of a size that may not come again."""
+
+
+class CpuEngine(BucketEngine):
+    """A runner on the CPU, and the shaping of what it runs, which has no buckets."""
 
     def __init__(
         self,
-        path: Path,
+        runner: CpuRunner,
+        shaping: Shaping,
         *,
-        inputs: Sequence[TensorRecord],
-        outputs: Sequence[TensorRecord],
-        **options: Any,
+        max_rows: int,
+        sizes: Sequence[Size],
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        super().__init__(path, **options)
-        self._records = tuple(inputs)
-        self._ranks = {tensor.name: len(tensor.shape) for tensor in self._session.get_inputs()}
-        self._outputs = [record.name for record in outputs]
-        self._answer_ranks = [len(record.shape) for record in outputs]
-        tokens = self._sizes[0][1] if self._sizes else None
-        self._timed = {rows: (rows, tokens) for rows in (1, 4)}
+        """`sizes` are run at warm-up, which `clock` times in seconds."""
+        self._cpu_runner, self._sizes, self._clock = runner, tuple(sizes), clock
+        self._runner, self._shaping = runner, shaping
+        self.slots, self.max_rows, self.sequence_buckets = runner.slots, max_rows, None
+        # A run on the event loop would block other slots.
+        self.inline_rows = max_rows if runner.slots == 1 else 0
 
-    def prepare(self, rows: Sequence[TensorRow]) -> Feed:
-        """Return rows of one shape, stacked."""
-        return self._feed([np.stack(column) for column in zip(*rows, strict=True)])
-
-    def run(self, prepared: Feed, slot: int) -> Arrays:
-        """Return one array per output."""
-        ranked = zip(self._run(prepared), self._answer_ranks, strict=True)
-        return tuple(
-            answer[:, None] if 0 < answer.ndim < rank else answer for answer, rank in ranked
+    def warm_up(self) -> Costs:
+        """Run every size, and time two small ones. Raises EngineOutOfMemory."""
+        if isinstance(self._shaping, TokenShaping):
+            timed: dict[int, Size] = {rows * TIMED_TOKENS: (rows, TIMED_TOKENS) for rows in (1, 8)}
+        else:
+            tokens = self._sizes[0][1] if self._sizes else None
+            timed = {rows: (rows, tokens) for rows in (1, 4)}
+        return warm_up_session(
+            self._run_of, self._sizes, timed=timed, slots=self.slots, clock=self._clock
         )
 
-    def _blank(self, rows: int, tokens: int | None) -> Feed:
-        return self._feed(zeros(self._records, rows, tokens))
+    def warm_up_inline(self) -> None:
+        """Do nothing: nothing belongs to a thread."""
 
-    def _feed(self, arrays: Sequence[Array]) -> Feed:
-        """Name the arrays; an input of one value a row, [rows, 1] to clients, is [rows]."""
-        return {
-            record.name: array.reshape(-1) if self._ranks[record.name] == 1 else array
-            for record, array in zip(self._records, arrays, strict=True)
-        }
-
-
-def open_session(path: Path, threads: int) -> onnxruntime.InferenceSession:
-    """Load a network on the CPU. Raises EngineOutOfMemory."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    # A plan of memory for every shape: before texts of all lengths MiniLM takes 15 MB more for it,
-    # and runs no faster.
-    options.enable_mem_pattern = False
-    options.log_severity_level = 4
-    try:
-        session = onnxruntime.InferenceSession(
-            str(path), options, providers=["CPUExecutionProvider"]
-        )
-    except Exception as fault:
-        raise_memory_shortage(fault, path.name)
-        raise
-    trim_memory()
-    return session
-
-
-def shrinking_run() -> onnxruntime.RunOptions:
-    """Return run options that free what one batch size needed: for MiniLM at 32 x 128, 260 MB."""
-    options = onnxruntime.RunOptions()
-    options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
-    return options
-
-
-def raise_memory_shortage(fault: Exception, subject: str, memory: str = "memory") -> None:
-    """Raise EngineOutOfMemory if ONNX Runtime failed for lack of memory, on a CPU or a GPU."""
-    if is_memory_shortage(fault):
-        raise EngineOutOfMemory(
-            f"{subject} does not fit the {memory} that is left: {fault}"
-        ) from fault
+    def _run_of(self, size: Size) -> Run:
+        rows, tokens = size
+        part = self._shaping.blank(Bucket(rows=rows, tokens=tokens))
+        return lambda: self._cpu_runner.run_once(part)
 
 
 def warm_up_session(
@@ -216,11 +144,8 @@ def warm_up_session(
         return LinearCosts()
 
     def warm(size: Size) -> None:
-        try:
+        with memory_of(f"A batch of rows and tokens {size}"):
             runner(size)()
-        except Exception as fault:
-            raise_memory_shortage(fault, f"A batch of rows and tokens {size}")
-            raise
 
     with ThreadPoolExecutor(slots, "warm up") as threads:
         list(threads.map(warm, spread_sizes(sizes, slots)))

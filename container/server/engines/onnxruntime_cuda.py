@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 import onnxruntime
 
-from container.server.engines.onnxruntime_cpu import raise_memory_shortage
+from container.server.engines.engine import memory_of
 from container.server.engines.shaping import Part, Shapes, Tensor
 from container.server.types import Array
 from onboarding.manifest import Manifest
@@ -28,6 +28,7 @@ from onboarding.manifest import Manifest
 DeviceName = Literal["cuda", "cpu"]
 CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
 TENSORRT = "TensorrtExecutionProvider"
+LIBRARIES = {CUDA: "its CUDA or cuDNN libraries", TENSORRT: "TensorRT's libraries"}
 ENGINE_CACHE = "tensorrt-engines"
 """A folder beside other temporary files: a second session loads what the first compiled."""
 UNRECORDABLE = ("have not been partitioned", "graph capture feature", "CUDA Graph feature")
@@ -42,17 +43,16 @@ UNRECORDED = -1
 
 
 class OnnxRunner:
-    """One session on a device.
+    """Sessions of one network on a device, one a slot; each has weights and graphs of its own.
 
     On the CPU the same lines run without graphs, which is how they are tested.
     """
-
-    slots = 1
 
     def __init__(
         self,
         path: Path,
         *,
+        slots: int = 1,
         device: DeviceName = "cuda",
         warn: Callable[[str], None] = print,
         tensorrt: Mapping[str, str] | None = None,
@@ -62,20 +62,19 @@ class OnnxRunner:
 
         Raises EngineOutOfMemory, ValueError, and what ONNX Runtime raises.
         """
-        self._tensorrt = tensorrt
-        self._path, self._device, self._open_session = path, device, open_session
-        try:
-            self._session, self._records = self._open(warn)
-        except Exception as fault:
-            raise_memory_shortage(fault, path.name, "GPU memory")
-            raise
+        self.slots, self._path, self._device = slots, path, device
+        self._open_session = open_session
+        with self._memory():
+            self._sessions = [self._open(warn, tensorrt) for _ in range(slots)]
+        session = self._sessions[0]
         self.inputs = {
             tensor.name: Tensor(dtype=numpy_type(tensor), rank=len(tensor.shape))
-            for tensor in self._session.get_inputs()
+            for tensor in session.get_inputs()
         }
-        self._types = {tensor.name: numpy_type(tensor) for tensor in self._session.get_outputs()}
+        self._types = {tensor.name: numpy_type(tensor) for tensor in session.get_outputs()}
         self.outputs = tuple(self._types)
-        self._graph_runners: dict[tuple[tuple[int, ...], ...], GraphRunner | None] = {}
+        self._graph_numbers: dict[tuple[tuple[int, ...], ...], int] = {}
+        self._graph_runners: list[dict[int, GraphRunner]] = [{} for _ in range(slots)]
 
     def declare(self, shapes: Iterable[Shapes], *, outputs: tuple[str, ...]) -> None:
         """Give these shapes arrays and a graph of their own when they first run.
@@ -83,49 +82,51 @@ class OnnxRunner:
         Only these outputs are computed.
         """
         self._types = {name: self._types[name] for name in outputs}
-        self._graph_runners = {tuple(shape.values()): None for shape in shapes}
+        self._graph_numbers = {
+            tuple(shape.values()): number for number, shape in enumerate(shapes, start=1)
+        }
 
     def run(self, part: Part, slot: int) -> Mapping[str, Array]:
         """Return the part's own rows of the outputs.
 
         Raises EngineOutOfMemory, and what ONNX Runtime raises.
         """
-        key = tuple(part.shapes.values())
-        try:
-            if key not in self._graph_runners:
+        number = self._graph_numbers.get(tuple(part.shapes.values()))
+        session, runners = self._sessions[slot], self._graph_runners[slot]
+        with self._memory():
+            if number is None:
                 graph = UNRECORDED if self._records else None
-                return run_unbound(self._session, part, tuple(self._types), self._device, graph)
-            runner = self._graph_runners[key]
-            if runner is None:
-                runner = self._graph_runners[key] = self._graph_runner(part, key)
-            return runner.run(part)
-        except Exception as fault:
-            raise_memory_shortage(fault, self._path.name, "GPU memory")
-            raise
+                return run_unbound(session, part, tuple(self._types), self._device, graph)
+            if number not in runners:
+                runners[number] = GraphRunner(
+                    session,
+                    part,
+                    inputs={name: tensor.dtype for name, tensor in self.inputs.items()},
+                    outputs=self._types,
+                    device=self._device,
+                    graph=number if self._records else None,
+                )
+            return runners[number].run(part)
 
     def close(self) -> None:
-        """Forget the session, and with it all device memory."""
-        self._graph_runners.clear()
-        del self._session
+        """Forget the sessions, and with them all device memory."""
+        del self._graph_runners, self._sessions
 
-    def _graph_runner(self, part: Part, key: tuple[tuple[int, ...], ...]) -> GraphRunner:
-        return GraphRunner(
-            self._session,
-            part,
-            inputs={name: tensor.dtype for name, tensor in self.inputs.items()},
-            outputs=self._types,
-            device=self._device,
-            graph=list(self._graph_runners).index(key) + 1 if self._records else None,
-        )
+    def _memory(self) -> memory_of:
+        return memory_of(self._path.name, "GPU memory")
 
-    def _open(self, warn: Callable[[str], None]) -> tuple[Any, bool]:
-        """Return the session, and whether its runs are recorded."""
+    def _open(self, warn: Callable[[str], None], tensorrt: Mapping[str, str] | None) -> Any:
+        """Return a session, and keep whether its runs are recorded."""
+        self._records = False
+        cuda = (CUDA, {"device_id": "0"})
         if self._device == "cpu":
-            return self._session_on([CPU]), False
-        if self._tensorrt is not None:
-            return self._on_tensorrt(self._tensorrt), False
+            return self._session_on(CPU)
+        if tensorrt is not None:
+            return self._session_on((TENSORRT, {"device_id": "0", **tensorrt}), cuda, CPU)
         try:
-            return self._on_gpu({"enable_cuda_graph": "1"}), True
+            session = self._session_on((CUDA, {"device_id": "0", "enable_cuda_graph": "1"}), CPU)
+            self._records = True
+            return session
         except Exception as fault:
             if not any(words in str(fault) for words in UNRECORDABLE):
                 raise
@@ -134,57 +135,19 @@ class OnnxRunner:
             "the CPU or branch; it runs "
             "node by node, which is slower for small batches. Fused networks can be recorded."
         )
-        return self._on_gpu({}), False
+        return self._session_on(cuda, CPU)
 
-    def _on_tensorrt(self, options: Mapping[str, str]) -> Any:
-        cuda = (CUDA, {"device_id": "0"})
-        session = self._session_on([(TENSORRT, {"device_id": "0", **options}), cuda, CPU])
-        if TENSORRT not in session.get_providers():
-            raise ValueError(
-                f"ONNX Runtime has no {TENSORRT} here, or TensorRT's libraries do not load"
-            )
-        return session
-
-    def _on_gpu(self, options: Mapping[str, str]) -> Any:
-        session = self._session_on([(CUDA, {"device_id": "0", **options}), CPU])
-        if CUDA not in session.get_providers():
-            raise ValueError(
-                f"ONNX Runtime has no {CUDA} here, or its CUDA or cuDNN libraries do not load"
-            )
-        return session
-
-    def _session_on(self, providers: list[Any]) -> Any:
+    def _session_on(self, *providers: Any) -> Any:
+        """Return a session whose first provider, CPU or a name with options, is there."""
         options = onnxruntime.SessionOptions()
         # The GPU does the work: threads of the CPU's pool would only spin beside it.
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 3
-        return self._open_session(str(self._path), options, providers)
-
-
-class SeveralRunners:
-    """Sessions of one network, one a slot; each has weights and graphs of its own."""
-
-    def __init__(self, runners: Sequence[OnnxRunner]) -> None:
-        self._runners = tuple(runners)
-        self.slots = len(self._runners)
-        self.inputs, self.outputs = self._runners[0].inputs, self._runners[0].outputs
-
-    def declare(self, shapes: Sequence[Shapes], *, outputs: tuple[str, ...]) -> None:
-        """Give these shapes arrays and a graph of their own in every slot."""
-        for runner in self._runners:
-            runner.declare(shapes, outputs=outputs)
-
-    def run(self, part: Part, slot: int) -> Mapping[str, Array]:
-        """Return the part's own rows of the outputs.
-
-        Raises EngineOutOfMemory, and what ONNX Runtime raises.
-        """
-        return self._runners[slot].run(part, 0)
-
-    def close(self) -> None:
-        """Forget every session."""
-        for runner in self._runners:
-            runner.close()
+        session = self._open_session(str(self._path), options, list(providers))
+        name = providers[0] if isinstance(providers[0], str) else providers[0][0]
+        if name not in session.get_providers():
+            raise ValueError(f"ONNX Runtime has no {name} here, or {LIBRARIES[name]} do not load")
+        return session
 
 
 def tensorrt_options(manifest: Manifest, shapes: Sequence[Shapes]) -> dict[str, str]:

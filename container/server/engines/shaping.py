@@ -1,4 +1,4 @@
-"""The engine of every GPU runtime: rows to arrays that fill a bucket up, and outputs to answers."""
+"""Rows to arrays and outputs to answers, and the engine of every GPU runtime, which has buckets."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from container.server.codecs.envelope import DATATYPES
-from container.server.codecs.tensors import TensorRow
+from container.server.codecs.tensors import TensorRow, zeros
 from container.server.engines.buckets import Bucket, Buckets, bucket_costs
 from container.server.engines.engine import Costs, LinearCosts
 from container.server.engines.tokens import Tokens, pad_rows
@@ -27,6 +26,7 @@ class Part:
 
     rows: int
     shapes: Shapes
+    """Of the bucket, by input; none without buckets."""
     feed: Mapping[str, Array | None]
     """By input; `None` is zeros."""
 
@@ -42,7 +42,8 @@ class Tensor:
 class Shaping(Protocol):
     """Turns rows into runs of the engine, and their outputs into answers."""
 
-    buckets: Buckets
+    buckets: Buckets | None
+    """None: rows are padded to the longest of them."""
 
     def parts(self, rows: Sequence[Any]) -> tuple[Part, ...]:
         """Return the runs that answer the rows, in order: one, unless no profile takes so many.
@@ -64,7 +65,7 @@ class TokenShaping:
     """
 
     def __init__(
-        self, buckets: Buckets, *, inputs: Mapping[str, Tensor], outputs: Sequence[str]
+        self, buckets: Buckets | None, *, inputs: Mapping[str, Tensor], outputs: Sequence[str]
     ) -> None:
         """Raises ValueError for an engine that wants what texts do not give."""
         if "input_ids" not in inputs or not set(inputs) <= set(TEXT_INPUTS):
@@ -72,33 +73,37 @@ class TokenShaping:
                 f"the engine's inputs are {', '.join(inputs)}; a text model's are "
                 f"{', '.join(TEXT_INPUTS)}"
             )
-        if buckets.sequences is None:
+        if buckets is not None and buckets.sequences is None:
             raise ValueError("no optimization profile of the text model has a sequence axis")
         self.buckets = buckets
         self._types = {name: tensor.dtype for name, tensor in inputs.items()}
         self._output = outputs[0]
 
     def parts(self, rows: Sequence[Tokens]) -> tuple[Part, ...]:
+        if self.buckets is None:
+            return (self._part(rows, (len(rows), max(1, *map(len, rows)))),)
         parts, begin = [], 0
         for count, bucket in self.buckets.parts(len(rows), max(map(len, rows))):
-            parts.append(self._part(rows[begin : begin + count], bucket))
+            assert bucket.tokens is not None
+            parts.append(self._part(rows[begin : begin + count], (bucket.rows, bucket.tokens)))
             begin += count
         return tuple(parts)
 
     def blank(self, bucket: Bucket) -> Part:
-        assert bucket.tokens is not None
-        return self._part([Tokens(np.zeros(bucket.tokens, np.int32))] * bucket.rows, bucket)
+        length = 1 if bucket.tokens is None else bucket.tokens
+        row = Tokens(np.zeros(length, np.int32))
+        return self._part([row] * bucket.rows, (bucket.rows, length))
 
     def answer(self, outputs: Mapping[str, Array]) -> Arrays:
-        return (outputs[self._output].astype(np.float32, copy=False),)
+        return (np.ascontiguousarray(outputs[self._output], np.float32),)
 
-    def _part(self, rows: Sequence[Tokens], bucket: Bucket) -> Part:
-        assert bucket.tokens is not None
-        shape = (bucket.rows, bucket.tokens)
+    def _part(self, rows: Sequence[Tokens], shape: tuple[int, int]) -> Part:
         arrays = pad_rows(rows, shape=shape)
         feed: dict[str, Array | None] = {
             name: arrays[name].astype(dtype, copy=False) for name, dtype in self._types.items()
         }
+        if self.buckets is None:
+            return Part(rows=len(rows), shapes={}, feed=feed)
         if "token_type_ids" in feed and all(row.type_ids is None for row in rows):
             feed["token_type_ids"] = None
         return Part(rows=len(rows), shapes=dict.fromkeys(self._types, shape), feed=feed)
@@ -112,7 +117,7 @@ class TensorShaping:
 
     def __init__(
         self,
-        buckets: Buckets,
+        buckets: Buckets | None,
         *,
         inputs: Mapping[str, Tensor],
         records: Sequence[TensorRecord],
@@ -138,6 +143,8 @@ class TensorShaping:
         """The first input with a sequence axis."""
 
     def parts(self, rows: Sequence[TensorRow]) -> tuple[Part, ...]:
+        if self.buckets is None:
+            return (self._part(list(zip(*rows, strict=True)), len(rows), len(rows)),)
         if self.buckets.sequences is None or self._sequence_index is None:
             runs = self.buckets.parts(len(rows), None)
         else:
@@ -145,46 +152,32 @@ class TensorShaping:
         parts, begin = [], 0
         for count, bucket in runs:
             columns = list(zip(*rows[begin : begin + count], strict=True))
-            parts.append(self._part(columns, count, bucket))
+            parts.append(self._part(columns, count, bucket.rows))
             begin += count
         return tuple(parts)
 
     def blank(self, bucket: Bucket) -> Part:
         columns = [list(array) for array in zeros(self._records, bucket.rows, bucket.tokens)]
-        return self._part(columns, bucket.rows, bucket)
+        return self._part(columns, bucket.rows, bucket.rows)
 
     def answer(self, outputs: Mapping[str, Array]) -> Arrays:
         ranked = [(outputs[name], rank) for name, rank in self._ranks]
-        return tuple(array[:, None] if array.ndim < rank else array for array, rank in ranked)
+        return tuple(array[:, None] if 0 < array.ndim < rank else array for array, rank in ranked)
 
-    def _part(self, columns: Sequence[Sequence[Array]], rows: int, bucket: Bucket) -> Part:
+    def _part(self, columns: Sequence[Sequence[Array]], rows: int, filled: int) -> Part:
         feed = {
-            name: self._fill(columns[self._indexes[name]], tensor, bucket.rows)
+            name: self._fill(columns[self._indexes[name]], tensor, filled)
             for name, tensor in self._inputs.items()
         }
-        return Part(
-            rows=rows, shapes={name: array.shape for name, array in feed.items()}, feed=feed
-        )
+        shapes = {} if self.buckets is None else {name: feed[name].shape for name in feed}
+        return Part(rows=rows, shapes=shapes, feed=feed)
 
     def _fill(self, column: Sequence[Array], tensor: Tensor, rows: int) -> Array:
         array: Array = np.empty((rows, *column[0].shape), tensor.dtype)
         np.stack(column, out=array[: len(column)], casting="same_kind")
-        array[len(column) :] = array[len(column) - 1]
+        if len(column) < rows:
+            array[len(column) :] = array[len(column) - 1]
         return array.reshape(-1) if tensor.rank == 1 else array
-
-
-def zeros(records: Sequence[TensorRecord], batch: int, sequence: int | None) -> list[Array]:
-    """Return a batch of zeros per input.
-
-    A dynamic second axis has the sequence's size, any other one element.
-    """
-    arrays: list[Array] = []
-    for record in records:
-        unknown = (1 if sequence is None else sequence, *(1 for _ in record.shape[2:]))
-        sizes = zip(record.shape[1:], unknown, strict=False)
-        shape = [default if size == -1 else size for size, default in sizes]
-        arrays.append(np.zeros((batch, *shape), DATATYPES[record.datatype]))
-    return arrays
 
 
 TIMED_SECONDS = 0.02
@@ -219,11 +212,13 @@ class BucketEngine:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """Without `warm` nothing runs before the first request, and costs are guessed."""
-        self._runner, self._shaping, self._warm, self._clock = runner, shaping, warm, clock
+        assert shaping.buckets is not None
+        self._runner, self._shaping, self._clock = runner, shaping, clock
+        self._buckets, self._warm = shaping.buckets, warm
         self.slots = runner.slots
-        self.max_rows = shaping.buckets.max_rows
-        self.sequence_buckets = shaping.buckets.sequences
-        self.inline_rows = min(bucket.rows for bucket in shaping.buckets.sizes) if warm else 0
+        self.max_rows: int = self._buckets.max_rows
+        self.sequence_buckets = self._buckets.sequences
+        self.inline_rows: int = min(bucket.rows for bucket in self._buckets.sizes) if warm else 0
 
     def prepare(self, rows: Sequence[Any]) -> tuple[Part, ...]:
         """Return the rows, filled up to their bucket. Raises ValueError if no profile fits."""
@@ -243,19 +238,19 @@ class BucketEngine:
         if not self._warm:
             return LinearCosts()
         # The largest first: memory that is too short is found at once.
-        sizes = sorted(self._shaping.buckets.sizes, key=lambda bucket: bucket.cells, reverse=True)
+        sizes = sorted(self._buckets.sizes, key=lambda bucket: bucket.cells, reverse=True)
         parts = {bucket: self._shaping.blank(bucket) for bucket in sizes}
         for slot in range(self.slots):
             for part in parts.values():
                 for _ in range(2):
                     self._runner.run(part, slot)
         return bucket_costs(
-            self._shaping.buckets, {bucket: self._seconds(part) for bucket, part in parts.items()}
+            self._buckets, {bucket: self._seconds(part) for bucket, part in parts.items()}
         )
 
     def warm_up_inline(self) -> None:
         """Run the buckets of fewest rows twice: ONNX Runtime records for each thread."""
-        for bucket in self._shaping.buckets.sizes:
+        for bucket in self._buckets.sizes:
             if bucket.rows == self.inline_rows:
                 part = self._shaping.blank(bucket)
                 for _ in range(2):

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from container.server.engines.engine import EngineOutOfMemory
+from container.server.engines.engine import memory_of
 from container.server.engines.shaping import Part, Shapes, Tensor
 from container.server.types import Array
 from container.tensorrt.bindings import CudaRuntime, TensorRT
 from container.tensorrt.context import Slot
 from container.tensorrt.device import Device
-from container.tensorrt.faults import DeviceFault, DeviceOutOfMemory
+from container.tensorrt.faults import DeviceFault
 from container.tensorrt.plan import Plan, nearest
 
 
@@ -40,12 +40,10 @@ class PlanRunner:
         """
         self.slots = slots
         self._path, self._cuda, self._warn = path, cuda, warn
-        try:
+        with self._memory():
             # CUDA first, which says why it does not start; TensorRT says only that it does not.
             Device(cuda).close()
             self._plan = Plan(path, trt=trt, host_code=host_code, plugins=plugins)
-        except DeviceOutOfMemory as fault:
-            raise self._memory_shortage(fault) from fault
         self.inputs = {
             name: Tensor(
                 dtype=self._plan.types[name], rank=len(self._plan.profiles[0][name].largest)
@@ -65,18 +63,14 @@ class PlanRunner:
 
         Raises EngineOutOfMemory, DeviceFault.
         """
-        try:
+        with self._memory():
             for _ in range(self.slots):
                 self._slots.append(Slot(self._plan, self._cuda, declared, warn=self._warn_once))
-        except DeviceOutOfMemory as fault:
-            raise self._memory_shortage(fault) from fault
 
     def run(self, part: Part, slot: int) -> Mapping[str, Array]:
         """Return the part's own rows of every output. Raises EngineOutOfMemory and DeviceFault."""
-        try:
+        with self._memory():
             return self._slots[slot].run(part.feed, part.shapes, part.rows)
-        except DeviceOutOfMemory as fault:
-            raise self._memory_shortage(fault) from fault
 
     def close(self) -> None:
         """Free graphs, contexts, memory and weights, as far as the GPU still can.
@@ -98,7 +92,5 @@ class PlanRunner:
             self._has_warned = True
             self._warn(sentence)
 
-    def _memory_shortage(self, fault: DeviceOutOfMemory) -> EngineOutOfMemory:
-        return EngineOutOfMemory(
-            f"{self._path.name} does not fit the GPU memory that is left: {fault}"
-        )
+    def _memory(self) -> memory_of:
+        return memory_of(self._path.name, "GPU memory")

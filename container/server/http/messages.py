@@ -47,10 +47,7 @@ class HttpLimits:
 
 
 class Request(NamedTuple):
-    """A request; header names are lower case, `path` has no query and no percent escapes.
-
-    A large body is a memoryview of a file's pages.
-    """
+    """A request; header names are lower case, `path` has no query and no percent escapes."""
 
     method: str
     path: str

@@ -1,18 +1,16 @@
-"""Reads whole HTTP requests from bytes, within limits; large bodies lie in a file."""
+"""Reads whole HTTP requests from bytes, within limits."""
 
 from __future__ import annotations
 
-import mmap
-import tempfile
 from collections import deque
 from collections.abc import Callable
-from typing import IO, Any, NamedTuple, cast
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import httptools
 
 from container.server.http.messages import Ending, HttpLimits, Request
-from container.server.types import HeaderTooLarge, RequestFault, TooLarge, Unavailable
+from container.server.types import HeaderTooLarge, RequestFault, TooLarge
 
 PIECE_BYTES = 4096
 """Read at a time outside of a body of known length: bounds how many pipelined requests come out."""
@@ -46,19 +44,19 @@ class RequestReader:
         self._url, self._version = b"", ""
         self._headers: dict[bytes, bytes] = {}
         self._headers_done = False
-        self._body = Spool()
+        self._body: bytes | bytearray = b""
         self._length = 0
         self._parser: Any = httptools.HttpRequestParser(self)
 
     @property
     def wanted_bytes(self) -> int:
         """Bytes to feed next."""
-        return max(PIECE_BYTES, self._length - self._body.size)
+        return max(PIECE_BYTES, self._length - len(self._body))
 
     @property
     def unfinished_bytes(self) -> int:
         """Bytes of the body that is being read, so far."""
-        return 0 if self.begun is None else self._body.size
+        return 0 if self.begun is None else len(self._body)
 
     def feed(self, data: bytes) -> None:
         """Read on; faults are queued, never raised."""
@@ -82,7 +80,7 @@ class RequestReader:
     def close(self) -> None:
         """Release the parser, which references this reader."""
         self._broken, self._parser, self.begun, self.expects = True, None, None, False
-        self._body.close()
+        self._body = b""
 
     def on_message_begin(self) -> None:
         """Start a request; httptools calls this and the methods below."""
@@ -129,18 +127,23 @@ class RequestReader:
 
     def on_body(self, piece: bytes) -> None:
         """Add a piece of the body."""
-        if self._body.size + len(piece) > self._limits.body_bytes:
+        if len(self._body) + len(piece) > self._limits.body_bytes:
             raise self._too_large()
-        self._body.write(piece)
+        if not self._body:
+            self._body = piece
+        elif isinstance(self._body, bytearray):
+            self._body += piece
+        else:
+            self._body = bytearray(self._body + piece)
 
     def on_message_complete(self) -> None:
         """Queue the whole request."""
-        body = self._body.contents()
+        body = self._body if isinstance(self._body, bytes) else bytes(self._body)
         method = self._parser.get_method().decode("ascii")
         request = Request(method, _path(self._url), self._headers, body)
         takes_chunks = self._version == "1.1"
         self.arrived.append(ReceivedRequest(request, self._ending(), takes_chunks))
-        self.begun, self.expects, self._body = None, False, Spool()
+        self.begun, self.expects, self._body = None, False, b""
 
     def _ending(self) -> Ending:
         if not self._parser.should_keep_alive():
@@ -199,72 +202,3 @@ def _client_fault(fault: Exception) -> RequestFault:
         if isinstance(cause, RequestFault):
             return cause
     return RequestFault(f"The request is not HTTP/1.1: {fault}.")
-
-
-HELD_BYTES = 8 << 20
-"""Above InvokeEndpoint's 6 MiB: only bodies of asynchronous endpoints are written to a file."""
-PIECES_AT_MOST = 256
-"""So many pieces are kept as they came."""
-
-
-class Spool:
-    """Gathers bytes, the larger ones in a file of the folder that TMPDIR names.
-
-    The kernel writes its pages out when memory is short, so a body of 1 GiB holds no memory.
-    """
-
-    def __init__(self, *, held_bytes: int = HELD_BYTES) -> None:
-        self._held_bytes = held_bytes
-        self._pieces: list[bytes | bytearray] = []
-        self._file: IO[bytes] | None = None
-        self.size = 0
-
-    def write(self, piece: bytes) -> None:
-        """Add a piece. Raises Unavailable where the disk has no room."""
-        self.size += len(piece)
-        if self._file is None and self.size <= self._held_bytes:
-            self._hold(piece)
-            return
-        try:
-            if self._file is None:
-                self._file = tempfile.TemporaryFile()  # noqa: SIM115  # closed by contents or close
-                self._file.writelines(self._pieces)
-                self._pieces = []
-            self._file.write(piece)
-        except OSError as fault:
-            raise Unavailable(
-                f"The server has no room on its disk for {self.size} bytes ({fault.strerror})."
-            ) from fault
-
-    def contents(self) -> bytes:
-        """Return all of it: bytes, or a memoryview of the file's pages. Raises Unavailable.
-
-        Whoever reads bodies slices, parses and writes the one as the other.
-        """
-        if self._file is None:
-            pieces = self._pieces
-            return bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)
-        try:
-            with self._file as file:
-                file.flush()
-                pages = mmap.mmap(file.fileno(), self.size, access=mmap.ACCESS_READ)
-                return cast(bytes, memoryview(pages))
-        except OSError as fault:
-            raise Unavailable(
-                f"The server has no room on its disk for {self.size} bytes ({fault.strerror})."
-            ) from fault
-
-    def close(self) -> None:
-        """Forget what was gathered."""
-        self._pieces = []
-        if self._file is not None:
-            self._file.close()
-
-    def _hold(self, piece: bytes) -> None:
-        self._pieces.append(piece)
-        if len(self._pieces) == PIECES_AT_MOST:
-            # A body in chunks of two bytes would take twenty times its size.
-            first = self._pieces[0]
-            whole = first if isinstance(first, bytearray) else bytearray(first)
-            whole += b"".join(self._pieces[1:])
-            self._pieces = [whole]

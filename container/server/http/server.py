@@ -22,12 +22,9 @@ from container.server.http.messages import (
     response_bytes,
     stream_head,
 )
-from container.server.http.request_reader import HELD_BYTES, ReceivedRequest, RequestReader
+from container.server.http.request_reader import ReceivedRequest, RequestReader
 from container.server.process import happens_within
 from container.server.types import QueueFull, RequestFault, TooSlow, Unavailable
-
-ANSWER_PIECE_BYTES = 1 << 20
-"""Of a large answer written at a time; its client has the whole request time to read each."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -69,9 +66,7 @@ class Connection(asyncio.Protocol):
         "_reading",
         "_resumed",
         "_task",
-        "_then",
         "_transport",
-        "_unsent",
         "_wait_began",
     )
 
@@ -80,8 +75,6 @@ class Connection(asyncio.Protocol):
         self._transport: Any = None
         self._reader = RequestReader(group.limits, group.clock)
         self._task: asyncio.Task[None] | None = None
-        self._unsent, self._then = b"", Ending.KEEP
-        """What is left of a large answer, and what becomes of the connection after it."""
         self._backlog: bytes = b""
         self._body: bytes = b""
         """Of the request that is being answered, where the limits bound all bodies."""
@@ -135,15 +128,12 @@ class Connection(asyncio.Protocol):
         self._is_unread, self._wait_began = False, self._group.clock()
         if self._resumed is not None and not self._resumed.done():
             self._resumed.set_result(None)
-        self._send_rest()
         self._advance()
 
     def drain(self) -> None:
         """Close at once when idle; otherwise after the current response."""
         reader = self._reader
-        if self._unsent:
-            self._then = Ending.CLOSE
-        elif not (self._task or reader.arrived or self._backlog) and reader.begun is None:
+        if not (self._task or reader.arrived or self._backlog) and reader.begun is None:
             self._close()
 
     def abort(self) -> None:
@@ -155,7 +145,7 @@ class Connection(asyncio.Protocol):
         """Refuse or close what lasts too long; called periodically."""
         limits, reader, waited = self._group.limits, self._reader, now - self._wait_began
         if self._ending or self._is_unread:
-            if waited > (limits.linger_seconds if self._ending else limits.unread_seconds):
+            if waited > (limits.unread_seconds if self._is_unread else limits.linger_seconds):
                 self.abort()
         elif self._task is not None:
             return
@@ -171,7 +161,7 @@ class Connection(asyncio.Protocol):
         """Answer in order, and read while no request waits behind the current one."""
         arrived = self._reader.arrived
         while not self._ending:
-            if arrived and self._task is None and not (self._is_unread or self._unsent):
+            if arrived and self._task is None and not self._is_unread:
                 self._begin(arrived.popleft())
             elif self._backlog and not arrived:
                 data, size = self._backlog, self._reader.wanted_bytes
@@ -271,23 +261,8 @@ class Connection(asyncio.Protocol):
         ending = Ending.CLOSE if self._group.draining else arrival.ending
         self._wait_began = self._group.clock()
         with_body = arrival.request.method != "HEAD"
-        if with_body and len(response.body) > HELD_BYTES:
-            self._transport.write(response_bytes(response, ending, with_body=False))
-            self._unsent, self._then = response.body, ending
-            self._send_rest()
-        else:
-            self._transport.write(response_bytes(response, ending, with_body=with_body))
-            self._go_on(ending)
-
-    def _send_rest(self) -> None:
-        """Write on of a large answer as far as the client reads it."""
-        if not self._unsent:
-            return
-        while self._unsent and not (self._is_unread or self._ending):
-            self._transport.write(self._unsent[:ANSWER_PIECE_BYTES])
-            self._unsent = self._unsent[ANSWER_PIECE_BYTES:]
-        if not self._unsent and not self._ending:
-            self._go_on(self._then)
+        self._transport.write(response_bytes(response, ending, with_body=with_body))
+        self._go_on(ending)
 
     def _go_on(self, ending: Ending) -> None:
         """Close after an answer, or turn to the next request."""
@@ -313,7 +288,7 @@ class Connection(asyncio.Protocol):
 
     def _end(self) -> None:
         self._ending, self._wait_began, self._backlog = True, self._group.clock(), b""
-        self._unsent = self._body = b""
+        self._body = b""
         self._group.held_bytes -= self._held_bytes
         self._held_bytes = 0
         self._reader.close()

@@ -6,7 +6,7 @@ The exit code is 6 where a model can no longer answer.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from container.server.http.messages import HttpLimits
 from container.server.process import MALLOC_VARIABLES, say
@@ -32,14 +32,6 @@ def triton_command(
     kept = [word for word in command if not word.startswith(REPLACED_FLAGS)]
     metrics = (f"{METRICS_ADDRESS_FLAG}127.0.0.1", f"{METRICS_PORT_FLAG}{metrics_port}")
     return (*kept, f"{PORT_FLAG}{port}", *(() if metrics_port is None else metrics))
-
-
-def triton_environment(inherited: Mapping[str, str]) -> dict[str, str]:
-    """Return Triton's variables: its processes keep as little freed memory as this one does.
-
-    glibc reads the variables; who sets them for the container keeps theirs.
-    """
-    return {**MALLOC_VARIABLES, **inherited}
 
 
 def has_metrics(command: Sequence[str]) -> bool:
@@ -68,7 +60,9 @@ class Triton(Backend):
             metrics = Upstream(metrics_port, self.name)
             self.upstreams.append(metrics)
         self.command = triton_command(command, port, None if metrics is None else metrics_port)
-        self.environment = triton_environment(process_environment())
+        # Triton's processes keep as little freed memory as this one does, as glibc reads it; who
+        # sets the variables for the container keeps theirs.
+        self.environment = {**MALLOC_VARIABLES, **process_environment()}
         clock = asyncio.get_running_loop().time
         self._health = Health(triton.request, lambda: stub_processes(self.pid), clock)
         self.application = self._routes = TritonRoutes(
@@ -86,26 +80,13 @@ class Triton(Backend):
         self._routes.ending = reason
 
     async def watch(self) -> int:
-        """Return once a model cannot answer, which loading it again does not help."""
-        reason = await self._inspect()
-        say(f"A model cannot answer, so this server ends: {reason}.")
-        self.refuse_all(f"A model cannot answer: {reason}. The server is being replaced.")
-        return MODEL_BROKEN
-
-    async def _inspect(self) -> str:
-        """Inspect the models' health; return why the server must end."""
-        health, routes = self._health, self._routes
-        while not await routes.triton_is_ready():
+        """Return once a model cannot answer."""
+        while not await self._routes.triton_is_ready():
             await asyncio.sleep(STARTING_SECONDS)
-        while True:
-            await health.inspect()
-            for model in health.broken_models():
-                say(f"Model {model.name!r} cannot answer: {model.broken}.")
-                if model.load is None or model.lost_process:
-                    return model.broken
-                fault = await routes.reload(model)
-                if fault:
-                    return f"{model.broken}, and loading it again failed: {fault}"
-                say(f"Model {model.name!r} was loaded again.")
-            ready = all(model.is_ready for model in health.models.values())
+        while not (fault := self._health.fault):
+            await self._health.inspect()
+            ready = all(model.is_ready for model in self._health.models.values())
             await asyncio.sleep(INSPECT_SECONDS if ready else STARTING_SECONDS)
+        say(f"A model cannot answer, so this server ends: {fault}.")
+        self.refuse_all(f"A model cannot answer: {fault}. The server is being replaced.")
+        return MODEL_BROKEN

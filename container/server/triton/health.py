@@ -48,21 +48,15 @@ class ModelHealth:
     name: str
     archive: Path
     request: UpstreamRequest | None
-    is_guess: bool = False
-    """Whether the request is of a form that nobody said the model takes."""
     tables: Tables = field(default_factory=dict)
     """What its requests are held against before Triton reads them."""
     confirmed: bool = False
     """Whether it has once answered its health request."""
-    load: UpstreamRequest | None = None
-    """The request that loaded it; None of a single model, which Triton loads at its start."""
     proven: float | None = None
     """When it last answered."""
     failures: int = 0
     broken: str = ""
     """Why it cannot answer; empty while it can."""
-    lost_process: bool = False
-    """Whether a Python process of it ended: Triton then never finishes unloading it."""
 
     @property
     def is_ready(self) -> bool:
@@ -90,14 +84,13 @@ class Health:
         self.models[model.name] = model
         self._inspect_stubs()
 
-    def remove(self, name: str) -> ModelHealth | None:
-        """Watch a model no longer, before Triton unloads it."""
-        return self.models.pop(name, None)
+    async def remove(self, name: str) -> ModelHealth | None:
+        """Watch a model no longer, before Triton unloads it.
 
-    async def remove_unasked(self, name: str) -> ModelHealth | None:
-        """Remove a model once no health request is under way: Triton may hang at unloading then."""
+        Returns once no health request is under way: Triton may hang at unloading then.
+        """
         async with self._asking:
-            return self.remove(name)
+            return self.models.pop(name, None)
 
     def refuse(self, name: str) -> None:
         """Raise Unavailable for a model that cannot answer."""
@@ -115,9 +108,10 @@ class Health:
         elif status >= 500 and status not in BUSY and model.proven is not None:
             model.proven = min(model.proven, self._clock() - PROOF_SECONDS)
 
-    def broken_models(self) -> list[ModelHealth]:
-        """Return the models that cannot answer."""
-        return [model for model in self.models.values() if model.broken]
+    @property
+    def fault(self) -> str:
+        """Why a model cannot answer; empty while all can."""
+        return next((model.broken for model in self.models.values() if model.broken), "")
 
     async def inspect(self) -> None:
         """Look after the stubs, and send a health request to the model that is unproven longest."""
@@ -151,9 +145,7 @@ class Health:
             failure = f"its health request had no answer within {ANSWER_SECONDS:g} s"
         except Unavailable as fault:
             failure = f"its health request had no answer ({first_line(fault)})"
-        if failure and model.is_guess and not model.confirmed:
-            model.request = None
-        elif failure and not (model.proven is not None and model.proven > sent):
+        if failure and not (model.proven is not None and model.proven > sent):
             model.failures += 1
             model.proven = None if model.proven is None else sent - PROOF_SECONDS
             if model.failures >= FAILURES:
@@ -171,7 +163,6 @@ class Health:
             for model in self.models.values():
                 if not model.broken and (len(self.models) == 1 or _is_of(known.get(pid), model)):
                     model.broken = f"its Python process {pid} ended"
-                    model.lost_process = True
         self._dead = dead
         self._known = {stub.pid: known[stub.pid] for stub in stubs if stub.pid in known}
 

@@ -27,7 +27,7 @@ from container.server.codecs.envelope import (
     request_id,
 )
 from container.server.codecs.images import FILE_TYPES
-from container.server.codecs.tensors import array_of, refuse_beyond_table
+from container.server.codecs.tensors import NOUNS, TAKES, array_of, refuse_beyond_table
 from container.server.codecs.texts import binary_parts
 from container.server.types import BINARY_TYPE, JSON_TYPE, RequestFault
 
@@ -40,14 +40,9 @@ MOST_LISTS, MOST_AXES, LARGEST_AXIS = 16, 16, 2**31 - 1
 LENGTH_BYTES = 4
 RAW = re.compile(r"json-header-size=0+\s*(?:;|$)")
 VALUES: dict[str, tuple[set[type], str]] = {
-    BYTES: ({str}, "texts"),
-    "BOOL": ({bool}, "booleans"),
-    "INT": ({int}, "whole numbers"),
-    "UINT": ({int}, "whole numbers"),
-    "FP": ({int, float}, "numbers"),
-    "BF": ({int, float}, "numbers"),
-}
-"""The JSON values that a datatype takes, by the beginning of its name."""
+    name: (TAKES[dtype.kind], NOUNS[dtype.kind]) for name, dtype in DATATYPES.items()
+} | {"BF16": (TAKES["f"], NOUNS["f"]), BYTES: ({str}, "texts")}
+"""The JSON values that a datatype takes, and their noun."""
 SCALARS = (bool, int, float, str)
 PARAMETERS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(
@@ -222,7 +217,7 @@ def _data(tensor: Mapping[str, Any], datatype: str, elements: int) -> list[Any]:
         data = list(chain.from_iterable(data))
     else:
         raise RequestFault(f"Input {name!r} has data in more than {MOST_LISTS} lists in lists.")
-    values, noun = VALUES[next(kind for kind in VALUES if datatype.startswith(kind))]
+    values, noun = VALUES[datatype]
     if not kinds <= values:
         raise RequestFault(f"Input {name!r} is {datatype}, so its data must be {noun}.")
     if len(data) != elements:

@@ -19,11 +19,11 @@ from container.server.http.dispatch import (
     refuse_encoding,
 )
 from container.server.http.messages import Reply, Request, Response, fault_response
-from container.server.process import MemoryTrim
+from container.server.process import trim_memory
 from container.server.settings import Settings
 from container.server.telemetry.failure_log import FailureLog
 from container.server.triton.health import Health, ModelHealth
-from container.server.triton.kserve_request import NO_TABLES, checked_request
+from container.server.triton.kserve_request import NO_TABLES, Tables, checked_request
 from container.server.triton.probe import health_request, input_tables
 from container.server.types import (
     JSON_TYPE,
@@ -47,10 +47,6 @@ TRIM_BYTES = 1 << 20
 """So many bytes of bodies leave memory behind that is worth returning."""
 LOAD_SECONDS = 420.0
 """Longest that Triton may take to load or unload: it gives up itself after 350."""
-BROKEN_UNLOAD_SECONDS = 10.0
-"""Longest that it may take to unload a model that cannot answer: it waits for the model's requests,
-and all other models wait behind the unloading.
-"""
 SINGLE = ""
 """The name of the only model in single-model mode, as its health knows it."""
 
@@ -72,7 +68,6 @@ class TritonRoutes:
         self._triton, self._health, self._multi_model = triton, health, settings.multi_model
         self._max_bytes = min(settings.max_body_bytes, MOST_WHOLE_BYTES)
         self._deadline_seconds = settings.deadline_seconds
-        self._trim = MemoryTrim(TRIM_BYTES)
         load = {"POST": self._load} if self._multi_model else {}
         self._routes = {
             "/ping": Route("health", {"GET": self._ping, "HEAD": self._ping}),
@@ -120,9 +115,8 @@ class TritonRoutes:
 
     async def _ping(self, request: Request, stages: Stages) -> Response:
         """Return Triton's own word, unless a model cannot answer."""
-        broken = self._health.broken_models()
-        if broken:
-            raise Unavailable(f"A model cannot answer: {broken[0].broken}.")
+        if self._health.fault:
+            raise Unavailable(f"A model cannot answer: {self._health.fault}.")
         answer = await self._pass_on(UpstreamRequest("GET", "/ping"))
         single = self._health.models.get(SINGLE)
         if answer.status == 200 and single is not None and not single.is_ready:
@@ -142,7 +136,6 @@ class TritonRoutes:
         self._health.refuse(name)
         refuse_encoding(request)
         body, most = request.body, self._max_bytes
-        self._trim.count(len(body))
         kind, passed = content_type(request), _passed(request)
         model = self._health.models.get(name)
         tables = NO_TABLES if model is None else model.tables
@@ -154,7 +147,7 @@ class TritonRoutes:
         if len(body) <= INLINE_BYTES:
             checked, kind = checked_request(body, kind, tables)
         else:
-            checked, kind = await asyncio.to_thread(checked_request, body, kind, tables)
+            checked, kind = await asyncio.to_thread(_check_large, body, kind, tables)
         sent = UpstreamRequest("POST", request.path, checked, kind, passed)
         answer = await self._pass_on(sent, self._deadline_seconds)
         self._health.observe(name, answer.status)
@@ -169,37 +162,20 @@ class TritonRoutes:
             )
         if not isinstance(url, str) or not url.startswith("/") or not url.isprintable():
             raise RequestFault(f'"url" is {excerpt(url)}; it must be the path of a folder.')
-        headers = _passed(request)
-        load = UpstreamRequest(
-            "POST", "/models", orjson.dumps({"model_name": name, "url": url}), JSON_TYPE, headers
-        )
+        body, headers = orjson.dumps({"model_name": name, "url": url}), _passed(request)
+        load = UpstreamRequest("POST", "/models", body, JSON_TYPE, headers)
         answer = await self._pass_on(load, LOAD_SECONDS)
         if answer.status == 200:
-            self._health.add(watched_model(Path(url), name, load))
+            self._health.add(watched_model(Path(url), name, headers))
         return answer
 
     async def _unload(self, name: str, request: Request, stages: Stages) -> Response:
-        model = await self._health.remove_unasked(name)
+        model = await self._health.remove(name)
         unload = UpstreamRequest("DELETE", f"/models/{name}", headers=_passed(request))
         answer = await self._pass_on(unload, LOAD_SECONDS)
         if answer.status not in (200, 404) and model is not None:
             self._health.add(model)
         return answer
-
-    async def reload(self, model: ModelHealth) -> str:
-        """Unload and load a model that cannot answer; return why that failed, or nothing."""
-        assert model.load is not None
-        unload = UpstreamRequest("DELETE", f"/models/{model.name}", headers=model.load.headers)
-        for request, seconds in ((unload, BROKEN_UNLOAD_SECONDS), (model.load, LOAD_SECONDS)):
-            try:
-                answer = await self._pass_on(request, seconds)
-            except RequestFault as fault:
-                return str(fault)
-            if answer.status != 200:
-                return f"{answer.status} {answer.body[:200].decode(errors='replace')}"
-        self._health.remove(model.name)
-        self._health.add(watched_model(model.archive, model.name, model.load))
-        return ""
 
     async def _pass_on(self, request: UpstreamRequest, seconds: float = 60.0) -> Response:
         """Return Triton's answer; Triton goes on with a request whose client has left."""
@@ -211,24 +187,22 @@ class TritonRoutes:
             raise DeadlinePassed(f"Triton did not answer within {seconds:g} seconds.") from fault
 
 
+def _check_large(body: bytes, kind: str, tables: Tables) -> tuple[bytes, str]:
+    """Return the checked request, and the memory of a large one to the system."""
+    try:
+        return checked_request(body, kind, tables)
+    finally:
+        if len(body) >= TRIM_BYTES:
+            trim_memory()
+
+
 def watched_model(
-    archive: Path, name: str = SINGLE, load: UpstreamRequest | None = None
+    archive: Path, name: str = SINGLE, headers: tuple[tuple[bytes, bytes], ...] = ()
 ) -> ModelHealth:
-    """Return a model as its health is watched; `load` is the request that has loaded it."""
-    probe = health_request(archive)
-    request = None
-    if probe is not None:
-        path = "/invocations" if load is None else f"/models/{name}/invoke"
-        request = UpstreamRequest("POST", path, *probe[:2], () if load is None else load.headers)
-    is_guess = probe is not None and probe.is_guess
-    return ModelHealth(
-        name=name,
-        archive=archive,
-        request=request,
-        is_guess=is_guess,
-        load=load,
-        tables=input_tables(archive),
-    )
+    """Return a model as its health is watched; `headers` are of the request that has loaded it."""
+    probe, path = health_request(archive), f"/models/{name}/invoke" if name else "/invocations"
+    request = None if probe is None else UpstreamRequest("POST", path, *probe, headers)
+    return ModelHealth(name=name, archive=archive, request=request, tables=input_tables(archive))
 
 
 def _passed(request: Request) -> tuple[tuple[bytes, bytes], ...]:

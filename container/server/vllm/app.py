@@ -89,7 +89,7 @@ TOKEN = 1
 
 def warm_up_requests(settings: EngineSettings) -> Iterator[tuple[str, bytes]]:
     """Yield path and body: prompts of growing length, several sampled answers at once, a chat."""
-    model, most = settings.models[0], settings.max_model_len
+    model, most = settings.model, settings.max_model_len
     sampled = {"temperature": 1.0, "top_p": 0.9, "top_k": 40}
     for tokens in PROMPT_TOKENS:
         if tokens == PROMPT_TOKENS[0] or (most is not None and tokens + ANSWER_TOKENS <= most):

@@ -136,7 +136,7 @@ def _model_of(
             raise UnknownPath(
                 f"The model {name[:100]!r} does not exist here; known: {', '.join(sorted(models))}."
             )
-    return str(names[-1]) if names else settings.models[0]
+    return str(names[-1]) if names else settings.model
 
 
 def _salt_cache(document: dict[str, Any], version: int) -> None:

@@ -72,8 +72,8 @@ class Routes:
     ) -> None:
         self._engine, self._limits = engine, engine_settings
         self._deadline_seconds = settings.deadline_seconds
-        self._models = {*engine_settings.models, *engine_settings.adapter_names}
-        self._loads = Counter(engine_settings.adapter_names)
+        self._models = {engine_settings.model}
+        self._loads: Counter[str] = Counter()
         self.metrics = FrontMetrics()
         self.admission = Admission(engine_settings.most_sequences, self.metrics)
         self.not_ready = "The engine is starting."
@@ -152,7 +152,7 @@ class Routes:
         served = await self._ask("GET", MODELS)
         if served.status == 200:
             rows = json.loads(served.body)["data"]
-            self._models = {*self._limits.models, *(str(row["id"]) for row in rows)}
+            self._models = {self._limits.model, *(str(row["id"]) for row in rows)}
         return answer
 
     async def _generate(self, request: Request, stages: Stages) -> Reply:

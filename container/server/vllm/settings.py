@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from container.server.settings import SettingsFault
 
-NAMES, LENGTH = "SM_VLLM_SERVED_MODEL_NAME", "SM_VLLM_MAX_MODEL_LEN"
+NAME, LENGTH = "SM_VLLM_SERVED_MODEL_NAME", "SM_VLLM_MAX_MODEL_LEN"
 SEQUENCES, QUEUED = "SM_VLLM_MAX_NUM_SEQS", "SM_VLLM_MAX_NUM_QUEUED_REQS"
-ADAPTERS, MODULES = "SM_VLLM_ENABLE_LORA", "SM_VLLM_LORA_MODULES"
+ADAPTERS = "SM_VLLM_ENABLE_LORA"
 DEFAULT_SEQUENCES = 256
 """vLLM's own number of sequences that run at once on a small GPU; it has 1024 on a large one."""
-MODULE_NAME = re.compile(r'"name"\s*:\s*"([^"]+)"|(?:^|[\s",\[])([^\s"=,\[{]+)=')
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineSettings:
     """The engine's limits, as its arguments say them."""
 
-    models: tuple[str, ...]
-    """Names that requests may ask for; the first answers a request without one."""
+    model: str
+    """The name that requests ask for; adapters have others."""
     max_model_len: int | None = None
     """Tokens of prompt and answer; None: the checkpoint says it, and vLLM checks it."""
     most_sequences: int = 2 * DEFAULT_SEQUENCES
     """Sequences that run or wait at once; a request of n answers to p prompts has n x p."""
     adapters: bool = False
-    adapter_names: tuple[str, ...] = ()
-    """Adapters that the engine loads when it starts."""
 
 
 def read_engine_settings(environ: Mapping[str, str]) -> EngineSettings:
@@ -39,38 +34,25 @@ def read_engine_settings(environ: Mapping[str, str]) -> EngineSettings:
     sequences are let in as the engine runs at once.
     """
     faults: list[str] = []
-    models = _names(environ.get(NAMES, ""))
-    if not models:
-        faults.append(f"{NAMES} is not set; it is the name that requests ask for.")
+    model = environ.get(NAME, "").strip()
+    if not model:
+        faults.append(f"{NAME} is not set; it is the name that requests ask for.")
     counts = {name: _count(environ, name, faults) for name in (LENGTH, SEQUENCES, QUEUED)}
     if faults:
         raise SettingsFault("\n".join(faults))
     sequences, queued = counts[SEQUENCES], counts[QUEUED]
     twice = 2 * (DEFAULT_SEQUENCES if sequences is None else sequences)
-    adapters = environ.get(ADAPTERS, "").strip().lower() == "true"
     return EngineSettings(
-        models=models,
+        model=model,
         max_model_len=counts[LENGTH],
         most_sequences=twice if queued is None else queued,
-        adapters=adapters,
-        adapter_names=_module_names(environ.get(MODULES, "")) if adapters else (),
+        adapters=environ.get(ADAPTERS, "").strip().lower() == "true",
     )
 
 
 def engine_environment(inherited: Mapping[str, str], port: int) -> dict[str, str]:
     """Return the engine's variables: it listens on the loopback device, where only we ask."""
     return {**inherited, "SM_VLLM_HOST": "127.0.0.1", "SM_VLLM_PORT": str(port)}
-
-
-def _names(text: str) -> tuple[str, ...]:
-    """Return one name, or those of a JSON array, as AWS's entry point reads the variable."""
-    if text.strip().startswith("["):
-        try:
-            names = json.loads(text)
-        except ValueError:
-            return (text,)
-        return tuple(str(name) for name in names if name)
-    return (text,) if text.strip() else ()
 
 
 def _count(environ: Mapping[str, str], name: str, faults: list[str]) -> int | None:
@@ -81,8 +63,3 @@ def _count(environ: Mapping[str, str], name: str, faults: list[str]) -> int | No
         return int(text)
     faults.append(f"{name} is {text[:40]!r}; it must be a whole number from 1 on.")
     return None
-
-
-def _module_names(text: str) -> tuple[str, ...]:
-    """Return the names in `name=path`, `{"name": ..., "path": ...}` and arrays of both."""
-    return tuple(quoted or plain for quoted, plain in MODULE_NAME.findall(text))

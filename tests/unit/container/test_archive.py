@@ -35,10 +35,6 @@ def plan(*flags, build="11.0.0.4"):
     return PlanRecord(tensorrt=build, layers=1, int8_layers=0, command=command)
 
 
-def write_plan(root, record, *, capability="9.0", version="11.0.0"):
-    write_archive(root, runtime=tensorrt(version), compute_capability=capability, plan=record)
-
-
 def assert_refused(root, sentence, **options):
     with pytest.raises(ArchiveRefused, match=sentence):
         verify(root, **options)
@@ -63,77 +59,67 @@ def test_refuses_manifest_that_the_deployment_does_not_pin(tmp_path):
     assert_refused(tmp_path, f"the deployment pins {'f' * 64}", sha256="f" * 64)
 
 
+PORTABLE_PLAN = {"runtime": tensorrt(), "compute_capability": "8.6", "plan": plan(PORTABLE)}
+OTHER_LEVEL = "--hardwareCompatibilityLevel=sameComputeCapability"
+
+
+def of_build(version, build=None):
+    """The fields of a plan for compute capability 9.0."""
+    record = None if build is None else plan(build=build)
+    return {"runtime": tensorrt(version), "compute_capability": "9.0", "plan": record}
+
+
 @pytest.mark.parametrize(
-    ("fields", "sentence"),
+    ("fields", "running"),
     [
-        *(
-            (
-                {"runtime": runtime},
-                rf"made for {runtime.name} {runtime.version}, this server runs onnxruntime",
-            )
-            for runtime in (RuntimeIdentity(name="onnxruntime", version="1.30.0"), tensorrt("10.1"))
-        ),
-        ({"compute_capability": "8.6"}, r"compute capability 8\.6, this server runs cpu"),
+        *(({"compute_capability": one}, gpu(one)) for one in ("8.6", "9.0")),
+        ({"compute_capability": "cpu"}, gpu("9.0")),
+        (of_build("11.0.0"), gpu("9.0")),
+        (of_build("11.0.0", "11.0.0.4"), gpu("9.0")),
+        (of_build("11.0.0.4", "11.0.0.4"), gpu("9.0")),
+        # The wheel of TensorRT 10.6.0.26 says 10.6.0.
+        (of_build("10.6.0.26", "10.6.0.26"), gpu("9.0", "10.6.0")),
+        *((PORTABLE_PLAN, gpu(capability)) for capability in ("8.0", "8.6", "9.0", "12.0")),
+    ],
+)
+def test_engine_is_taken_by_a_machine_that_runs_it(tmp_path, fields, running):
+    manifest = write_archive(tmp_path, **fields)
+    archive = verify(tmp_path, running=running)
+    assert archive.manifest == manifest and not archive.runs_host_code
+
+
+@pytest.mark.parametrize(
+    ("fields", "running", "sentence"),
+    [
         (
-            {"runtime": tensorrt(), "compute_capability": "8.6", "plan": plan()},
-            r"11\.0\.0\.4, this server runs onnxruntime \S+ \(there is no NVIDIA GPU\)",
+            {"runtime": RuntimeIdentity(name="onnxruntime", version="1.30.0")},
+            CPU_ONLY,
+            "made for onnxruntime 1.30.0, this server runs onnxruntime",
+        ),
+        ({"compute_capability": "8.6"}, CPU_ONLY, r"capability 8\.6, this server runs cpu"),
+        (
+            of_build("11.0.0", "11.0.0.4"),
+            CPU_ONLY,
+            r"tensorrt 11\.0\.0\.4, this server runs onnxruntime \S+ \(there is no NVIDIA GPU\)",
+        ),
+        *(
+            (of_build(built, built), gpu("9.0", runs), f"tensorrt {built}, .*tensorrt {runs};")
+            for built, runs in (
+                ("10.6.0.26", "10.6.1"),
+                ("11.0.0.3", "11.0.0.4"),
+                ("11.0.0.4", "11.0.1"),
+            )
+        ),
+        (PORTABLE_PLAN, gpu("7.5"), r"capability 8\.6, this server runs 7\.5"),
+        *(
+            (PORTABLE_PLAN | {"plan": record}, gpu("8.9"), r"capability 8\.6, .* runs 8\.9")
+            for record in (plan(), plan(OTHER_LEVEL))
         ),
     ],
 )
-def test_refuses_an_engine_of_another_machine(tmp_path, fields, sentence):
+def test_refuses_an_engine_of_another_machine(tmp_path, fields, running, sentence):
     write_archive(tmp_path, **fields)
-    assert_refused(tmp_path, sentence)
-
-
-@pytest.mark.parametrize(
-    ("capability", "running"), [("8.6", gpu("8.6")), ("9.0", gpu("9.0")), ("cpu", gpu("9.0"))]
-)
-def test_onnx_engine_is_taken_where_its_device_is(tmp_path, capability, running):
-    write_archive(tmp_path, compute_capability=capability)
-    assert verify(tmp_path, running=running).manifest.compute_capability == capability
-
-
-@pytest.mark.parametrize(
-    ("version", "record"), [("11.0.0", None), ("11.0.0", plan()), ("11.0.0.4", plan())]
-)
-def test_plan_is_taken_by_the_build_that_made_it(tmp_path, version, record):
-    write_plan(tmp_path, record, version=version)
-    assert not verify(tmp_path, running=gpu("9.0")).runs_host_code
-
-
-def test_plan_is_taken_by_a_library_that_names_fewer_numbers(tmp_path):
-    """The wheel of TensorRT 10.6.0.26 says 10.6.0."""
-    write_plan(tmp_path, plan(build="10.6.0.26"), version="10.6.0.26")
-    assert verify(tmp_path, running=gpu("9.0", "10.6.0")).manifest.plan is not None
-
-
-@pytest.mark.parametrize(
-    ("built", "runs"), [("10.6.0.26", "10.6.1"), ("11.0.0.3", "11.0.0.4"), ("11.0.0.4", "11.0.1")]
-)
-def test_refuses_a_plan_of_another_build(tmp_path, built, runs):
-    write_plan(tmp_path, plan(build=built), version=built)
-    sentence = rf"made for tensorrt {built}, this server runs .*tensorrt {runs};"
-    assert_refused(tmp_path, sentence, running=gpu("9.0", runs))
-
-
-@pytest.mark.parametrize("capability", ["8.0", "8.6", "9.0", "12.0"])
-def test_portable_plan_is_taken_by_newer_gpus(tmp_path, capability):
-    write_plan(tmp_path, plan(PORTABLE), capability="8.6")
-    assert verify(tmp_path, running=gpu(capability)).manifest.plan == plan(PORTABLE)
-
-
-@pytest.mark.parametrize(
-    ("capability", "flags"),
-    [
-        ("7.5", [PORTABLE]),
-        ("8.9", []),
-        ("8.9", ["--hardwareCompatibilityLevel=sameComputeCapability"]),
-    ],
-)
-def test_refuses_a_plan_that_is_not_portable_to_this_gpu(tmp_path, capability, flags):
-    write_plan(tmp_path, plan(*flags), capability="8.6")
-    sentence = rf"compute capability 8\.6, this server runs {capability}"
-    assert_refused(tmp_path, sentence, running=gpu(capability))
+    assert_refused(tmp_path, sentence, running=running)
 
 
 PLUGINS = {"runtime": tensorrt(), "compute_capability": "9.0", "plan": plan()}

@@ -11,11 +11,11 @@ import pytest
 from container.client import AnswerFault, EndpointClient, EndpointFault, entities_of
 from container.server.batching.failures import LATE
 from container.server.codecs.texts import decode_request, encode_response
-from container.server.types import Signature
 from onboarding.manifest import Prompts
+from tests.unit.container.signatures import text_signature
 
 PROMPTS = Prompts(texts={"long": "0123456789"})
-SIGNATURE = Signature(model="tiny", input_name="text", output_name="embedding", prompts=PROMPTS)
+SIGNATURE = text_signature(prompts=PROMPTS)
 
 
 class ClientError(Exception):

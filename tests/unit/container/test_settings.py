@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -89,19 +87,6 @@ def test_refuses_every_wrong_variable_at_once():
 def test_every_variable_is_documented():
     document = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
     assert not [name for name in VARIABLES if f"`{name}`" not in document]
-
-
-def test_libraries_are_limited_before_they_are_imported():
-    program = """
-from container.server.settings import limit_libraries
-limit_libraries()
-import numpy, pydantic, re, sys
-status = open("/proc/self/status").read()
-print(re.search("Threads:.([0-9]+)", status)[1], "importlib.metadata" in sys.modules)
-"""
-    command = [sys.executable, "-c", program]
-    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert process.stdout.split() == ["1", "False"]
 
 
 def test_settings_are_read_from_their_variables():

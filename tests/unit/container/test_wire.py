@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from container.server.codecs import tensors, texts
-from container.server.types import Signature, TensorSignature
 from container.wire import (
     AnswerFault,
     InputFault,
@@ -20,18 +19,15 @@ from container.wire import (
     rows_of,
     text_request,
 )
-from onboarding.manifest import TensorRecord
+from tests.unit.container.signatures import record, tensor_signature, text_signature
 
 TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=5)
-SIGNATURE = Signature(model="tiny", input_name="text", output_name="embedding")
+SIGNATURE = text_signature()
 
 
 def signature(**tensors):
-    records = tuple(
-        TensorRecord(name=name, datatype=datatype, shape=(-1, *shape))
-        for name, (datatype, *shape) in tensors.items()
-    )
-    return TensorSignature(model="tiny", inputs=records, outputs=records)
+    records = [record(name, *fields) for name, fields in tensors.items()]
+    return tensor_signature(records, records)
 
 
 @given(TEXTS, st.booleans())

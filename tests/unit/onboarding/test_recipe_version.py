@@ -24,7 +24,7 @@ CARRIED = (
 PINNED = {
     1: "375b86e1a925bdf9b2ff9f88e0ddf2e14f9e83e88323d47673705f9908b7a888",
     2: "30f08a2f195416cc065d650cb2f5ccdbd5f37655038576e4a4dc1bcdf86393af",
-    4: "3f39395da5952091cc7833a0af8998d97be77b8d8d1f79cd27fd63eb2f98da68",
+    4: "f2ac888af955b760bb37485b7515ded26ce76217f68196f098136cbd315d558d",
 }
 """The digest of the carried files, one after the other, by recipe version; version 1 carried one.
 
@@ -34,7 +34,8 @@ asked for, so no key had to change. So it was when requests began to name prompt
 code came, when images did, and when ensembles did: an archive of before holds none. So it was when
 code that called models went, and archives for several GPUs, which no endpoint deployed: what is
 left runs as before. So it was when a NumPy that Triton's stub misreads began to be refused, and
-indexes beyond a table: an engine of before answers right requests as before. With heads only
+indexes beyond a table: an engine of before answers right requests as before. So it was when the two
+readers of texts became one. With heads only
 classifiers, whose answers changed, have new keys.
 """
 

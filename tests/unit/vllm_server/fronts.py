@@ -73,7 +73,7 @@ async def running_front(settings=None, http_limits=None, **limits):
         engine = Upstream(runner.addresses[0][1], "The engine")
         stack.callback(engine.close)
         log = Log()
-        values = {"models": ("chat",), "max_model_len": 64, "most_sequences": 8, **limits}
+        values = {"model": "chat", "max_model_len": 64, "most_sequences": 8, **limits}
         settings = settings or Settings()
         routes = Routes(engine, settings, EngineSettings(**values), log)
         routes.not_ready = ""

@@ -126,7 +126,6 @@ def test_refuses_to_start(command, variables, code, sentence):
 NAME = {"SM_VLLM_SERVED_MODEL_NAME": "chat"}
 
 
-LORA = {"SM_VLLM_ENABLE_LORA": "true"}
 QUEUED = {"SM_VLLM_MAX_NUM_SEQS": "8", "SM_VLLM_MAX_NUM_QUEUED_REQS": "12"}
 
 
@@ -136,16 +135,7 @@ QUEUED = {"SM_VLLM_MAX_NUM_SEQS": "8", "SM_VLLM_MAX_NUM_QUEUED_REQS": "12"}
         (QUEUED, "most_sequences", 12),
         ({"SM_VLLM_MAX_NUM_SEQS": "8"}, "most_sequences", 16),
         ({}, "most_sequences", 512),
-        ({"SM_VLLM_SERVED_MODEL_NAME": '["a", "b"]'}, "models", ("a", "b")),
-        *(
-            ({**LORA, "SM_VLLM_LORA_MODULES": modules}, "adapter_names", ("a1", "b2"))
-            for modules in (
-                '{"name": "a1", "path": "/x"} {"path": "/y", "name": "b2"}',
-                "a1=/x b2=/y",
-                '["a1=/x", "b2=/y"]',
-            )
-        ),
-        ({"SM_VLLM_LORA_MODULES": "a1=/x"}, "adapter_names", ()),
+        ({"SM_VLLM_ENABLE_LORA": "true"}, "adapters", True),
     ],
 )
 def test_settings_are_read_as_awss_entry_point_reads_them(variables, field, value):

@@ -119,17 +119,6 @@ async def test_newcomers_do_not_keep_a_large_request_from_its_turns():
 
 
 @scenario
-async def test_thousand_rows_let_the_next_row_pass():
-    bench = Bench(BatchLimits(max_rows=32, max_tokens=10_000))
-    large = bench.add([16] * 1024)
-    bench.take()
-    bench.take()
-    singles = [bench.add([length]) for length in (16, 16, 16)]
-    assert sum(job in singles for job, _ in bench.take()) == 3
-    assert large.queued == 1024 - 3 * 32 + 3
-
-
-@scenario
 async def test_batchful_counts_tokens_too():
     """Rows of which two fill a batch: every second one starts a turn of its own."""
     bench = Bench(BatchLimits(max_rows=32, max_tokens=200))

@@ -175,36 +175,6 @@ async def test_batch_that_never_ends_breaks_the_batcher():
 
 
 @scenario
-async def test_one_hanging_slot_of_several_breaks_the_batcher():
-    bench = bench_with_held_engine(slots=2, max_rows=1)
-    futures = bench.submit(0, [1]), bench.submit(1, [1])
-    await settle()
-    for number in range(2, 5):  # one slot works on
-        await wait(SECONDS / 4)
-        bench.submit(number, [1])
-        await bench.release(1)
-    assert sorted(future.done() for future in futures) == [False, True]
-    await wait(SECONDS / 4)
-    await wait(GRACE_SECONDS)
-    assert bench.batcher.is_broken
-
-
-@scenario
-async def test_prefetched_batch_has_its_time_from_when_it_begins():
-    bench = bench_with_held_engine(max_rows=1)
-    futures = [bench.submit(0, [1]), bench.submit(1, [1])]
-    await settle()
-    assert len(bench.threads[0].works) == 2, "the second is prefetched"
-    await wait(SECONDS * 0.9)
-    await bench.release()
-    await wait(SECONDS * 0.9)
-    await wait(GRACE_SECONDS)
-    assert not bench.batcher.is_broken
-    await bench.release()
-    assert [read(future) for future in futures] == [expected(0, [1]), expected(1, [1])]
-
-
-@scenario
 async def test_batch_that_ended_while_the_process_stood_still_does_not_hang():
     bench = bench_with_held_engine()
     future = await bench.queue(0, [1])

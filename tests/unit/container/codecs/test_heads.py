@@ -9,19 +9,13 @@ import pytest
 
 from container.server.codecs.envelope import BINARY_TYPE
 from container.server.codecs.heads import decode_request
-from container.server.types import HeadSignature, RequestFault
+from container.server.types import RequestFault, Signature
 from container.wire import pair_request
-from onboarding.manifest import TensorRecord
+from tests.unit.container.signatures import TEXT, record
 
-TEXT = TensorRecord(name="text", datatype="BYTES", shape=(-1, 1))
-QUERY = TensorRecord(name="query", datatype="BYTES", shape=(-1, 1))
-
-
-def record(name, datatype, *shape):
-    return TensorRecord(name=name, datatype=datatype, shape=(-1, *shape))
-
-
-CLASSIFIER = HeadSignature(
+QUERY = record("query", "BYTES", 1)
+CLASSIFIER = Signature(
+    form="heads",
     model="tiny",
     task="text-classification",
     inputs=(TEXT,),
@@ -33,7 +27,8 @@ CLASSIFIER = HeadSignature(
     labels=("ja", "nö"),
     activation="softmax",
 )
-RANKER = HeadSignature(
+RANKER = Signature(
+    form="heads",
     model="tiny",
     task="text-ranking",
     inputs=(QUERY, TEXT),
@@ -41,7 +36,8 @@ RANKER = HeadSignature(
     labels=None,
     activation="identity",
 )
-TAGGER = HeadSignature(
+TAGGER = Signature(
+    form="heads",
     model="tiny",
     task="token-classification",
     inputs=(TEXT,),

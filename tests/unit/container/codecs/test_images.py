@@ -8,18 +8,19 @@ import numpy as np
 import pytest
 
 from container.server.codecs.images import decode_request
-from container.server.types import ImageSignature, RequestFault, UnsupportedEncoding
+from container.server.types import RequestFault, Signature, UnsupportedEncoding
 from container.wire import array_request
-from onboarding.manifest import TensorRecord
+from tests.unit.container.signatures import record
 
 pytestmark = pytest.mark.unit
 FILES = (b"\x89PNG\r\n\x1a\n one", b"\xff\xd8\xff two")
-SIGNATURE = ImageSignature(
+SIGNATURE = Signature(
+    form="images",
     model="pictures",
     task="image-classification",
-    inputs=(TensorRecord(name="image", datatype="BYTES", shape=(-1, 1)),),
+    inputs=(record("image", "BYTES", 1),),
     outputs=tuple(
-        TensorRecord(name=name, datatype=datatype, shape=(-1, 2))
+        record(name, datatype, 2)
         for name, datatype in (("logits", "FP32"), ("labels", "BYTES"), ("scores", "FP32"))
     ),
     labels=("cat", "dog"),

@@ -18,22 +18,13 @@ from container.server.codecs.tensors import (
     decode_request,
     encode_response,
 )
-from container.server.types import InferenceRequest, RequestFault, TensorSignature
-from onboarding.manifest import TensorRecord
+from container.server.types import InferenceRequest, RequestFault
+from tests.unit.container.signatures import record, tensor_signature
 
 
 def signature(datatype="FP32"):
-    return TensorSignature(
-        model="tiny",
-        inputs=(
-            TensorRecord(name="x", datatype=datatype, shape=(-1, 2, -1)),
-            TensorRecord(name="scale", datatype="INT64", shape=(-1, 1)),
-        ),
-        outputs=(
-            TensorRecord(name="y", datatype=datatype, shape=(-1, 2)),
-            TensorRecord(name="count", datatype="INT64", shape=(-1, 1)),
-        ),
-    )
+    inputs = record("x", datatype, 2, -1), record("scale", "INT64", 1)
+    return tensor_signature(inputs, (record("y", datatype, 2), record("count", "INT64", 1)))
 
 
 def tensor(**changes):

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from container.server.codecs.envelope import BINARY_TYPE
 from container.server.codecs.texts import decode_request
-from container.server.types import InferenceRequest, RequestFault, Signature
+from container.server.types import InferenceRequest, RequestFault
+from tests.unit.container.signatures import text_signature
 
-SIGNATURE = Signature(model="tiny", input_name="text", output_name="embedding")
+SIGNATURE = text_signature()
 TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=6)
 
 

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import threading
 from itertools import accumulate
-from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from container.server.engines.engine import EngineOutOfMemory, LinearCosts
 from container.server.engines.onnxruntime_cpu import (
-    TokenEngine,
+    CpuEngine,
+    SessionRunner,
     spread_sizes,
     warm_up_session,
 )
-from container.server.engines.tokens import Tokens
+from container.server.engines.shaping import TokenShaping
 from tests.fixtures.tiny_embedder.archive import HERE
 
 
 def embedder(**more):
-    return TokenEngine(HERE / "model.onnx", **({"slots": 2, "threads": 1, "max_rows": 32} | more))
-
-
-def texts(*lengths):
-    return [Tokens(np.arange(length, dtype=np.int32) % 20) for length in lengths]
+    runner = SessionRunner(HERE / "model.onnx", slots=2, threads=1, outputs=None)
+    shaping = TokenShaping(None, inputs=runner.inputs, outputs=runner.outputs)
+    return CpuEngine(runner, shaping, max_rows=32, **more)
 
 
 SIZES = ((1, 8), (8, 64), (32, 128))
@@ -97,20 +94,3 @@ def test_refuses_a_size_that_fails_at_warm_up(fault, kind, sentence):
 
     with pytest.raises(kind, match=sentence):
         warm_up_session(runner, SIZES, timed=TIMED, slots=2)
-
-
-@pytest.mark.parametrize(
-    ("words", "kind", "sentence"),
-    [
-        ("std::bad_alloc", EngineOutOfMemory, "A batch does not fit the memory that is left: std"),
-        ("no kernel", RuntimeError, "^no kernel$"),
-    ],
-)
-def test_refuses_a_batch_that_fails(words, kind, sentence):
-    def run(outputs, feed):
-        raise RuntimeError(words)
-
-    engine = embedder()
-    engine._session = SimpleNamespace(run=run)
-    with pytest.raises(kind, match=sentence):
-        engine.run(engine.prepare(texts(3)), 0)

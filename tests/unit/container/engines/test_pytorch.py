@@ -55,9 +55,9 @@ def test_runner_answers_a_parts_own_rows_and_feeds_zeros_for_none():
     assert outputs["types"].dtype == np.int64
 
 
-@pytest.mark.parametrize("words", ["CUDA out of memory. Tried to allocate 2.00 GiB", "bad_alloc"])
-def test_lack_of_memory_has_a_type_of_its_own(words):
-    runner = ProgramRunner(FILE, slots=1, load=partial(StandIn, fault=RuntimeError(words)))
+def test_lack_of_memory_has_a_type_of_its_own():
+    fault = RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
+    runner = ProgramRunner(FILE, slots=1, load=partial(StandIn, fault=fault))
     runner.run(part([[1]], rows=1), 0)
     with pytest.raises(EngineOutOfMemory, match=r"model\.pt2 does not fit the GPU memory"):
         runner.run(part([[1]], rows=1), 0)

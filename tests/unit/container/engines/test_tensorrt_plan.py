@@ -10,7 +10,6 @@ import pytest
 from container.server.batching.batch import Limits
 from container.server.batching.batcher import Batcher
 from container.server.batching.failures import BROKEN
-from container.server.engines.engine import EngineOutOfMemory
 from container.server.types import Unavailable
 from container.tensorrt.faults import DeviceFault, PlanRefused
 from tests.fixtures.recorded_gpu.cuda import Error
@@ -41,14 +40,6 @@ def test_plan_answers_each_row_as_alone(machine, tmp_path):
         assert np.array_equal(run_rows(engine, rows), expected(rows))
 
 
-def test_types_of_one_batch_do_not_stay_for_the_next(machine, tmp_path):
-    engine = machine.open_text(tmp_path, SMALL)
-    engine.warm_up()
-    for typed in (True, False, True):
-        rows = texts(6, 5, typed=typed)
-        assert np.array_equal(run_rows(engine, rows), expected(rows))
-
-
 def test_batch_that_no_profile_takes_whole_runs_in_parts(machine, tmp_path):
     engine = machine.open_text(tmp_path, SMALL, LONG)
     rows = texts(30, 3, 31, 5)
@@ -68,31 +59,6 @@ def test_each_bucket_is_one_graph_of_a_context_that_never_changes(machine, tmp_p
     assert machine.warnings == []
 
 
-def test_copies_belong_to_the_graph_and_use_page_locked_memory_alone(machine, tmp_path):
-    engine = machine.open_text(tmp_path, SMALL)
-    engine.warm_up()
-    copies = [call for call in machine.cuda.calls if call[0] == "cudaMemcpyAsync"]
-    for _, target, source, count, kind, _ in copies:
-        host = source if kind == 1 else target
-        assert count <= machine.cuda.host[host].nbytes
-    machine.cuda.calls.clear()
-    run_rows(engine, texts(4))
-    assert [call[0] for call in machine.cuda.calls] == ["cudaGraphLaunch", "cudaStreamSynchronize"]
-
-
-def test_memory_is_taken_once(machine, tmp_path):
-    engine = machine.open_text(tmp_path, SMALL, LONG)
-    engine.warm_up()
-
-    def allocations():
-        return machine.cuda.count("cudaMalloc"), machine.cuda.count("cudaMallocHost")
-
-    assert allocations() == (3, 2)
-    for seed in range(5):
-        run_rows(engine, texts(1 + seed, 16, seed=seed))
-    assert allocations() == (3, 2)
-
-
 def test_plan_that_cannot_be_recorded_warns_once_and_answers(machine, tmp_path):
     engine = machine.open_text(tmp_path, SMALL, LONG, slots=2, cannot_be_recorded=True)
     engine.warm_up()
@@ -100,18 +66,6 @@ def test_plan_that_cannot_be_recorded_warns_once_and_answers(machine, tmp_path):
         assert np.array_equal(run_rows(engine, texts(9, 3), slot), expected(texts(9, 3)))
     assert len(machine.warnings) == 1 and "cannot be recorded as CUDA graphs" in machine.warnings[0]
     assert machine.cuda.launches == 0
-
-
-def test_slots_have_queues_and_memory_of_their_own(machine, tmp_path):
-    engine = machine.open_text(tmp_path, SMALL, slots=2)
-    engine.warm_up()
-    streams = {stream for stream, _, _ in machine.plan.runs}
-    assert len(streams) == engine.slots == machine.cuda.streams == 2
-    assert len(machine.plan.scratch_users) == 2
-    prepared = [engine.prepare(texts(9, 3, seed=seed)) for seed in (1, 2)]
-    answers = [engine.run(batch, slot)[0] for slot, batch in enumerate(prepared)]
-    for seed, answer in zip((1, 2), answers, strict=True):
-        assert np.array_equal(answer, expected(texts(9, 3, seed=seed)))
 
 
 def tensors(gains, *values):
@@ -156,23 +110,6 @@ def test_plan_runs_its_own_code_only_where_the_manifest_says_so(machine, tmp_pat
     with pytest.raises(PlanRefused, match=r"model\.plan does not load"):
         machine.open(text_archive(tmp_path, plan, SMALL))
     assert not machine.trt.runtimes[1].engine_host_code_allowed
-
-
-def test_refuses_a_gpu_that_is_full_before_cuda_starts(machine, tmp_path):
-    machine.cuda.fails["cudaSetDevice"] = Error.cudaErrorMemoryAllocation
-    machine.trt.starts = False
-    with pytest.raises(
-        EngineOutOfMemory, match=r"model\.plan does not .* CUDA fails with out of me"
-    ):
-        machine.open_text(tmp_path, SMALL)
-
-
-@pytest.mark.parametrize("contexts", [0, 1])
-def test_refuses_contexts_that_the_gpu_has_no_memory_for(machine, tmp_path, contexts):
-    machine.trt.short_of_memory, machine.trt.short_after = "context", contexts
-    with pytest.raises(EngineOutOfMemory, match=r"gets no execution context .*OutOfMemory"):
-        machine.open_text(tmp_path, SMALL, slots=2)
-    assert machine.is_empty()
 
 
 def test_closing_gives_back_what_a_broken_gpu_still_takes(machine, tmp_path):

@@ -13,11 +13,11 @@ from container.server.codecs.envelope import BINARY_TYPE
 from container.server.http.messages import Request
 from container.server.settings import Settings
 from container.server.telemetry.metrics import ServerMetrics
-from container.server.types import DeadlinePassed, Encoded, TensorSignature, TooLarge
-from onboarding.manifest import TensorRecord
+from container.server.types import DeadlinePassed, Encoded, TooLarge
+from tests.unit.container.signatures import record, tensor_signature
 
-X = TensorRecord(name="x", datatype="FP32", shape=(-1, 2))
-SIGNATURE = TensorSignature(model="tiny", inputs=(X,), outputs=(X,))
+X = record("x", "FP32", 2)
+SIGNATURE = tensor_signature([X], [X])
 TENSOR = {"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}
 
 
@@ -33,7 +33,7 @@ class Plane:
     def encode_short(self, rows):
         return Encoded(rows, 0)
 
-    def submit_encoded(self, encoded, *, deadline=None, alone=False):
+    def submit(self, encoded, *, deadline=None, alone=False):
         loop = asyncio.get_running_loop()
         self.deadlines.append(deadline - loop.time())
         self.answers = loop.create_future()

@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 
 from container.server.http.messages import HttpLimits, Response, StreamedResponse
-from container.server.http.request_reader import HELD_BYTES, RequestReader
+from container.server.http.request_reader import RequestReader
 from container.server.http.server import HttpServer
 
 LIMITS = HttpLimits(body_bytes=1000, header_bytes=2000, max_connections=3, idle_seconds=0.2)
@@ -245,15 +245,6 @@ def test_connection_ends_as_the_client_requests(request_bytes, header):
     assert len(others) == (header != "close")
 
 
-def test_large_answer_is_whole_and_the_next_request_waits():
-    async def application(request):
-        body = bytes(HELD_BYTES + 5) if request.method == "GET" else b"next"
-        return Response(200, body, "text/plain")
-
-    sizes = [len(body) for _, _, body in answers(converse(GET % 1 + POST, application=application))]
-    assert sizes == [HELD_BYTES + 5, 4]
-
-
 def test_request_knows_if_the_server_answers_no_other():
     alone, go_on = [], asyncio.Event()
 
@@ -350,20 +341,6 @@ def test_application_that_fails_is_answered(fault, status, words):
     ((found, _, body),) = answers(read)
     assert found == status and words in json.loads(body)["error"] and b"secret" not in body
     assert contexts == ([fault] if status == 500 else [])
-
-
-def test_large_body_lies_in_a_file_and_is_the_same():
-    body = bytes(range(256)) * (HELD_BYTES // 256 + 1)
-    reader = RequestReader(HttpLimits(body_bytes=len(body)), lambda: 0.0)
-    reader.feed(b"POST / HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % len(body))
-    tracemalloc.start()
-    for start in range(0, len(body), 1 << 18):
-        reader.feed(body[start : start + (1 << 18)])
-    received = reader.arrived[0].request.body
-    held, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert type(received) is memoryview and received == body
-    assert held < 1 << 20
 
 
 def test_body_in_the_smallest_chunks_takes_little_more_than_its_size():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from container.tensorrt.bindings import KEPT_ERRORS, bindings, error_logger
@@ -17,7 +16,7 @@ from container.tensorrt.faults import (
 )
 from container.tensorrt.plan import Plan, Range, nearest, taking
 from tests.fixtures.recorded_gpu.cuda import RecordedCuda
-from tests.fixtures.recorded_gpu.tensorrt import SCRATCH, RecordedTensorRT, embedder, write_plan
+from tests.fixtures.recorded_gpu.tensorrt import RecordedTensorRT, embedder, write_plan
 
 
 @pytest.fixture
@@ -28,16 +27,6 @@ def trt():
 def load(tmp_path, trt, **more):
     plan = embedder([((1, 2, 4), (4, 8, 16))], **more)
     return Plan(write_plan(tmp_path / "model.plan", plan), trt=trt)
-
-
-def test_plan_has_tensors_types_and_profiles(tmp_path, trt):
-    plan = load(tmp_path, trt, ids="int32")
-    assert plan.inputs == ("input_ids", "attention_mask", "token_type_ids")
-    assert plan.outputs == ("embedding",)
-    assert (plan.types["input_ids"], plan.types["embedding"]) == (np.int32, np.float32)
-    (profile,) = plan.profiles
-    assert profile["input_ids"] == Range(smallest=(1, 4), opt=(2, 8), largest=(4, 16))
-    assert plan.scratch_bytes == SCRATCH
 
 
 WIDE = dict.fromkeys(("ids", "mask"), Range(smallest=(1, 4), opt=(8, 64), largest=(16, 128)))
@@ -108,29 +97,6 @@ def test_refuses_a_python_without_bindings(monkeypatch, absent):
     monkeypatch.setitem(sys.modules, "tensorrt", None)
     with pytest.raises(NoBindings, match=f"this Python has no {absent}"):
         bindings()
-
-
-def test_refuses_a_plan_in_tensorrts_words(tmp_path, trt):
-    path = tmp_path / "model.plan"
-    path.write_bytes(b"other")
-    words = r"model\.plan does not load \(The engine plan file is not compatible"
-    with pytest.raises(PlanRefused, match=words):
-        Plan(path, trt=trt)
-
-
-@pytest.mark.parametrize(
-    ("plan", "reason"),
-    [
-        ({"answer": "bf16"}, "tensor embedding of the plan has a type that numpy lacks"),
-        (
-            {"on_host": ["attention_mask"]},
-            "the plan does not run: it reads or writes attention_mask on the host, as values",
-        ),
-    ],
-)
-def test_refuses_tensors(tmp_path, trt, plan, reason):
-    with pytest.raises(PlanRefused, match=reason):
-        load(tmp_path, trt, **plan)
 
 
 def test_words_belong_to_their_own_failure(tmp_path, trt):

@@ -13,8 +13,7 @@ import pytest
 from PIL import Image
 
 from container.server.triton.probe import PIXEL
-from container.triton import images
-from container.triton.images import ImageProcessor, ImageRefused, decoded_image, pixel_count
+from container.triton.images import ImageProcessor, ImageRefused, decoded_image
 
 pytestmark = pytest.mark.unit
 PLAIN = {
@@ -72,19 +71,6 @@ def test_image_is_turned_as_its_orientation_says():
     turned = decoded_image(file_of(noise(), exif=exif))
     assert turned.size == (6, 8)
     assert np.array_equal(np.asarray(turned), np.rot90(np.asarray(noise()), -1))
-
-
-@pytest.mark.parametrize("kind", ["PNG", "JPEG"])
-def test_pixels_are_counted_by_the_header(kind):
-    file = file_of(noise(70, 30), kind)
-    assert pixel_count(file) == 2100
-    assert pixel_count(file[:16]) == 0 and pixel_count(b"") == 0
-    assert pixel_count(png(2**31, 2**31)) == images.MOST_PIXELS
-
-
-def test_jpeg_of_endless_segments_is_read_no_further_than_a_bound():
-    file = b"\xff\xd8" + b"\xff\xe0\0\2" * 100_000 + file_of(noise(), "JPEG")[2:]
-    assert pixel_count(file) == 0
 
 
 @pytest.mark.parametrize(

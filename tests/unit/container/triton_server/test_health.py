@@ -86,13 +86,6 @@ def test_model_that_refuses_its_health_request_depends_on_its_processes():
     assert "Python process 7 ended" in world.inspect(2).broken
 
 
-@pytest.mark.parametrize("status", [500, 400, TimeoutError()], ids=str)
-def test_model_that_fails_at_a_guess_depends_on_its_processes(status):
-    world = World()
-    world.model.is_guess, world.status = True, status
-    assert world.inspect(3).is_ready and world.requests == 1
-
-
 def test_clients_answer_does_not_turn_a_refused_health_request_into_a_failure():
     world = World()
     world.health.observe("", 200)
@@ -105,7 +98,7 @@ def test_model_whose_python_process_ended_cannot_answer():
     assert world.inspect().is_ready
     world.stubs = (DEAD,)
     assert not world.inspect().broken
-    assert "Python process 7 ended" in world.inspect().broken and world.model.lost_process
+    assert "Python process 7 ended" in world.inspect().broken
 
 
 def test_of_several_models_only_the_one_of_the_process_cannot_answer():

@@ -11,8 +11,6 @@ from container.server.codecs import tensors, texts
 from container.server.triton.kserve_request import checked_request
 from container.server.triton.probe import PIXEL, health_request
 from container.server.triton.routes import watched_model
-from container.server.types import Signature, TensorSignature
-from container.server.upstream import UpstreamRequest
 from onboarding.manifest import (
     MANIFEST_NAME,
     EnsembleRecord,
@@ -20,8 +18,12 @@ from onboarding.manifest import (
     ProfileRecord,
     TensorRecord,
 )
+from onboarding.values import NOT_MEASURED
 from tests.fixtures.manifests import embedder_manifest
+from tests.fixtures.tiny_embedder.archive import IMAGE_CLASSIFIER
+from tests.unit.container.signatures import tensor_signature, text_signature
 
+PROCESSOR = IMAGE_CLASSIFIER.served.image_processor
 PROFILE = ProfileRecord(batch=(1, 8, 64), sequence=(4, 16, 128))
 LOGITS = TensorRecord(name="scores", datatype="FP32", shape=(-1, 1))
 
@@ -37,23 +39,23 @@ def archive(folder, **fields):
 
 
 def test_request_goes_to_the_model_as_it_was_loaded(tmp_path):
-    folder, load = archive(tmp_path, inputs=texts_of("text")), UpstreamRequest("POST", "/models")
-    paths = [watched_model(folder, "a", how).request.path for how in (None, load)]
-    assert paths == ["/invocations", "/models/a/invoke"]
+    folder, headers = archive(tmp_path, inputs=texts_of("text")), ((b"a", b"b"),)
+    requests = [watched_model(folder).request, watched_model(folder, "a", headers).request]
+    assert [request.path for request in requests] == ["/invocations", "/models/a/invoke"]
+    assert requests[1].headers == headers
 
 
 def test_embedder_gets_a_word(tmp_path):
     request = health_request(archive(tmp_path, inputs=texts_of("text")))
-    signature = Signature(model="probed", input_name="text", output_name="embedding")
-    decoded = texts.decode_request(*checked_request(*request[:2]), signature)
+    decoded = texts.decode_request(*checked_request(*request), text_signature())
     assert (decoded.rows, decoded.wanted) == (("health",), ((0, True),))
 
 
 def test_network_of_arrays_gets_zeros_of_the_shortest_sequence(tmp_path):
     inputs = (TensorRecord(name="signal", datatype="FP32", shape=(-1, -1, 3)),)
     request = health_request(archive(tmp_path, tokenizer_file=None, inputs=inputs))
-    signature = TensorSignature(model="probed", inputs=inputs, outputs=(LOGITS,))
-    (row,) = tensors.decode_request(*checked_request(*request[:2]), signature).rows
+    signature = tensor_signature(inputs, [LOGITS])
+    (row,) = tensors.decode_request(*checked_request(*request), signature).rows
     assert row[0].shape == (4, 3) and not row[0].any()
 
 
@@ -68,7 +70,7 @@ def test_preprocessing_gets_its_example(tmp_path):
     row = {"html": "<p>ünïcode</p>", "size": [[1], [2.5]]}
     before = processing(inputs, example=row)
     request = health_request(archive(tmp_path, inputs=inputs, preprocessing=before))
-    body, content_type = checked_request(*request[:2])
+    body, content_type = checked_request(*request)
     text, size = "<p>ünïcode</p>".encode(), int(content_type.rpartition("=")[2])
     records = json.loads(body[:size])["inputs"]
     assert [(record["name"], record["shape"]) for record in records] == [
@@ -76,34 +78,31 @@ def test_preprocessing_gets_its_example(tmp_path):
         ("size", [1, 2, 1]),
     ]
     assert body[size:] == struct.pack(f"<I{len(text)}s2e", len(text), text, 1, 2.5)
-    assert not request.is_guess
 
 
-def test_no_request_for_a_preprocessing_of_unknown_inputs(tmp_path):
-    inputs = texts_of("html")
-    assert (
-        health_request(archive(tmp_path, inputs=inputs, preprocessing=processing(inputs))) is None
-    )
-
-
-@pytest.mark.parametrize("write", [False, True])
-def test_no_request_without_a_manifest_or_for_arrays_of_bytes(tmp_path, write):
-    if write:
-        archive(tmp_path, tokenizer_file=None, inputs=texts_of("image"))
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"preprocessing": processing(texts_of("text"))},
+        {"ensemble": EnsembleRecord(steps={})},
+        {"accuracy": NOT_MEASURED},
+        {"tokenizer_file": None, "inputs": texts_of("image")},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_no_request_where_the_manifest_does_not_say_what_the_model_takes(fields, tmp_path):
     assert health_request(tmp_path) is None
+    assert health_request(archive(tmp_path, **fields)) is None
 
 
-def test_ensemble_gets_its_example_or_a_value_for_each_input(tmp_path):
-    inputs = (*texts_of("text", "picture"), TensorRecord(name="x", datatype="FP32", shape=(-1, 2)))
-    record = EnsembleRecord(steps={}, images=("picture",))
-    request = health_request(archive(tmp_path, inputs=inputs, ensemble=record))
-    header = int(request.content_type.rpartition("=")[2])
-    sizes = [
-        item["parameters"]["binary_data_size"]
-        for item in json.loads(request.body[:header])["inputs"]
-    ]
-    assert sizes == [4 + len("health"), 4 + len(PIXEL), 8] and request.is_guess
-    row = {"text": "a cat", "picture": "none", "x": [1.0, 2.0]}
-    given = record.model_copy(update={"example": row})
-    request = health_request(archive(tmp_path, inputs=inputs, ensemble=given))
-    assert request.body.endswith(struct.pack("<2f", 1, 2)) and not request.is_guess
+def test_ensemble_gets_its_example(tmp_path):
+    inputs = (*texts_of("text"), TensorRecord(name="x", datatype="FP32", shape=(-1, 2)))
+    record = EnsembleRecord(steps={}, example={"text": "a cat", "x": [1.0, 2.0]})
+    body, _ = health_request(archive(tmp_path, inputs=inputs, ensemble=record))
+    assert body.endswith(struct.pack("<I5s2f", 5, b"a cat", 1, 2))
+
+
+def test_image_classifier_gets_a_pixel(tmp_path):
+    fields = {"tokenizer_file": None, "image_processor": PROCESSOR}
+    body, _ = health_request(archive(tmp_path, inputs=texts_of("image"), **fields))
+    assert body.endswith(PIXEL)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import Sequence
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -16,13 +18,13 @@ from container.server.types import (
     DeadlinePassed,
     Encoded,
     RequestFault,
-    Signature,
     TooLarge,
     Unavailable,
 )
 from tests.unit.container.engines.plan_archives import tensor_archive
+from tests.unit.container.signatures import text_signature
 
-SIGNATURE = Signature(model="m", input_name="text", output_name="embedding")
+SIGNATURE = text_signature()
 
 
 class Backend:
@@ -31,7 +33,6 @@ class Backend:
 
     def __init__(self) -> None:
         self.taken: list[tuple[Any, float | None]] = []
-        self.fault: Exception | None = None
         self.refused: Exception | None = None
 
     def refuse(self, rows):
@@ -39,8 +40,6 @@ class Backend:
             raise self.refused
 
     def submit(self, rows, *, deadline=None, alone=False):
-        if self.fault is not None:
-            raise self.fault
         self.taken.append((rows, deadline))
         future = asyncio.get_running_loop().create_future()
         future.set_result((np.zeros((len(rows), 2)),))
@@ -51,14 +50,9 @@ class Encoder:
     def __init__(self, longest: int | None = None) -> None:
         self.longest = longest
         self.threads: list[int] = []
-        self.go_on = threading.Event()
-        self.go_on.set()
-        self.begun = threading.Event()
 
     def encode(self, texts: Sequence[str]) -> Encoded:
         self.threads.append(threading.get_ident())
-        self.begun.set()
-        self.go_on.wait(20)
         truncated = 0 if self.longest is None else sum(len(text) > self.longest for text in texts)
         return Encoded([text.upper()[: self.longest] for text in texts], truncated)
 
@@ -66,30 +60,31 @@ class Encoder:
         return sum(map(len, texts))
 
 
-def data_plane(encoder: Encoder | None = None, **changes: Any) -> DataPlane:
-    return DataPlane(
-        signature=SIGNATURE,
-        encoder=encoder,
-        max_request_rows=3,
-        **{"deadline_seconds": 60} | changes,
-    )
+def data_plane(encoder: Encoder | None = None) -> DataPlane:
+    return DataPlane(signature=SIGNATURE, encoder=encoder, max_request_rows=3)
 
 
-def open_plane(encoder: Encoder | None = None, **changes: Any) -> tuple[DataPlane, Backend]:
-    plane, backend = data_plane(encoder, **changes), Backend()
+def open_plane(encoder: Encoder | None = None) -> tuple[DataPlane, Backend]:
+    plane, backend = data_plane(encoder), Backend()
     plane.open(backend)
     return plane, backend
 
 
-async def answer(plane: DataPlane, rows: Sequence[Any], **arguments: Any) -> Any:
-    return await (await plane.submit(rows, **arguments))
+def answer(plane: DataPlane, rows: Sequence[Any], deadline: float = math.inf) -> Any:
+    async def ask():
+        encoded = plane.encode_short(rows)
+        if encoded is None:
+            encoded = await plane.encode_beside(rows, deadline)
+        return await plane.submit(encoded, deadline=deadline)
+
+    return asyncio.run(ask())
 
 
-async def test_short_texts_are_encoded_inline_and_long_ones_beside_the_event_loop():
+def test_short_texts_are_encoded_inline_and_long_ones_beside_the_event_loop():
     encoder = Encoder()
     plane, _ = open_plane(encoder)
-    await answer(plane, ["a" * INLINE_CHARACTERS])
-    await answer(plane, ["a" * INLINE_CHARACTERS, "b"])
+    answer(plane, ["a" * INLINE_CHARACTERS])
+    answer(plane, ["a" * INLINE_CHARACTERS, "b"])
     here = threading.get_ident()
     assert [thread == here for thread in encoder.threads] == [True, False]
 
@@ -97,53 +92,48 @@ async def test_short_texts_are_encoded_inline_and_long_ones_beside_the_event_loo
 @pytest.mark.parametrize(
     "text", ["a", "a" * INLINE_CHARACTERS + "b"], ids=["inline", "beside the event loop"]
 )
-async def test_refuses_before_it_encodes_what_the_backend_does_not_take(text):
+def test_refuses_before_it_encodes_what_the_backend_does_not_take(text):
     encoder = Encoder()
     plane, backend = open_plane(encoder)
     backend.refused = Unavailable("It is full.")
     with pytest.raises(Unavailable, match="full"):
-        await answer(plane, [text])
+        answer(plane, [text])
     assert not encoder.threads and not backend.taken
-
-
-async def test_deadline_is_the_earlier_of_the_clients_and_the_servers():
-    plane, backend = open_plane(deadline_seconds=10)
-    now = asyncio.get_running_loop().time()
-    for wanted in (None, now + 5, now + 50):
-        await answer(plane, ["a"], deadline=wanted)
-    servers, clients, bounded = (deadline - now for _, deadline in backend.taken)
-    assert clients == 5 and 10 <= servers <= bounded < 20
 
 
 @pytest.mark.parametrize(
     ("rows", "fault", "sentence"),
     [([], RequestFault, "holds no texts"), (["a"] * 4, TooLarge, "holds 4 texts; at most 3")],
 )
-async def test_refuses_too_few_or_too_many_rows(rows, fault, sentence):
+def test_refuses_too_few_or_too_many_rows(rows, fault, sentence):
     plane, backend = open_plane()
     with pytest.raises(fault, match=sentence):
-        await answer(plane, rows)
+        answer(plane, rows)
     assert not backend.taken
 
 
-async def test_refuses_while_loading_and_draining():
+def test_refuses_while_loading_and_draining():
     plane = data_plane()
     with pytest.raises(Unavailable, match="loading"):
-        await answer(plane, ["a"])
-    plane.open(Backend())
+        answer(plane, ["a"])
+    backend, ready = Backend(), [plane.ready]
+    plane.open(backend)
+    ready.append(plane.ready)
+    backend.is_broken = True
+    ready.append(plane.ready)
+    backend.is_broken = False
     plane.drain()
     with pytest.raises(Unavailable, match="draining"):
-        await answer(plane, ["a"])
+        answer(plane, ["a"])
+    assert [*ready, plane.ready] == [False, True, False, False]
 
 
-async def test_refuses_texts_whose_encoding_took_all_their_time():
+def test_refuses_texts_whose_encoding_took_all_their_time():
     encoder = Encoder()
     plane, backend = open_plane(encoder)
     with pytest.raises(DeadlinePassed, match="encoded"):
-        await answer(
-            plane, ["a" * INLINE_CHARACTERS, "b"], deadline=asyncio.get_running_loop().time()
-        )
-    assert not backend.taken
+        answer(plane, ["a" * INLINE_CHARACTERS, "b"], monotonic())
+    assert not backend.taken and not encoder.threads
 
 
 @pytest.mark.parametrize(("sequence", "length"), [((16, 64, 128), 16), (None, 3)])
