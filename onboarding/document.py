@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,22 @@ from onboarding.fault import Fault
 from onboarding.nearest import comma_list, did_you_mean
 
 KeyPath = tuple[str | int, ...]
+
+
+def key_path(path: str | KeyPath) -> KeyPath:
+    """Return a path of its text, as faults write it: engine.optimization_profiles[0].batch."""
+    if not isinstance(path, str):
+        return path
+    steps = re.findall(r"[^.\[\]]+", path)
+    return tuple(int(step) if step.isdigit() else step for step in steps)
+
+
+def path_text(path: str | KeyPath) -> str:
+    """Return a path as a person writes it: engine.optimization_profiles[0].batch."""
+    if isinstance(path, str):
+        return path
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return text.removeprefix(".")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,9 +79,9 @@ class Document:
             path = path[:-1]
         return self.places[path]
 
-    def at_change(self, *paths: KeyPath) -> Place:
+    def at_change(self, *paths: str | KeyPath) -> Place:
         """Return the place of the first value that an environment overrides, else of the first."""
-        places = [self.at(*path) for path in paths]
+        places = [self.at(*key_path(path)) for path in paths]
         return next((place for place in places if place.file != self.file), places[0])
 
     def part(self, *path: str | int) -> Document:

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, Tag
 
-from onboarding.document import Document, KeyPath, Place
+from onboarding.document import Document, KeyPath, Place, path_text
 from onboarding.ensemble_spec import OF_STEPS, EnsembleSpec
 from onboarding.fault import Fault
 from onboarding.nearest import comma_list, nearest
@@ -83,12 +83,6 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
         yield annotation
     for argument in get_args(annotation):
         yield from _models_in(argument)
-
-
-def path_text(path: KeyPath) -> str:
-    """A path as a person writes it: engine.optimization_profiles[0].batch."""
-    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
-    return text.removeprefix(".")
 
 
 _OF_ANOTHER_FORM = {

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from pydantic import ValidationError, create_model
 
-from onboarding.document import Document, KeyPath
+from onboarding.document import Document, KeyPath, Place, key_path, path_text
 from onboarding.ensemble_spec import OF_STEPS, TASK, EnsembleSpec
 from onboarding.fault import Fault, sorted_faults
 from onboarding.model_spec import ModelSpec
@@ -28,8 +28,8 @@ SpecT_co = TypeVar("SpecT_co", bound=Value, covariant=True)
 class Checked(Generic[SpecT_co]):
     """A document and as much of its spec as is valid.
 
-    `spec` holds only the sections (top-level fields) named in `sections`: rules read no other, so
-    that one broken section hides no fault of another.
+    `spec` holds only the sections (top-level fields) named in `sections`, and raises SectionError
+    for another: a rule that reads it ends, and no broken section hides a fault of another.
     """
 
     document: Document
@@ -41,6 +41,50 @@ class Checked(Generic[SpecT_co]):
     def is_valid(self) -> bool:
         """True when the whole document is a spec."""
         return not self.faults
+
+    def has(self, *sections: str) -> bool:
+        """True when these sections are valid."""
+        return self.sections.issuperset(sections)
+
+    def at(self, *paths: str | KeyPath) -> Place:
+        """Return the place of the first of some keys that an environment overrides, or the first.
+
+        A path is written as in faults: engine.optimization_profiles[0].batch.
+        """
+        return self.document.at_change(*paths)
+
+    def fault(
+        self,
+        path: str | KeyPath,
+        what: str,
+        *,
+        way_out: str,
+        value: object = None,
+        allowed: str | None = None,
+        beside: Sequence[str | KeyPath] = (),
+    ) -> Fault:
+        """Return the fault of a key: "'key' what", with its value unless another is given.
+
+        It lies at the key, or at the first of those `beside` it that an environment overrides.
+        """
+        given = _shown(self.spec, key_path(path)) if value is None else value
+        return self.at(path, *beside).fault(
+            f"'{path_text(path)}' {what}", value=given, allowed=allowed, way_out=way_out
+        )
+
+
+def _shown(value: Any, path: KeyPath) -> str | None:
+    """Return the value at a path as a file writes it; None of a mapping, or of none."""
+    for step in path:
+        value = getattr(value, str(step)) if isinstance(value, Value) else value[step]
+    if value is None or isinstance(value, Value | dict):
+        return None
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        is_plain = not any(isinstance(item, Value) for item in value)
+        return str(list(value)) if value and is_plain else None
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
 def validate(spec_type: type[SpecT], document: Document) -> Checked[SpecT]:
@@ -100,6 +144,8 @@ def _checked_by_section(spec_type: type[SpecT], document: Document) -> Checked[S
     faults.extend(spec_fault(spec_type, document, error) for error in errors)
     sections = _valid_sections(spec_type, document.data)
     spec = cast(SpecT, spec_type.model_construct(_fields_set=set(sections), **sections))
+    for name in spec_type.model_fields.keys() - sections.keys():
+        spec.__dict__.pop(name, None)
     return Checked(
         document=document, spec=spec, sections=frozenset(sections), faults=sorted_faults(faults)
     )

@@ -45,10 +45,9 @@ class GenerationDeployment(DeployedEndpoint):
     """The environment that built a checkpoint which this one is to receive by promotion, by key."""
 
     @property
-    def engine_version(self) -> str | None:
-        """The version of vLLM: the image's, else the file's."""
-        version = self.platform.engine_version
-        return self.spec.serving.engine_version if version is None else version
+    def engine_version(self) -> str:
+        """The version of vLLM, which is the image's."""
+        return self.platform.engine_version
 
     @property
     def container_environment(self) -> Mapping[str, str]:

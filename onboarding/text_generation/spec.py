@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from onboarding.aws_limits import NAME_PATTERN, START_UP_SECONDS
-from onboarding.values import Value
+from onboarding.values import FileSpec, Value
 
 TASK: Literal["text-generation"] = "text-generation"
 
@@ -183,9 +183,6 @@ class GenerationServingSpec(Value):
     platform: str = Field(
         "vllm-0.30.0", description="A row of onboarding/data/generation_platforms.yaml"
     )
-    engine_version: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")] | None = Field(
-        None, description="vLLM's version, such as 0.30.0, in an image whose row does not know it"
-    )
     tensor_parallel: Annotated[int, Field(ge=1, le=64)] | Literal["auto"] = Field(
         "auto", description="GPUs of one copy; auto: the fewest that fit"
     )
@@ -244,7 +241,7 @@ class GenerationEndpointSpec(Value):
     )
 
 
-class TextGenerationSpec(Value):
+class TextGenerationSpec(FileSpec):
     """One model file with `task: text-generation`."""
 
     name: Annotated[str, Field(pattern=NAME_PATTERN)] = Field(
