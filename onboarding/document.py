@@ -105,29 +105,15 @@ class Document:
         data = _merge(self.data, override, (), places)
         return Document(file=self.file, data=data, places=places)
 
-    def with_renamed_keys(self, names: Mapping[KeyPath, str | None]) -> Document:
-        """Return this document with keys renamed, or removed where the new name is None.
-
-        No path lies inside another.
-        """
+    def without(self, paths: Iterable[KeyPath]) -> Document:
+        """Return this document without some keys; their places stay."""
         data: Any = copy.deepcopy(self.data)
-        for path, name in names.items():
+        for *parents, last in paths:
             mapping: Any = data
-            for step in path[:-1]:
+            for step in parents:
                 mapping = mapping[step]
-            value = mapping.pop(path[-1])
-            if name is not None:
-                mapping[name] = value
-        places = {_new_path(place, names): where for place, where in self.places.items()}
-        return Document(file=self.file, data=data, places=places)
-
-
-def _new_path(place: KeyPath, names: Mapping[KeyPath, str | None]) -> KeyPath:
-    for length in range(1, len(place) + 1):
-        name = names.get(place[:length])
-        if name is not None:
-            return (*place[: length - 1], name, *place[length:])
-    return place
+            del mapping[last]
+        return Document(file=self.file, data=data, places=self.places)
 
 
 def _merge(

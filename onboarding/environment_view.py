@@ -220,6 +220,6 @@ def _with_overrides(
     for name in overrides.keys() & specs.keys():
         override = environment.document.part(section, name)
         if is_part_of_a_shared_endpoint(specs[name].document.data, override.data):
-            override = override.with_renamed_keys({("endpoint",): None})
+            override = override.without([("endpoint",)])
         result[name] = validate(spec_type, specs[name].document.with_overrides(override))
     return result

@@ -90,8 +90,8 @@ def _shown(value: Any, path: KeyPath) -> str | None:
 def validate(spec_type: type[SpecT], document: Document) -> Checked[SpecT]:
     """Validate a document.
 
-    A misspelt key is a fault, and yet read as the key it resembles, so that its value is checked
-    too. A model file with `task: ensemble` has the spec of one, and so have one with `task:
+    An unknown key is left out, and where it resembles one that is needed, that is not missing. A
+    model file with `task: ensemble` has the spec of one, and so have one with `task:
     text-generation` and one whose source is a Triton repository.
     """
     if spec_type is ModelSpec and document.data.get("task") == TASK:
@@ -111,7 +111,7 @@ def _without(
     """Validate a document whose kind of model has no sections of some names."""
     given = sorted(unread & document.data.keys())
     faults = [document.at(key).fault(why.format(key), way_out="take it out") for key in given]
-    own = document.with_renamed_keys({(key,): None for key in given})
+    own = document.without([(key,) for key in given])
     checked = _validated(spec_type, own)
     return replace(
         checked,
@@ -131,17 +131,17 @@ def _validated(spec_type: type[SpecT], document: Document) -> Checked[SpecT]:
 
 
 def _checked_by_section(spec_type: type[SpecT], document: Document) -> Checked[SpecT]:
-    faults: list[Fault] = []
     errors = _errors(spec_type, document.data)
-    while any(error["type"] == "extra_forbidden" for error in errors):
-        faults.extend(
-            spec_fault(spec_type, document, error)
-            for error in errors
-            if error["type"] == "extra_forbidden"
-        )
-        document = _with_known_keys(spec_type, document, errors)
-        errors = _errors(spec_type, document.data)
-    faults.extend(spec_fault(spec_type, document, error) for error in errors)
+    unknown = [written_path(item["loc"]) for item in errors if item["type"] == "extra_forbidden"]
+    meant = {
+        (*path[:-1], nearest(str(path[-1]), known_keys(spec_type, path[:-1]))) for path in unknown
+    }
+    faults = [
+        spec_fault(spec_type, document, error)
+        for error in errors
+        if error["type"] != "missing" or written_path(error["loc"]) not in meant
+    ]
+    document = document.without(unknown)
     sections = _valid_sections(spec_type, document.data)
     spec = cast(SpecT, spec_type.model_construct(_fields_set=set(sections), **sections))
     for name in spec_type.model_fields.keys() - sections.keys():
@@ -198,23 +198,3 @@ def _section_type(spec_type: type[Value], name: str) -> type[Value]:
         f"{spec_type.__name__}_{name}", __base__=Value, **{name: (field.annotation, field)}
     )  # type: ignore[call-overload]
     return section
-
-
-def _with_known_keys(spec_type: type[Value], document: Document, errors: list[Any]) -> Document:
-    names: dict[KeyPath, str | None] = {}
-    taken: set[KeyPath] = set()
-    for path in (
-        written_path(error["loc"]) for error in errors if error["type"] == "extra_forbidden"
-    ):
-        meant = nearest(str(path[-1]), known_keys(spec_type, path[:-1]))
-        place = path if meant is None else (*path[:-1], meant)
-        is_free = meant is not None and place not in taken and not _is_there(document.data, place)
-        names[path] = meant if is_free else None
-        taken.add(place)
-    return document.with_renamed_keys(names)
-
-
-def _is_there(data: Any, path: KeyPath) -> bool:
-    for step in path[:-1]:
-        data = data[step]
-    return path[-1] in data

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from onboarding.deployed_endpoint import Artifact, DeployedEndpoint
+from onboarding.keys import digest
 from onboarding.signature import parse_public_key
 from onboarding.text_generation.arguments import container_environment
 from onboarding.text_generation.checkpoint import Checkpoint
-from onboarding.text_generation.checkpoint_key import digest
 from onboarding.text_generation.checkpoint_lock import CheckpointEntry
 from onboarding.text_generation.plan import Candidate, CheckpointPlan, CheckpointUse
 from onboarding.text_generation.platforms import GenerationPlatform
