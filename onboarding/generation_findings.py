@@ -7,14 +7,10 @@ from collections.abc import Iterator
 from onboarding.fault import FaultsError
 from onboarding.generation_resolve import generation_deployments
 from onboarding.rules.generation_case import GenerationCase, generation_cases
-from onboarding.text_generation.checkpoint import Checkpoint
 from onboarding.text_generation.gpu_memory import GIB
 from onboarding.text_generation.plan import Candidate, TextGenerationPlan
 from onboarding.text_generation.planner import choose
-from onboarding.text_generation.platforms import gpus
 from onboarding.tree import Tree
-
-MOST_WITHOUT_NVLINK = 4
 
 
 def generation_plans(tree: Tree, environment: str) -> tuple[TextGenerationPlan, ...]:
@@ -74,31 +70,16 @@ def _plan(tree: Tree, environment: str, case: GenerationCase) -> TextGenerationP
             "checkpoint_gib": request.checkpoint.bytes / GIB,
             "chosen": chosen,
             "others": tuple(others),
-            "notes": tuple(_notes(case, request.checkpoint, chosen)),
+            "notes": tuple(_notes(case, chosen)),
         }
     )
 
 
-def _notes(case: GenerationCase, checkpoint: Checkpoint, chosen: Candidate) -> Iterator[str]:
-    serving = case.spec.serving
+def _notes(case: GenerationCase, chosen: Candidate) -> Iterator[str]:
     if not chosen.is_measured:
         yield (
             f"Memory and times of vLLM {case.engine_version} on {chosen.gpu} GPUs were not "
             "measured: assumed from vLLM 0.26.0 on an H200, with half a GiB more of overhead."
         )
-    gpu = gpus().get(chosen.gpu or "")
-    if gpu is not None and not gpu.nvlink and chosen.tensor_parallel > MOST_WITHOUT_NVLINK:
-        yield f"{chosen.tensor_parallel} GPUs of a {chosen.instance_type} talk over PCIe alone."
-    heads = checkpoint.text_config.get("num_key_value_heads")
-    if isinstance(heads, int) and heads < chosen.tensor_parallel:
-        yield (
-            f"{heads} heads of keys and values are copied to {chosen.tensor_parallel} GPUs: more "
-            "of them hold no more tokens."
-        )
-    if serving.speculative is not None:
-        yield "What speculative decoding saves or costs of the time is not counted."
-    if serving.adapters:
-        yield (
-            "The adapters' weights are counted; the time that they take, and the CUDA graphs that "
-            "vLLM records once more for them, are not."
-        )
+    if case.spec.serving.adapters or case.spec.serving.speculative is not None:
+        yield "What adapters and speculative decoding cost or save of the time is not counted."

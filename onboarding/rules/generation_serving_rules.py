@@ -17,7 +17,6 @@ from onboarding.text_generation.arguments import (
     ROUTED,
 )
 from onboarding.text_generation.gpu_memory import GIB
-from onboarding.text_generation.kv_cache import MTP_KEYS
 from onboarding.text_generation.platforms import (
     argument_flags,
     generation_platforms,
@@ -183,21 +182,6 @@ def arguments_are_the_engines(case: GenerationCase) -> Iterator[Fault]:
         )
 
 
-def guesses_have_their_layers(case: GenerationCase) -> Iterator[Fault]:
-    """Method mtp guesses with layers that the checkpoint must have."""
-    guess = case.spec.serving.speculative
-    if guess is None or guess.method != "mtp" or case.headers is None:
-        return
-    has_layers = any("mtp" in name or "nextn" in name for name in case.headers.tensors)
-    if not has_layers and not any(case.headers.text_config.get(key) for key in MTP_KEYS):
-        yield case.file.at("serving.speculative").fault(
-            "speculative method mtp needs a checkpoint with layers that guess tokens",
-            value="mtp",
-            allowed=f"one whose config.json has {comma_list(MTP_KEYS)}",
-            way_out="choose ngram, which needs none",
-        )
-
-
 def copies_start_in_time(case: GenerationCase) -> Iterator[Fault]:
     """An endpoint that is given up while it loads was paid for and answers nothing."""
     endpoint = case.spec.endpoint
@@ -228,6 +212,5 @@ RULES = (
     variables_are_not_the_plans,
     sizes_are_divisible,
     arguments_are_the_engines,
-    guesses_have_their_layers,
     copies_start_in_time,
 )

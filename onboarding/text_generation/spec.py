@@ -17,7 +17,6 @@ Scheme = Literal[
 """Number formats of weights and activations, by the names of onboarding/data/generation_schemes."""
 KvCacheDtype = Literal["auto", "bf16", "fp8"]
 Routing = Literal["least-outstanding", "random", "prefix-aware"]
-SpeculativeMethod = Literal["ngram", "mtp"]
 
 Tokens = Annotated[int, Field(ge=1, le=10_000_000)]
 Milliseconds = Annotated[float, Field(ge=0.1, le=3_600_000)]
@@ -155,9 +154,8 @@ class SpeculativeSpec(Value):
     The container has no network, so it could fetch none.
     """
 
-    method: SpeculativeMethod = Field(
-        description="How tokens are drafted, by vLLM's name: ngram from the prompt, mtp by layers "
-        "of the checkpoint"
+    method: Literal["ngram"] = Field(
+        description="How tokens are drafted, by vLLM's name: ngram from the prompt"
     )
     tokens: Annotated[int, Field(ge=1, le=32)] = Field(description="Draft tokens of a step")
 
