@@ -244,7 +244,7 @@ def endpoint_types(endpoint: Checked[EndpointSpec], inside: str) -> tuple[Placed
     """The instance types of an endpoint that have a row: its own, then its pools'."""
     pools = endpoint.spec.instance_pools if endpoint.has("instance_pools") else ()
     named = (
-        _placed(f"{inside}instance_pools[{index}].instance_type", pool.instance_type)
+        _row_at(f"{inside}instance_pools[{index}].instance_type", pool.instance_type)
         for index, pool in enumerate(pools)
     )
     return (*own_type(endpoint, inside), *(place for places in named for place in places))
@@ -253,15 +253,15 @@ def endpoint_types(endpoint: Checked[EndpointSpec], inside: str) -> tuple[Placed
 def own_type(endpoint: Checked[EndpointSpec], inside: str) -> tuple[Placed, ...]:
     """The instance type that an endpoint names, where it has a row."""
     name = endpoint.spec.instance_type if endpoint.has("instance_type") else None
-    return _placed(f"{inside}instance_type", name)
+    return _row_at(f"{inside}instance_type", name)
 
 
 def joined_type(view: EnvironmentView, name: str) -> tuple[Placed, ...]:
     """The instance type that a model names which joins another."""
-    return _placed("endpoint.instance_type", view.joins[name].instance_type)
+    return _row_at("endpoint.instance_type", view.joins[name].instance_type)
 
 
-def _placed(path: str, name: str | None) -> tuple[Placed, ...]:
+def _row_at(path: str, name: str | None) -> tuple[Placed, ...]:
     row = instance_types().get(name or "")
     return () if row is None else ((path, row),)
 

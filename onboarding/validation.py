@@ -67,13 +67,13 @@ class Checked(Generic[SpecT_co]):
 
         It lies at the key, or at the first of those `beside` it that an environment overrides.
         """
-        given = _shown(self.spec, key_path(path)) if value is None else value
+        given = _value_text(self.spec, key_path(path)) if value is None else value
         return self.at(path, *beside).fault(
             f"'{path_text(path)}' {what}", value=given, allowed=allowed, way_out=way_out
         )
 
 
-def _shown(value: Any, path: KeyPath) -> str | None:
+def _value_text(value: Any, path: KeyPath) -> str | None:
     """Return the value at a path as a file writes it; None of a mapping, or of none."""
     for step in path:
         value = getattr(value, str(step)) if isinstance(value, Value) else value[step]
