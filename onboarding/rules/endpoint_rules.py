@@ -104,30 +104,43 @@ def scaling_is_ordered(endpoint: Checked[EndpointSpec] | Checked[JoinSpec]) -> I
             )
 
 
-def zero_instances_need_a_queue(
+def zero_instances_have_one_model(
     endpoint: Checked[EndpointSpec] | Checked[JoinSpec],
 ) -> Iterator[Fault]:
-    """Only an asynchronous endpoint keeps requests while there is no instance."""
+    """SageMaker scales inference components and queues to none, and both have one model."""
     spec, scaling = endpoint.spec, endpoint.spec.scaling
-    may_be_asynchronous = isinstance(spec, EndpointSpec) and not isinstance(
-        spec, SharedEndpointSpec
-    )
-    if scaling is None or (isinstance(spec, EndpointSpec) and spec.asynchronous is not None):
+    if isinstance(spec, SharedEndpointSpec):
+        kind = "a multi-model endpoint"
+    elif isinstance(spec, JoinSpec):
+        kind = "a model that joins another"
+    else:
         return
-    way_out = "raise it to 1"
-    if may_be_asynchronous:
-        way_out = (
-            "add `asynchronous: {}`, whose queue holds the requests meanwhile, or raise it to 1"
+    rows = enumerate(() if scaling is None else scaling.schedule)
+    floors = {f"scaling.schedule[{index}].min": row.min for index, row in rows}
+    own = {} if scaling is None else {"scaling.min": scaling.min}
+    for path in [path for path, least in {**own, **floors}.items() if least == 0]:
+        yield endpoint.at(path).fault(
+            f"'{path}' is 0, and {kind} never scales to none: inference components and queues do, "
+            "which have one model",
+            allowed="1 or more",
+            way_out="raise it to 1, or give the model an endpoint of its own",
         )
-    floors = {
-        f"scaling.schedule[{index}].min": row.min for index, row in enumerate(scaling.schedule)
-    }
-    for path, least in {"scaling.min": scaling.min, **floors}.items():
-        if least == 0:
-            yield endpoint.at(path).fault(
-                f"'{path}' is 0, and only an asynchronous endpoint scales to none",
-                allowed="1 or more",
-                way_out=way_out,
+
+
+def components_have_one_type_and_no_capture(endpoint: Checked[EndpointSpec]) -> Iterator[Fault]:
+    """A copy runs one engine, and what AWS captures of inference components is not documented."""
+    spec = endpoint.spec
+    for key, reason in (
+        ("instance_pools", "whose copies run one engine"),
+        ("data_capture", "which AWS documents no data capture of"),
+    ):
+        is_shared = isinstance(spec, SharedEndpointSpec)
+        if getattr(spec, key) and spec.is_component and not is_shared:
+            yield endpoint.at(key, "scaling").fault(
+                f"'{key}' stands beside a 'scaling' to none, which makes the model an inference "
+                f"component, {reason}",
+                way_out="take it out, raise scaling.min to 1, or add `asynchronous: {}`, whose "
+                "queue holds the requests meanwhile",
             )
 
 
@@ -208,17 +221,23 @@ def some_variant_has_weight(
         )
 
 
-def asynchronous_has_one_variant(
+def queues_and_components_have_one_variant(
     name: str, endpoint: Checked[EndpointSpec], joined: Joined
 ) -> Iterator[Fault]:
-    """SageMaker has neither shadow tests nor several variants for asynchronous endpoints."""
-    for _, model in joined if endpoint.spec.asynchronous is not None else ():
+    """SageMaker has neither shadow tests nor several variants for asynchronous endpoints.
+
+    The variant of an inference component has no model that another could share its traffic with.
+    """
+    is_component = endpoint.spec.is_component
+    kind, way_out = "is asynchronous", f"take `asynchronous` out of {name}"
+    if is_component:
+        kind, way_out = "scales to none", f"raise scaling.min of {name} to 1"
+    for _, model in joined if endpoint.spec.asynchronous is not None or is_component else ():
         yield model.fault(
             "endpoint.joins",
-            f"names {name}, whose endpoint is asynchronous and so has one variant",
-            allowed="a model whose endpoint answers at once",
-            way_out="describe an endpoint of the model's own, or take `asynchronous` out "
-            f"of {name}",
+            f"names {name}, whose endpoint {kind} and so has one variant",
+            allowed="a model whose endpoint answers at once, and keeps an instance",
+            way_out=f"describe an endpoint of the model's own, or {way_out}",
         )
 
 
@@ -227,11 +246,12 @@ RULES = (
     instance_pools_are_of_one_kind,
     instance_pools_hold_one_model,
     requests_are_answered_in_time,
+    components_have_one_type_and_no_capture,
 )
-SCALING_RULES = (scaling_is_ordered, zero_instances_need_a_queue)
+SCALING_RULES = (scaling_is_ordered, zero_instances_have_one_model)
 VARIANT_RULES = (
     shadow_is_alone,
     rolling_has_one_variant,
     some_variant_has_weight,
-    asynchronous_has_one_variant,
+    queues_and_components_have_one_variant,
 )

@@ -8,9 +8,10 @@ from onboarding.fault import Fault
 from onboarding.nearest import comma_list
 from onboarding.platform import InstanceType, host_images, instance_types
 from onboarding.rules.generation_case import GenerationCase
+from onboarding.rules.placement_rules import zero_in_region
 from onboarding.text_generation.kv_cache import ArchitectureError
 from onboarding.text_generation.planner import choose, scheme_problem
-from onboarding.text_generation.platforms import KV_FP8, scale_to_zero_regions, schemes
+from onboarding.text_generation.platforms import KV_FP8, schemes
 
 SHOWN = 3
 
@@ -121,21 +122,9 @@ def host_ami_has_the_images_cuda(case: GenerationCase) -> Iterator[Fault]:
 
 def region_takes_no_instances(case: GenerationCase) -> Iterator[Fault]:
     """Some regions refuse an endpoint without instances."""
-    region, (accepted, refused) = case.region, scale_to_zero_regions()
-    if case.spec.endpoint.copies.min > 0 or region is None or region in accepted:
-        return
-    is_refused = region in refused
-    yield case.file.at("endpoint.copies.min").fault(
-        f"{region} refused endpoints without instances"
-        if is_refused
-        else f"whether {region} takes endpoints without instances is not known",
-        value=0,
-        allowed=f"regions that took them: {', '.join(sorted(accepted))}",
-        way_out="keep one copy"
-        if is_refused
-        else "try it and add the region to `accepted` of "
-        "onboarding/data/generation_platforms.yaml, or keep one copy",
-    )
+    if case.spec.endpoint.copies.min == 0 and case.region is not None:
+        place = case.file.at("endpoint.copies.min")
+        yield from zero_in_region(place, case.region, "keep one copy")
 
 
 def some_type_holds_the_slo(case: GenerationCase) -> Iterator[Fault]:

@@ -6,34 +6,33 @@ NoCapacityInvocationFailures).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from functools import partial
 
-from onboarding.metrics import AT_LEAST, Alarm, MetricMath
+from onboarding.metrics import Alarm, MetricMath
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from stacks.alarms.alarm import (
     MICROSECONDS_A_MILLISECOND,
     Subject,
     percent,
 )
-from stacks.alarms.host_alarms import no_instances
+from stacks.alarms.host_alarms import no_capacity, no_instances
 from stacks.alarms.request_alarms import (
     CLIENT_ERRORS,
     FEW,
     LOST_SHARE,
     SERVER_ERRORS,
     UNANSWERED,
+    component_errors,
     failed_share,
     no_answers,
-    share_of,
     unanswered_share,
 )
 from stacks.capacity import generation as sizes
 
 FEW_REQUESTS = 20
 """A minute, below which the 95th percentile is the slowest request."""
-MINUTE = 60
+FULL_SECONDS = 180
+"""That requests may find no copy, where one is always there."""
 
 
 def generation_alarms(deployment: GenerationDeployment) -> Iterator[Alarm]:
@@ -65,15 +64,7 @@ def _errors(deployment: GenerationDeployment) -> Iterator[Alarm]:
                 threshold=share,
                 rolls_back=rolls_back,
             )
-    metric = partial(subject.metrics.component, SERVER_ERRORS)
-    yield subject.alarm(
-        "component-errors",
-        share_of(metric("Average"), metric("Sum")),
-        f"{SERVER_ERRORS} of the component is over {percent(first / 200)} of its requests, "
-        "overload included",
-        threshold=first / 200,
-        rolls_back=True,
-    )
+    yield component_errors(subject, first / 200, ", overload included")
     yield no_answers(subject, unanswered_share(subject), UNANSWERED, rolls_back=True)
 
 
@@ -114,16 +105,8 @@ def _capacity(deployment: GenerationDeployment) -> Iterator[Alarm]:
     subject = Subject(deployment)
     if deployment.spec.endpoint.copies.min > 0:
         yield no_instances(subject, "no instance has reported its memory for five minutes")
-    minutes = _minutes_without_capacity(deployment)
-    yield subject.alarm(
-        "no-capacity",
-        subject.metrics.component("NoCapacityInvocationFailures", "Sum"),
-        f"requests found no copy for {minutes} minutes",
-        threshold=1,
-        comparison=AT_LEAST,
-        points=minutes,
-        periods=minutes,
-    )
+    is_zero = deployment.spec.endpoint.copies.min == 0
+    yield no_capacity(subject, sizes.start_seconds(deployment) if is_zero else FULL_SECONDS)
     known = sizes.concurrency(deployment)
     yield subject.alarm(
         "saturation",
@@ -134,10 +117,3 @@ def _capacity(deployment: GenerationDeployment) -> Iterator[Alarm]:
         points=10,
         periods=15,
     )
-
-
-def _minutes_without_capacity(deployment: GenerationDeployment) -> int:
-    """Return the minutes that requests may find no copy: three, or a start from zero."""
-    if deployment.spec.endpoint.copies.min > 0:
-        return 3
-    return math.ceil(sizes.start_seconds(deployment) / MINUTE)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from onboarding.deployment import Deployment, Variant
 from onboarding.memory import fewest_resident, pool_memories
-from onboarding.metrics import UNDER, Alarm, Metric, MetricMath
+from onboarding.metrics import AT_LEAST, UNDER, Alarm, Metric, MetricMath
 from stacks.alarms.alarm import Subject, percent
 from stacks.capacity.engine import gpus_used
-from stacks.scaling import fewest
+from stacks.rollout import ready_seconds
+from stacks.scaling import SECONDS_A_MINUTE
 
 MEMORY_PERCENT, DISK_PERCENT = 90, 85
 CACHE_PERIOD, LASTING = 300, 3
@@ -24,12 +26,14 @@ def host_alarms(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:
     neither has an alarm there.
     """
     subject = Subject(deployment, variant.name)
-    if fewest(variant) > 0:
+    if variant.scaling.fewest > 0:
         explanation = (
             "no instance has reported its memory for five minutes, which each in service does every"
             " minute"
         )
         yield no_instances(subject, explanation)
+    if deployment.is_component:
+        yield no_capacity(subject, ready_seconds(deployment, variant))
     full = []
     if not deployment.multi_model:
         full.append(("disk", "DiskUtilization", "disk", DISK_PERCENT, "full"))
@@ -65,6 +69,20 @@ def no_instances(subject: Subject, explanation: str) -> Alarm:
         comparison=UNDER,
         points=5,
         missing="breaching",
+    )
+
+
+def no_capacity(subject: Subject, seconds: int) -> Alarm:
+    """Return the alarm that requests find no copy of an inference component for so long."""
+    minutes = math.ceil(seconds / SECONDS_A_MINUTE)
+    return subject.alarm(
+        "no-capacity",
+        subject.metrics.component("NoCapacityInvocationFailures", "Sum"),
+        f"requests found no copy for {minutes} minutes",
+        threshold=1,
+        comparison=AT_LEAST,
+        points=minutes,
+        periods=minutes,
     )
 
 

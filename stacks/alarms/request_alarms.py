@@ -35,12 +35,13 @@ def error_alarms(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:
     """Yield alarms on errors of the server, of clients, and on requests without an answer."""
     subject, takes_back = Subject(deployment, variant.name), variant.role != "shadow"
     mixed = mixed_metric(deployment, variant)
+    broken = broken_share(deployment, variant)
     for name, noun, status in (
         (SERVER_ERRORS, "server", "5xx"),
         (CLIENT_ERRORS, "client", "4xx"),
     ):
         few, is_mixed = FEW[name], name == mixed
-        share = max(few, broken_share(deployment, variant)) if is_mixed else few
+        share = max(few, broken) if is_mixed else few
         what = "" if not is_mixed else " (Triton counts clients' malformed requests there too)"
         faults = (name == SERVER_ERRORS or is_mixed) and takes_back
         kinds = [(f"{noun}-errors", share, faults)]
@@ -54,6 +55,8 @@ def error_alarms(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:
                 threshold=limit,
                 rolls_back=rolls_back,
             )
+    if deployment.is_component:
+        yield component_errors(subject, max(FEW[SERVER_ERRORS], broken))
     queued = deployment.endpoint.asynchronous is not None
     reason = "time-outs, and requests or answers that did not pass through S3"
     yield no_answers(
@@ -89,6 +92,18 @@ def no_answers(subject: Subject, watched: MetricMath, reason: str, *, rolls_back
     explanation = f"over {percent(LOST_SHARE)} of the requests got no answer: {reason}"
     return subject.alarm(
         "no-answers", watched, explanation, threshold=LOST_SHARE, rolls_back=rolls_back
+    )
+
+
+def component_errors(subject: Subject, share: float, mixed: str = "") -> Alarm:
+    """Return the alarm on failures of an inference component's copies, by its own metric."""
+    metric = partial(subject.metrics.component, SERVER_ERRORS)
+    return subject.alarm(
+        "component-errors",
+        share_of(metric("Average"), metric("Sum")),
+        f"{SERVER_ERRORS} of the component is over {percent(share)} of its requests{mixed}",
+        threshold=share,
+        rolls_back=True,
     )
 
 
@@ -178,8 +193,10 @@ def load_alarms(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:
     if deployment.endpoint.asynchronous is not None or variant.role == "shadow":
         return
     subject = Subject(deployment, variant.name)
-    metric = subject.metrics.invocations
-    each = metric("InvocationsPerInstance", "Sum")
+    metric, each_of = subject.metrics.invocations, "InvocationsPerInstance"
+    if deployment.is_component:
+        metric, each_of = subject.metrics.component, "InvocationsPerCopy"
+    each = metric(each_of, "Sum")
     capacity = variant_capacity(deployment, variant)
     if capacity is not None:
         yield subject.alarm(
