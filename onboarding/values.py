@@ -113,7 +113,7 @@ class Value(BaseModel):
     )
 
 
-class SectionError(AttributeError):
+class SectionError(Exception):
     """A section of a file is read that has faults of its own."""
 
 
