@@ -72,7 +72,7 @@ def samples_are_there(model: Checked[ModelSpec], datasets: Datasets) -> Iterator
 def datasets_fit_the_task(model: Checked[ModelSpec], datasets: Datasets) -> Iterator[Fault]:
     """Texts for text tasks, queries with texts for rankers, arrays for tensors, images."""
     allowed = ALLOWED.get(model.spec.task, (TEXTS, LABELLED))
-    for path, name in _named(model).items():
+    for path, name in _names_of(model).items():
         if datasets[name].problem is None and datasets[name].kind not in allowed:
             yield model.fault(
                 path,
@@ -85,7 +85,7 @@ def datasets_fit_the_task(model: Checked[ModelSpec], datasets: Datasets) -> Iter
 
 def datasets_share_no_samples(model: Checked[ModelSpec], datasets: Datasets) -> Iterator[Fault]:
     """Accuracy on samples that calibration or the search saw says nothing."""
-    named, paired = _named(model), model.spec.task == "text-ranking"
+    named, paired = _names_of(model), model.spec.task == "text-ranking"
     for path, seen in (
         (_VALIDATION, _CALIBRATION),
         (_VALIDATION, _SEARCH),
@@ -150,7 +150,7 @@ def arrays_fit_the_network(model: Checked[ModelSpec], datasets: Datasets) -> Ite
     header = _header(model, datasets)
     if not isinstance(header, OnnxHeader):
         return
-    for path, name in _named(model).items():
+    for path, name in _names_of(model).items():
         arrays = {array.name: array for array in datasets[name].arrays}
         for what, way_out in _misfits(header.inputs, arrays) if arrays else ():
             yield model.fault(
@@ -161,7 +161,7 @@ def arrays_fit_the_network(model: Checked[ModelSpec], datasets: Datasets) -> Ite
             )
 
 
-def _named(model: Checked[ModelSpec]) -> dict[str, str]:
+def _names_of(model: Checked[ModelSpec]) -> dict[str, str]:
     """Return every dataset that a model names, by its key."""
     engine = model.spec.engine
     options = {

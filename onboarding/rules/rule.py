@@ -61,10 +61,10 @@ class EngineCase:
         return f"{instance.name} ({instance.gpu}) has {instance.compute_capability}"
 
 
-def faults_of(rules: Iterable[Callable[..., Iterator[Fault]]], *judged: Any) -> Iterator[Fault]:
+def faults_of(rules: Iterable[Callable[..., Iterator[Fault]]], *arguments: Any) -> Iterator[Fault]:
     """Yield the faults that rules find."""
     for rule in rules:
         try:
-            yield from rule(*judged)
+            yield from rule(*arguments)
         except SectionError:
             continue
