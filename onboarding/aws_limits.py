@@ -34,7 +34,6 @@ class Bounds(NamedTuple):
 
 NAME_LENGTH: Final = 63  # EndpointName, EndpointConfigName, ModelName, VariantName
 NAME_PATTERN: Final = r"^[a-zA-Z0-9](-*[a-zA-Z0-9])*$"  # of the same
-VARIANT_COUNT: Final = 10  # ProductionVariantList
 INSTANCE_POOL_COUNT: Final = 5  # InstancePoolList
 SUBNET_COUNT: Final = 16  # Subnets
 SECURITY_GROUP_COUNT: Final = 5  # VpcSecurityGroupIds

@@ -57,8 +57,10 @@ class Datasets:
             self._read[path] = _dataset(self.root, path)
         return self._read[path]
 
-    def onnx_header(self, path: str) -> OnnxHeader | str | None:
+    def onnx_header(self, path: str | None) -> OnnxHeader | str | None:
         """Return an ONNX file's header, or what is wrong with it; None where there is no file."""
+        if path is None or "://" in path:
+            return None
         return self._once(self._headers, path, read_onnx_header)
 
     def shared_library(self, path: str) -> SharedLibrary | str | None:

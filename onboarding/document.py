@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,22 @@ from onboarding.fault import Fault
 from onboarding.nearest import comma_list, did_you_mean
 
 KeyPath = tuple[str | int, ...]
+
+
+def key_path(path: str | KeyPath) -> KeyPath:
+    """Return a path of its text, as faults write it: engine.optimization_profiles[0].batch."""
+    if not isinstance(path, str):
+        return path
+    steps = re.findall(r"[^.\[\]]+", path)
+    return tuple(int(step) if step.isdigit() else step for step in steps)
+
+
+def path_text(path: str | KeyPath) -> str:
+    """Return a path as a person writes it: engine.optimization_profiles[0].batch."""
+    if isinstance(path, str):
+        return path
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return text.removeprefix(".")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,9 +79,9 @@ class Document:
             path = path[:-1]
         return self.places[path]
 
-    def at_change(self, *paths: KeyPath) -> Place:
+    def at_change(self, *paths: str | KeyPath) -> Place:
         """Return the place of the first value that an environment overrides, else of the first."""
-        places = [self.at(*path) for path in paths]
+        places = [self.at(*key_path(path)) for path in paths]
         return next((place for place in places if place.file != self.file), places[0])
 
     def part(self, *path: str | int) -> Document:
@@ -88,29 +105,15 @@ class Document:
         data = _merge(self.data, override, (), places)
         return Document(file=self.file, data=data, places=places)
 
-    def with_renamed_keys(self, names: Mapping[KeyPath, str | None]) -> Document:
-        """Return this document with keys renamed, or removed where the new name is None.
-
-        No path lies inside another.
-        """
+    def without(self, paths: Iterable[KeyPath]) -> Document:
+        """Return this document without some keys; their places stay."""
         data: Any = copy.deepcopy(self.data)
-        for path, name in names.items():
+        for *parents, last in paths:
             mapping: Any = data
-            for step in path[:-1]:
+            for step in parents:
                 mapping = mapping[step]
-            value = mapping.pop(path[-1])
-            if name is not None:
-                mapping[name] = value
-        places = {_new_path(place, names): where for place, where in self.places.items()}
-        return Document(file=self.file, data=data, places=places)
-
-
-def _new_path(place: KeyPath, names: Mapping[KeyPath, str | None]) -> KeyPath:
-    for length in range(1, len(place) + 1):
-        name = names.get(place[:length])
-        if name is not None:
-            return (*place[: length - 1], name, *place[length:])
-    return place
+            del mapping[last]
+        return Document(file=self.file, data=data, places=self.places)
 
 
 def _merge(

@@ -5,14 +5,12 @@ Triton passes the tensors of one (`steps`) to the next.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
-from onboarding.keys import KEY_LENGTH, RECIPE_VERSION
+from onboarding.keys import RECIPE_VERSION, digest
 from onboarding.model_spec import EngineSpec, ModelSpec, OptimizationProfileSpec
 from onboarding.source_spec import SourceSpec
 from onboarding.values import Value
@@ -84,5 +82,4 @@ def ensemble_key(
         "max_batch_size": spec.serving.dynamic_batching.max_batch_size,
         "instances": spec.serving.instances_per_gpu,
     }
-    text = json.dumps(inputs, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:KEY_LENGTH]
+    return digest(inputs)

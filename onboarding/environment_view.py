@@ -69,7 +69,7 @@ class EnvironmentView:
         sections = {
             name: model.spec.endpoint
             for name, model in self.models.items()
-            if "endpoint" in model.sections
+            if model.has("endpoint")
         }
         return {
             name: endpoint
@@ -81,14 +81,12 @@ class EnvironmentView:
     def instance_types(self) -> frozenset[str]:
         """The instance types that the files name, of endpoints that are valid so far."""
         endpoints = (*self.own_endpoints.values(), *self.endpoints.values())
-        named = {item.spec.instance_type for item in endpoints if "instance_type" in item.sections}
-        pools = (
-            item.spec.instance_pools for item in endpoints if "instance_pools" in item.sections
-        )
+        named = {item.spec.instance_type for item in endpoints if item.has("instance_type")}
+        pools = (item.spec.instance_pools for item in endpoints if item.has("instance_pools"))
         named.update(pool.instance_type for of_one in pools for pool in of_one)
         named.update(join.instance_type for join in self.joins.values() if join.instance_type)
         for generator in self.generators.values():
-            if "endpoint" in generator.sections:
+            if generator.has("endpoint"):
                 named.update(generator.spec.endpoint.instance_types)
         return frozenset(named)
 
@@ -106,7 +104,7 @@ class EnvironmentView:
             name
             for name, file in self.models.items()
             if isinstance(file.spec, EnsembleSpec)
-            and "steps" in file.sections
+            and file.has("steps")
             and model in file.spec.models
         )
 
@@ -142,17 +140,16 @@ def adapter_components(
 ) -> Iterator[tuple[str, Place]]:
     """Yield `names.adapter_endpoint` of each adapter, and where its name is written."""
     for name, file in generators.items():
-        if "serving" in file.sections:
-            for index, adapter in enumerate(file.spec.serving.adapters):
-                place = file.document.at("serving", "adapters", index, "name")
-                yield adapter_endpoint(name, adapter.name), place
+        for index, item in enumerate(file.spec.serving.adapters if file.has("serving") else ()):
+            place = file.at(f"serving.adapters[{index}].name")
+            yield adapter_endpoint(name, item.name), place
 
 
 def models_left_out(
     models: Mapping[str, Checked[Any]], environment: Checked[EnvironmentSpec]
 ) -> frozenset[str]:
     """Return the models that an environment does not deploy, by its `only` and `except`."""
-    if "models" not in environment.sections:
+    if not environment.has("models"):
         return frozenset()
     spec = environment.spec.models
     kept = set(models) if spec.only is None else selected_models(models, spec.only)
@@ -166,7 +163,7 @@ def selected_models(models: Mapping[str, Checked[Any]], selectors: Iterable[str]
         name
         for name, model in models.items()
         if name in wanted
-        or ("labels" in model.sections and wanted & set(map("=".join, model.spec.labels.items())))
+        or (model.has("labels") and wanted & set(map("=".join, model.spec.labels.items())))
     )
 
 
@@ -180,7 +177,7 @@ def own_endpoint(model: Checked[ModelSpec]) -> Checked[EndpointSpec] | None:
 
 def shared_endpoint_name(model: Checked[ModelSpec]) -> str | None:
     """The shared endpoint that a model joins."""
-    is_shared = "endpoint" in model.sections and isinstance(model.spec.endpoint, str)
+    is_shared = model.has("endpoint") and isinstance(model.spec.endpoint, str)
     return str(model.spec.endpoint) if is_shared else None
 
 
@@ -188,18 +185,18 @@ def serving_server(view: EnvironmentView, name: str) -> tuple[Server, bool]:
     """Return the server that answers for a model, and whether it does so for several."""
     shared = view.endpoints.get(shared_endpoint_name(view.models[name]) or "")
     if shared is not None:
-        return (shared.spec.server if "server" in shared.sections else "triton"), True
+        return (shared.spec.server if shared.has("server") else "triton"), True
     model = view.models[name]
     if name not in view.joins:
         return model_server(model), False
     server = model_server(view.models.get(view.joins[name].joins, model))
-    is_valid = "serving" in model.sections
+    is_valid = model.has("serving")
     return server_beside(model.spec.serving, server) if is_valid else server, False
 
 
 def model_server(model: Checked[ModelSpec]) -> Server:
     """Return the server that a model's own file names."""
-    return model.spec.serving.server if "serving" in model.sections else "triton"
+    return model.spec.serving.server if model.has("serving") else "triton"
 
 
 def is_part_of_a_shared_endpoint(written: Mapping[str, Any], override: Mapping[str, Any]) -> bool:
@@ -217,12 +214,12 @@ def _with_overrides(
     section: Literal["models", "endpoints"],
 ) -> dict[str, Checked[SpecT]]:
     overrides: Mapping[str, object] = (
-        environment.spec.overrides(section) if section in environment.sections else {}
+        environment.spec.overrides(section) if environment.has(section) else {}
     )
     result = dict(specs)
     for name in overrides.keys() & specs.keys():
         override = environment.document.part(section, name)
         if is_part_of_a_shared_endpoint(specs[name].document.data, override.data):
-            override = override.with_renamed_keys({("endpoint",): None})
+            override = override.without([("endpoint",)])
         result[name] = validate(spec_type, specs[name].document.with_overrides(override))
     return result

@@ -5,25 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onboarding.fault import FaultsError
-from onboarding.generation_checks import placement_cases
 from onboarding.generation_resolve import generation_deployments
-from onboarding.rules.generation_case import GenerationPlacementCase
-from onboarding.rules.generation_placement_rules import placement_request
-from onboarding.text_generation.checkpoint import Checkpoint
+from onboarding.rules.generation_case import GenerationCase, generation_cases
 from onboarding.text_generation.gpu_memory import GIB
 from onboarding.text_generation.plan import Candidate, TextGenerationPlan
 from onboarding.text_generation.planner import choose
-from onboarding.text_generation.platforms import gpus
 from onboarding.tree import Tree
-
-MOST_WITHOUT_NVLINK = 4
 
 
 def generation_plans(tree: Tree, environment: str) -> tuple[TextGenerationPlan, ...]:
     """Return the plan of every text generator of an environment; none of a tree with faults."""
     if tree.faults or environment not in tree.views:
         return ()
-    return tuple(_plan(tree, case) for case in placement_cases(tree.views[environment], tree.root))
+    cases = generation_cases(tree.views[environment], tree.root)
+    return tuple(_plan(tree, environment, case) for case in cases)
 
 
 def plan_line(plan: TextGenerationPlan) -> str:
@@ -45,15 +40,14 @@ def plan_line(plan: TextGenerationPlan) -> str:
     )
 
 
-def _plan(tree: Tree, case: GenerationPlacementCase) -> TextGenerationPlan:
-    model = case.model
+def _plan(tree: Tree, environment: str, case: GenerationCase) -> TextGenerationPlan:
     plan = TextGenerationPlan(
-        model=model.spec.name,
-        environment=case.environment.spec.name,
-        platform=model.spec.serving.platform,
-        engine_version=model.engine_version,
+        model=case.spec.name,
+        environment=environment,
+        platform=case.spec.serving.platform,
+        engine_version=case.engine_version,
     )
-    request = placement_request(case)
+    request = case.request()
     if request is None:
         note = (
             "not planned: its checkpoint is not in the tree, and 'source.headers' names no file of "
@@ -76,33 +70,16 @@ def _plan(tree: Tree, case: GenerationPlacementCase) -> TextGenerationPlan:
             "checkpoint_gib": request.checkpoint.bytes / GIB,
             "chosen": chosen,
             "others": tuple(others),
-            "notes": tuple(_notes(case, request.checkpoint, chosen)),
+            "notes": tuple(_notes(case, chosen)),
         }
     )
 
 
-def _notes(
-    case: GenerationPlacementCase, checkpoint: Checkpoint, chosen: Candidate
-) -> Iterator[str]:
-    serving = case.model.spec.serving
+def _notes(case: GenerationCase, chosen: Candidate) -> Iterator[str]:
     if not chosen.is_measured:
         yield (
-            f"Memory and times of vLLM {case.model.engine_version} on {chosen.gpu} GPUs were not "
+            f"Memory and times of vLLM {case.engine_version} on {chosen.gpu} GPUs were not "
             "measured: assumed from vLLM 0.26.0 on an H200, with half a GiB more of overhead."
         )
-    gpu = gpus().get(chosen.gpu or "")
-    if gpu is not None and not gpu.nvlink and chosen.tensor_parallel > MOST_WITHOUT_NVLINK:
-        yield f"{chosen.tensor_parallel} GPUs of a {chosen.instance_type} talk over PCIe alone."
-    heads = checkpoint.text_config.get("num_key_value_heads")
-    if isinstance(heads, int) and heads < chosen.tensor_parallel:
-        yield (
-            f"{heads} heads of keys and values are copied to {chosen.tensor_parallel} GPUs: more "
-            "of them hold no more tokens."
-        )
-    if serving.speculative is not None:
-        yield "What speculative decoding saves or costs of the time is not counted."
-    if serving.adapters:
-        yield (
-            "The adapters' weights are counted; the time that they take, and the CUDA graphs that "
-            "vLLM records once more for them, are not."
-        )
+    if case.spec.serving.adapters or case.spec.serving.speculative is not None:
+        yield "What adapters and speculative decoding cost or save of the time is not counted."

@@ -9,10 +9,8 @@ from pathlib import Path
 from onboarding.checkpoint import checkpoint_sha256
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.fault import Fault, FaultsError
-from onboarding.generation_checks import placement_cases
 from onboarding.promotion import PromotedCheckpoint, promoted_checkpoints, promotion_path
-from onboarding.rules.generation_case import GenerationPlacementCase
-from onboarding.rules.generation_placement_rules import placement_request
+from onboarding.rules.generation_case import GenerationCase, generation_cases
 from onboarding.text_generation.checkpoint_key import (
     checkpoint_key,
     checkpoint_schemes,
@@ -41,8 +39,8 @@ def generation_deployments(
         return ()
     view, faults = tree.views[environment], list[Fault]()
     found = []
-    for case in sorted(placement_cases(view, tree.root), key=lambda case: case.model.spec.name):
-        if only and case.model.spec.name not in only:
+    for case in sorted(generation_cases(view, tree.root), key=lambda case: case.spec.name):
+        if only and case.spec.name not in only:
             continue
         try:
             found.append(_deployment(tree, case))
@@ -70,9 +68,9 @@ def checkpoint_keys(
 
 def scheme_plan(tree: Tree, environment: str, model: str, scheme: str) -> Candidate | None:
     """Return how one scheme of a model would be served; None where it cannot be planned."""
-    for case in placement_cases(tree.views[environment], tree.root):
-        if case.model.spec.name == model:
-            request = placement_request(case)
+    for case in generation_cases(tree.views[environment], tree.root):
+        if case.spec.name == model:
+            request = case.request()
             is_planned = request is not None and any(case.candidates())
             return _plan(request, case, (scheme,)) if request and is_planned else None
     return None
@@ -85,10 +83,11 @@ def adapter_digests(spec: TextGenerationSpec, root: Path) -> Mapping[str, str]:
     }
 
 
-def _deployment(tree: Tree, case: GenerationPlacementCase) -> GenerationDeployment:
-    spec, environment = case.model.spec, case.environment.spec
-    request, types = placement_request(case), tuple(case.candidates())
-    if request is None or not types or case.model.platform is None:
+def _deployment(tree: Tree, case: GenerationCase) -> GenerationDeployment:
+    assert case.environment is not None
+    spec, environment = case.spec, case.environment.spec
+    request, types = case.request(), tuple(case.candidates())
+    if request is None or not types or case.platform is None:
         raise FaultsError([_not_planned(case, request)])
     promoted = promoted_checkpoints(tree.root, environment.name).get(spec.name)
     keys = dict(checkpoint_keys(spec, tree.root, request.checkpoint.scheme))
@@ -112,7 +111,7 @@ def _deployment(tree: Tree, case: GenerationPlacementCase) -> GenerationDeployme
         environment=environment,
         name=spec.name,
         spec=spec,
-        platform=case.model.platform,
+        platform=case.platform,
         candidate=candidate,
         entry=serves,
         built=built,
@@ -123,7 +122,7 @@ def _deployment(tree: Tree, case: GenerationPlacementCase) -> GenerationDeployme
         ),
         inference_ami_version=spec.endpoint.inference_ami_version
         or environment.inference_ami_version
-        or case.model.platform.inference_ami_version,
+        or case.platform.inference_ami_version,
         adapters=adapter_digests(spec, tree.root),
         held_by={key: holder for key, (_, holder) in held.items() if holder is not None},
     )
@@ -131,7 +130,7 @@ def _deployment(tree: Tree, case: GenerationPlacementCase) -> GenerationDeployme
 
 def _choice(
     request: Request,
-    case: GenerationPlacementCase,
+    case: GenerationCase,
     built: Sequence[CheckpointEntry],
     keys: Mapping[str, str],
 ) -> tuple[Candidate, CheckpointEntry | None]:
@@ -166,21 +165,21 @@ def _promoted_entry(
     raise FaultsError([fault])
 
 
-def _plan(request: Request, case: GenerationPlacementCase, schemes: tuple[str, ...]) -> Candidate:
+def _plan(request: Request, case: GenerationCase, schemes: tuple[str, ...]) -> Candidate:
     """Return the best candidate of some schemes; of weights that are quantized, their own."""
     return choose(request.with_schemes(schemes), tuple(case.candidates()))[0]
 
 
-def _not_planned(case: GenerationPlacementCase, request: Request | None) -> Fault:
-    place = case.model.document.at("source")
+def _not_planned(case: GenerationCase, request: Request | None) -> Fault:
+    place = case.file.at("source")
     if request is None:
         return place.fault(
-            f"'{case.model.spec.name}' cannot be planned: its checkpoint is not in the tree, and "
+            f"'{case.spec.name}' cannot be planned: its checkpoint is not in the tree, and "
             "'source.headers' names no file of its headers",
-            way_out=f"run `roundhouse check --fetch-headers {case.model.spec.name}`, then "
+            way_out=f"run `roundhouse check --fetch-headers {case.spec.name}`, then "
             "commit the file",
         )
     return place.fault(
-        f"'{case.model.spec.name}' cannot be planned: the region has no GPU type",
+        f"'{case.spec.name}' cannot be planned: the region has no GPU type",
         way_out="leave it out of this environment, or choose another region",
     )

@@ -120,7 +120,7 @@ def network_key(
         }
         inputs["longest_sequence"] = _longest_sequence(spec)
         inputs["quantizer"] = FP8_QUANTIZER_VERSION
-    return _digest(inputs)
+    return digest(inputs)
 
 
 def plugin_operators(spec: ModelSpec) -> frozenset[str]:
@@ -170,7 +170,7 @@ def engine_key(
         quantization=quantization,
         dataset_digests=dataset_digests,
     )
-    return _digest({**compiled, "name": spec.name, "serving": _packaged(spec.serving)})
+    return digest({**compiled, "name": spec.name, "serving": _packaged(spec.serving)})
 
 
 def plan_key(
@@ -187,7 +187,7 @@ def plan_key(
     code, or prompts that no build uses. The accuracy's dataset and budget are part of it: they
     decide the precision under `auto`, and the verdicts that the record holds.
     """
-    return _digest(
+    return digest(
         _compiled(
             _with_default_prompt(spec),
             runtime=runtime,
@@ -339,6 +339,7 @@ def _longest_sequence(spec: ModelSpec) -> int | None:
     return max(sequences, default=None)
 
 
-def _digest(inputs: Mapping[str, Any]) -> str:
+def digest(inputs: Mapping[str, Any]) -> str:
+    """Return the first 20 hex digits of the sha256 of inputs as canonical JSON."""
     text = json.dumps(inputs, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:KEY_LENGTH]

@@ -27,6 +27,7 @@ from onboarding.values import (
     OWN,
     SHARED,
     CalibrationMethod,
+    FileSpec,
     HardwareCompatibility,
     Metric,
     QuantizationMode,
@@ -184,7 +185,7 @@ class AccuracySpec(Value):
         return frozenset({self.metric, *(metric for metric in own if metric is not None)})
 
 
-class EndpointSpec(Value):
+class EndpointSpec(FileSpec):
     """The endpoint of one model alone."""
 
     instance_type: str = Field(description="A row of onboarding/data/instance_types.yaml")
@@ -221,7 +222,7 @@ class EndpointSpec(Value):
         return self.scaling.fewest == 0 and self.asynchronous is None
 
 
-class JoinSpec(Value):
+class JoinSpec(FileSpec):
     """A variant behind another model's endpoint: a share of the traffic, or a copy of it."""
 
     joins: str = Field(
@@ -255,7 +256,7 @@ _Endpoint = Annotated[
 ]
 
 
-class ModelSpec(Value):
+class ModelSpec(FileSpec):
     """One model file, whole."""
 
     name: Annotated[str, Field(pattern=NAME_PATTERN)] = Field(

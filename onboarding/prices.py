@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cache
 from importlib import resources
 from typing import Annotated, Literal
@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError
 
 from onboarding.fault import Fault, FaultsError
 from onboarding.values import Value
-from onboarding.yaml_text import compose_yaml, load_yaml
+from onboarding.yaml_text import load_yaml
 
 PRICES_FILE = "prices.yaml"
 SHOWN_PATH = f"onboarding/data/{PRICES_FILE}"
@@ -58,16 +58,12 @@ def price_list() -> PriceList:
 
 
 def parse_prices(text: str) -> PriceList:
-    """Return the prices of a price file. Raises FaultsError, naming the line."""
+    """Return the prices of a price file. Raises FaultsError, naming the key."""
     try:
         return PriceList.model_validate_json(json.dumps(load_yaml(text), default=str))
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        line = None if mark is None else mark.line + 1
-        raise FaultsError([_fault(f"is no YAML: {error.problem}", line)]) from error
     except ValidationError as error:
         faults = [
-            _fault(f"{'.'.join(map(str, item['loc']))}: {item['msg']}", _line(text, item["loc"]))
+            _fault(f"{'.'.join(map(str, item['loc']))}: {item['msg']}")
             for item in error.errors(include_url=False)
         ]
         raise FaultsError(faults) from error
@@ -75,26 +71,9 @@ def parse_prices(text: str) -> PriceList:
         raise FaultsError([_fault(f"is no YAML: {error}")]) from error
 
 
-def _fault(what: str, line: int | None = None) -> Fault:
+def _fault(what: str) -> Fault:
     way_out = "correct it, or restore the file from git"
-    return Fault(file=SHOWN_PATH, line=line, what=what, way_out=way_out)
-
-
-def _line(text: str, path: Sequence[str | int]) -> int | None:
-    """Return the line of a key or of a list's item, or of the last one above it that is there."""
-    node, line = compose_yaml(text), None
-    for step in path:
-        if isinstance(node, yaml.SequenceNode) and isinstance(step, int):
-            node = node.value[step]
-            line = node.start_mark.line + 1
-            continue
-        if not isinstance(node, yaml.MappingNode):
-            break
-        found = next((pair for pair in node.value if pair[0].value == str(step)), None)
-        if found is None:
-            break
-        line, node = found[0].start_mark.line + 1, found[1]
-    return line
+    return Fault(file=SHOWN_PATH, what=what, way_out=way_out)
 
 
 def price_table(region: str, purpose: Purpose, name: str) -> PriceTable | None:

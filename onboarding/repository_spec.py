@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from pydantic import Field
 
-from onboarding.keys import KEY_LENGTH, RECIPE_VERSION
+from onboarding.keys import RECIPE_VERSION, digest
 from onboarding.manifest import Manifest
 from onboarding.model_spec import AccuracySpec, EngineSpec, ModelSpec, OptimizationProfileSpec
 from onboarding.platform import InstanceType, ServingPlatform
@@ -57,8 +55,7 @@ def repository_key(spec: RepositorySpec, platform: ServingPlatform, instance: In
         "platform": platform.name,
         "compute_capability": instance.compute_capability,
     }
-    text = json.dumps(inputs, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:KEY_LENGTH]
+    return digest(inputs)
 
 
 def repository_models(manifest: Manifest) -> tuple[str, ...]:

@@ -19,7 +19,6 @@ from onboarding.values import Value
 
 FOLDER = Path(__file__).parent.parent / "schemas"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-OVERRIDE = "Override"
 OWN, KEYS = "EndpointSpec", "EndpointKeys"
 """An endpoint of a model's own, and its keys alone, which shared ones have too."""
 
@@ -31,7 +30,7 @@ def schemas() -> dict[str, str]:
     kinds = {
         "model": _model_schema(),
         "endpoint": _endpoint_schema(),
-        "environment": _environment_schema(),
+        "environment": _schema(EnvironmentSpec, "An environment: environments/<name>.yaml"),
     }
     return {
         f"{kind}.schema.json": json.dumps(schema, indent=2, sort_keys=True) + "\n"
@@ -140,66 +139,6 @@ def _endpoint_schema() -> dict[str, Any]:
 def _schema(spec_type: type[Value], title: str) -> dict[str, Any]:
     schema = spec_type.model_json_schema()
     return {**schema, "$schema": DIALECT, "title": title}
-
-
-def _environment_schema() -> dict[str, Any]:
-    schema = _schema(EnvironmentSpec, "An environment: environments/<name>.yaml")
-    definitions = dict(schema.get("$defs", {}))
-    # An ensemble's keys beside a model's: an override has no task by which to tell them apart.
-    kinds: tuple[tuple[str, str, type[Value]], ...] = (
-        ("models", "ModelSpec", EnsembleSpec),
-        ("models", "TextGenerationSpec", TextGenerationSpec),
-        ("endpoints", "SharedEndpointSpec", SharedEndpointSpec),
-    )
-    for section, name, spec_type in kinds:
-        part = spec_type.model_json_schema()
-        if spec_type is EnsembleSpec:
-            own = ModelSpec.model_json_schema()["properties"]
-            part["properties"].update({key: own[key] for key in OF_STEPS})
-        inner = part.pop("$defs", {})
-        definitions.update(inner)
-        definitions.update(
-            {f"{key}{OVERRIDE}": _partial(definition) for key, definition in inner.items()}
-        )
-        override = _partial(part)
-        override["properties"] = {
-            key: value for key, value in override["properties"].items() if key != "name"
-        }
-        definitions[f"{name}{OVERRIDE}"] = override
-        holder = definitions["ModelsSpec"] if section == "models" else schema["properties"][section]
-        reference = {"$ref": f"{_REFERENCE}{name}{OVERRIDE}"}
-        holder["additionalProperties"] = (
-            {"anyOf": [holder["additionalProperties"], reference]}
-            if spec_type is TextGenerationSpec
-            else reference
-        )
-    return {**schema, "$defs": definitions}
-
-
-def _partial(definition: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a definition in which every key may be left out, at every depth.
-
-    Lists are replaced whole, so their items stay as they are.
-    """
-    return {
-        key: _with_partial_references(value)
-        for key, value in definition.items()
-        if key not in ("required", "default")
-    }
-
-
-def _with_partial_references(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_with_partial_references(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    return {key: _partial_entry(key, inner) for key, inner in value.items() if key != "default"}
-
-
-def _partial_entry(key: str, inner: Any) -> Any:
-    if key == "$ref" and isinstance(inner, str):
-        return f"{inner}{OVERRIDE}"
-    return inner if key in ("items", "prefixItems") else _with_partial_references(inner)
 
 
 if __name__ == "__main__":

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, get_args
 
 from pydantic import BaseModel, Tag
+from pydantic.fields import FieldInfo
 
-from onboarding.document import Document, KeyPath, Place
+from onboarding.document import Document, KeyPath, Place, path_text
 from onboarding.ensemble_spec import OF_STEPS, EnsembleSpec
 from onboarding.fault import Fault
 from onboarding.nearest import comma_list, nearest
@@ -57,12 +58,15 @@ def known_keys(spec_type: type[BaseModel], path: KeyPath) -> tuple[str, ...]:
 
 def description(spec_type: type[BaseModel], path: KeyPath) -> str | None:
     """What the spec says of the field at a path, or of the field that holds the item at a path."""
+    return next((field.description for field in _fields_at(spec_type, path)), None)
+
+
+def _fields_at(spec_type: type[BaseModel], path: KeyPath) -> list[FieldInfo]:
     while path and isinstance(path[-1], int):
         path = path[:-1]
-    for model in _models_at(spec_type, path[:-1]):
-        if path and path[-1] in model.model_fields:
-            return model.model_fields[str(path[-1])].description
-    return None
+    *parents, name = path or ("",)
+    models = _models_at(spec_type, tuple(parents))
+    return [model.model_fields[str(name)] for model in models if name in model.model_fields]
 
 
 def _models_at(spec_type: type[BaseModel], path: KeyPath) -> list[type[BaseModel]]:
@@ -83,12 +87,6 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
         yield annotation
     for argument in get_args(annotation):
         yield from _models_in(argument)
-
-
-def path_text(path: KeyPath) -> str:
-    """A path as a person writes it: engine.optimization_profiles[0].batch."""
-    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
-    return text.removeprefix(".")
 
 
 _OF_ANOTHER_FORM = {
@@ -261,29 +259,18 @@ def _range(spec_type: type[BaseModel], path: KeyPath) -> str:
 
 
 def _bounds(spec_type: type[BaseModel], path: KeyPath) -> dict[str, float]:
-    while isinstance(path[-1], int):
-        path = path[:-1]
-    fields = [
-        model.model_fields[str(path[-1])]
-        for model in _models_at(spec_type, path[:-1])
-        if path[-1] in model.model_fields
-    ]
     bounds: dict[str, float] = {}
-    for field in fields:
-        _add_bounds(bounds, field.metadata)
-        _add_annotated_bounds(bounds, field.annotation)
+    for field in _fields_at(spec_type, path):
+        for constraint in (*field.metadata, *_constraints(field.annotation)):
+            for name in (*_LEAST, *_MOST):
+                if hasattr(constraint, name):
+                    bounds.setdefault(name, getattr(constraint, name))
     return bounds
 
 
-def _add_bounds(bounds: dict[str, float], metadata: Iterable[Any]) -> None:
-    for constraint in metadata:
-        for name in (*_LEAST, *_MOST):
-            if hasattr(constraint, name):
-                bounds.setdefault(name, getattr(constraint, name))
-
-
-def _add_annotated_bounds(bounds: dict[str, float], annotation: Any) -> None:
+def _constraints(annotation: Any) -> Iterator[Any]:
+    """Yield those of an annotation and of its parts."""
     for extra in getattr(annotation, "__metadata__", ()):
-        _add_bounds(bounds, getattr(extra, "metadata", ()))
+        yield from getattr(extra, "metadata", ())
     for argument in get_args(annotation):
-        _add_annotated_bounds(bounds, argument)
+        yield from _constraints(argument)

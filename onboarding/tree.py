@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from onboarding.checks import environment_faults, file_faults, override_faults
+from onboarding.checks import environment_faults, file_faults, spec_faults
 from onboarding.dataset import Datasets
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.environment_view import (
@@ -18,7 +17,6 @@ from onboarding.environment_view import (
     split_models,
 )
 from onboarding.fault import Fault, sorted_faults
-from onboarding.generation_checks import generator_faults, generator_placement_faults
 from onboarding.lock import LOCK_SUFFIX as LOCK_SUFFIX
 from onboarding.lock import LockError, ModelLock, lock_path, read_lock
 from onboarding.model_spec import ModelSpec, SharedEndpointSpec
@@ -120,15 +118,13 @@ def read_tree(root: Path) -> Tree:
         name: environment_view(files, name)
         for name, file in environments.items()
         # Without its overrides, faults would come that these remove.
-        if {"models", "endpoints"} <= file.sections
+        if file.has("models", "endpoints")
     }
     datasets = Datasets(root)
     yaml_faults = [*model_files.faults, *endpoint_files.faults, *environment_files.faults]
-    faults = [*file_faults(files, datasets, root), *generator_faults(generators, root)]
+    faults = list(file_faults(files, datasets))
     for view in views.values():
-        overridden = _only_overridden(files, view)
-        faults.extend(override_faults(overridden, datasets))
-        faults.extend(generator_faults(overridden.generators, root))
+        faults.extend(spec_faults(_only_overridden(files, view), datasets))
     faults.extend(_by_environment(views, datasets))
     return Tree(
         root=root,
@@ -162,11 +158,7 @@ def _by_environment(views: Mapping[str, EnvironmentView], datasets: Datasets) ->
     """Return each fault once, naming its environments unless all have it."""
     found: dict[Fault, list[str]] = {}
     for name, view in views.items():
-        of_view = (
-            environment_faults(view, datasets),
-            generator_placement_faults(view, datasets.root),
-        )
-        for fault in dict.fromkeys(chain(*of_view)):
+        for fault in dict.fromkeys(environment_faults(view, datasets)):
             found.setdefault(fault, []).append(name)
     for fault, names in found.items():
         if fault.file.startswith("environments/") or len(names) == len(views):

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from pydantic import ValidationError, create_model
 
-from onboarding.document import Document, KeyPath
+from onboarding.document import Document, KeyPath, Place, key_path, path_text
 from onboarding.ensemble_spec import OF_STEPS, TASK, EnsembleSpec
 from onboarding.fault import Fault, sorted_faults
 from onboarding.model_spec import ModelSpec
@@ -28,8 +28,8 @@ SpecT_co = TypeVar("SpecT_co", bound=Value, covariant=True)
 class Checked(Generic[SpecT_co]):
     """A document and as much of its spec as is valid.
 
-    `spec` holds only the sections (top-level fields) named in `sections`: rules read no other, so
-    that one broken section hides no fault of another.
+    `spec` holds only the sections (top-level fields) named in `sections`, and raises SectionError
+    for another: a rule that reads it ends, and no broken section hides a fault of another.
     """
 
     document: Document
@@ -42,12 +42,56 @@ class Checked(Generic[SpecT_co]):
         """True when the whole document is a spec."""
         return not self.faults
 
+    def has(self, *sections: str) -> bool:
+        """True when these sections are valid."""
+        return self.sections.issuperset(sections)
+
+    def at(self, *paths: str | KeyPath) -> Place:
+        """Return the place of the first of some keys that an environment overrides, or the first.
+
+        A path is written as in faults: engine.optimization_profiles[0].batch.
+        """
+        return self.document.at_change(*paths)
+
+    def fault(
+        self,
+        path: str | KeyPath,
+        what: str,
+        *,
+        way_out: str,
+        value: object = None,
+        allowed: str | None = None,
+        beside: Sequence[str | KeyPath] = (),
+    ) -> Fault:
+        """Return the fault of a key: "'key' what", with its value unless another is given.
+
+        It lies at the key, or at the first of those `beside` it that an environment overrides.
+        """
+        given = _value_text(self.spec, key_path(path)) if value is None else value
+        return self.at(path, *beside).fault(
+            f"'{path_text(path)}' {what}", value=given, allowed=allowed, way_out=way_out
+        )
+
+
+def _value_text(value: Any, path: KeyPath) -> str | None:
+    """Return the value at a path as a file writes it; None of a mapping, or of none."""
+    for step in path:
+        value = getattr(value, str(step)) if isinstance(value, Value) else value[step]
+    if value is None or isinstance(value, Value | dict):
+        return None
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        is_plain = not any(isinstance(item, Value) for item in value)
+        return str(list(value)) if value and is_plain else None
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
+
 
 def validate(spec_type: type[SpecT], document: Document) -> Checked[SpecT]:
     """Validate a document.
 
-    A misspelt key is a fault, and yet read as the key it resembles, so that its value is checked
-    too. A model file with `task: ensemble` has the spec of one, and so have one with `task:
+    An unknown key is left out, and where it resembles one that is needed, that is not missing. A
+    model file with `task: ensemble` has the spec of one, and so have one with `task:
     text-generation` and one whose source is a Triton repository.
     """
     if spec_type is ModelSpec and document.data.get("task") == TASK:
@@ -67,7 +111,7 @@ def _without(
     """Validate a document whose kind of model has no sections of some names."""
     given = sorted(unread & document.data.keys())
     faults = [document.at(key).fault(why.format(key), way_out="take it out") for key in given]
-    own = document.with_renamed_keys({(key,): None for key in given})
+    own = document.without([(key,) for key in given])
     checked = _validated(spec_type, own)
     return replace(
         checked,
@@ -87,19 +131,21 @@ def _validated(spec_type: type[SpecT], document: Document) -> Checked[SpecT]:
 
 
 def _checked_by_section(spec_type: type[SpecT], document: Document) -> Checked[SpecT]:
-    faults: list[Fault] = []
     errors = _errors(spec_type, document.data)
-    while any(error["type"] == "extra_forbidden" for error in errors):
-        faults.extend(
-            spec_fault(spec_type, document, error)
-            for error in errors
-            if error["type"] == "extra_forbidden"
-        )
-        document = _with_known_keys(spec_type, document, errors)
-        errors = _errors(spec_type, document.data)
-    faults.extend(spec_fault(spec_type, document, error) for error in errors)
+    unknown = [written_path(item["loc"]) for item in errors if item["type"] == "extra_forbidden"]
+    meant = {
+        (*path[:-1], nearest(str(path[-1]), known_keys(spec_type, path[:-1]))) for path in unknown
+    }
+    faults = [
+        spec_fault(spec_type, document, error)
+        for error in errors
+        if error["type"] != "missing" or written_path(error["loc"]) not in meant
+    ]
+    document = document.without(unknown)
     sections = _valid_sections(spec_type, document.data)
     spec = cast(SpecT, spec_type.model_construct(_fields_set=set(sections), **sections))
+    for name in spec_type.model_fields.keys() - sections.keys():
+        spec.__dict__.pop(name, None)
     return Checked(
         document=document, spec=spec, sections=frozenset(sections), faults=sorted_faults(faults)
     )
@@ -152,23 +198,3 @@ def _section_type(spec_type: type[Value], name: str) -> type[Value]:
         f"{spec_type.__name__}_{name}", __base__=Value, **{name: (field.annotation, field)}
     )  # type: ignore[call-overload]
     return section
-
-
-def _with_known_keys(spec_type: type[Value], document: Document, errors: list[Any]) -> Document:
-    names: dict[KeyPath, str | None] = {}
-    taken: set[KeyPath] = set()
-    for path in (
-        written_path(error["loc"]) for error in errors if error["type"] == "extra_forbidden"
-    ):
-        meant = nearest(str(path[-1]), known_keys(spec_type, path[:-1]))
-        place = path if meant is None else (*path[:-1], meant)
-        is_free = meant is not None and place not in taken and not _is_there(document.data, place)
-        names[path] = meant if is_free else None
-        taken.add(place)
-    return document.with_renamed_keys(names)
-
-
-def _is_there(data: Any, path: KeyPath) -> bool:
-    for step in path[:-1]:
-        data = data[step]
-    return path[-1] in data

@@ -256,7 +256,7 @@ def image_tags(files: Mapping[str, Mapping[str, bytes]], base_image: str) -> dic
         if image != GENERATION_IMAGE
     }
     own = files.get(GENERATION_IMAGE, {})
-    rows = [row for row in generation_platforms().values() if not row.is_lmi]
+    rows = generation_platforms().values()
     return tags | {generation_image(row): image_tag(own, row.image) for row in rows}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from onboarding.chain import Interface, chain_problems
 from onboarding.dataset import Datasets
@@ -15,7 +15,6 @@ from onboarding.nearest import comma_list
 from onboarding.onnx_header import NetworkTensor, OnnxHeader
 from onboarding.processing_spec import ProcessedTensorSpec
 from onboarding.repository_spec import RepositorySpec
-from onboarding.rules.rule import ModelCase, rule
 from onboarding.serving_spec import ServingSpec
 from onboarding.validation import Checked
 from onboarding.values import TEXT_TASKS, Task
@@ -38,105 +37,101 @@ _OUTPUTS["image-classification"] = _OUTPUTS["text-classification"]
 _IMAGE, _TEXT, _QUERY = "image", "text", "query"
 
 
-@rule("steps", "outputs")
-def ensemble_has_models_and_outputs(case: ModelCase) -> Iterator[Fault]:
+def ensemble_has_models_and_outputs(
+    model: Checked[EnsembleSpec], datasets: Datasets
+) -> Iterator[Fault]:
     """Nothing is served without a model, or without an answer."""
-    spec = _ensemble(case)
-    if not spec.steps:
-        yield case.document.at("task").fault(
+    if not model.spec.steps:
+        yield model.at("task").fault(
             "an ensemble has no models", way_out="list the models in `steps`"
         )
-    elif not spec.outputs:
-        yield case.document.at("steps").fault(
+    elif not model.spec.outputs:
+        yield model.at("steps").fault(
             "an ensemble has no 'outputs'",
             way_out="add `outputs:`, the tensors of its last model that clients get",
         )
 
 
-@rule("serving")
-def ensemble_is_served_by_triton(case: ModelCase) -> Iterator[Fault]:
+def ensemble_is_served_by_triton(
+    model: Checked[EnsembleSpec], datasets: Datasets
+) -> Iterator[Fault]:
     """The other keys are of one network: the steps' own files have them."""
     yield from keys_without_effect(
-        case,
+        model,
         "an ensemble",
-        but=("server", "dynamic_batching"),
         allowed="server, dynamic_batching.max_batch_size",
         way_out="write it in the file of a model that it is about",
     )
 
 
 def keys_without_effect(
-    case: ModelCase, kind: str, *, but: Collection[str], allowed: str, way_out: str
+    model: Checked[ModelSpec], kind: str, *, allowed: str, way_out: str
 ) -> Iterator[Fault]:
-    """Yield the Python server, and each other key of `serving` that is written, `but` some."""
-    serving, default = case.spec.serving, ServingSpec()
+    """Yield the Python server, and each other key of `serving` that has no effect on a kind.
+
+    An ensemble has a batch size of its own.
+    """
+    serving, default, is_ensemble = model.spec.serving, ServingSpec(), kind == "an ensemble"
     if serving.server == "python":
-        yield case.document.at("serving", "server").fault(
+        yield model.at("serving.server").fault(
             "the Python server plays no ensembles"
-            if kind == "an ensemble"
+            if is_ensemble
             else f"the Python server loads no models of {kind}",
             value="python",
             allowed="server: triton",
             way_out="serve it with Triton, also on CPU instance types",
         )
-    paths: list[tuple[str, ...]] = [
-        ("serving", key)
-        for key in sorted(ServingSpec.model_fields.keys() - set(but))
-        if getattr(serving, key) != getattr(default, key)
-    ]
-    if "dynamic_batching" in but:
-        batching = serving.dynamic_batching
-        paths += [
-            ("serving", "dynamic_batching", key)
-            for key in ("preferred_batch_sizes", "max_queue_delay_us")
-            if getattr(batching, key) != getattr(default.dynamic_batching, key)
-        ]
-    for path in paths:
-        yield case.document.at(*path).fault(
-            f"'{'.'.join(path)}' has no effect on {kind}, whose models have their own",
-            allowed=allowed,
-            way_out=way_out,
-        )
+    values, defaults = ({**spec.model_dump()} for spec in (serving, default))
+    if is_ensemble:
+        for dump in (values, defaults):
+            batching = dump.pop("dynamic_batching")
+            del batching["max_batch_size"]
+            dump |= {f"dynamic_batching.{key}": value for key, value in batching.items()}
+    for key in sorted(values.keys() - {"server"}):
+        if values[key] != defaults[key]:
+            yield model.at(f"serving.{key}").fault(
+                f"'serving.{key}' has no effect on {kind}, whose models have their own",
+                allowed=allowed,
+                way_out=way_out,
+            )
 
 
-@rule("endpoint")
-def ensemble_has_an_endpoint_of_its_own(case: ModelCase) -> Iterator[Fault]:
+def models_answer_alone(model: Checked[ModelSpec], datasets: Datasets) -> Iterator[Fault]:
     """Of one Triton, two archives with a model of one name cannot be loaded."""
-    endpoint = _ensemble(case).endpoint
+    endpoint = model.spec.endpoint
+    is_ensemble = isinstance(model.spec, EnsembleSpec)
     if isinstance(endpoint, str):
-        yield case.document.at("endpoint").fault(
-            "an ensemble cannot share a multi-model endpoint: its models' names would meet others",
+        yield model.at("endpoint").fault(
+            f"{'an ensemble' if is_ensemble else 'a Triton repository'} cannot share a multi-model "
+            "endpoint: its models' names would meet others",
             value=endpoint,
             allowed="an endpoint of its own, or `joins:`",
             way_out="give it an endpoint",
         )
 
 
-@rule("accuracy")
-def ensemble_is_verified_as_a_whole(case: ModelCase) -> Iterator[Fault]:
+def ensemble_is_verified_as_a_whole(
+    model: Checked[EnsembleSpec], datasets: Datasets
+) -> Iterator[Fault]:
     """The reference is the steps' float networks."""
-    accuracy = _ensemble(case).accuracy
-    for key, given in (
-        ("reference", accuracy.reference is not None),
-        ("outputs", bool(accuracy.outputs)),
-    ):
-        if given:
-            yield case.document.at("accuracy", key).fault(
+    for key in ("reference", "outputs"):
+        if getattr(model.spec.accuracy, key):
+            yield model.at(f"accuracy.{key}").fault(
                 f"'accuracy.{key}' is of one network, and an ensemble has several",
                 way_out="take it out: every output is judged against the models' float networks",
             )
 
 
-def models_of_ensembles(specs: EnvironmentView, datasets: Datasets) -> Iterator[Fault]:
+def models_of_ensembles(view: EnvironmentView, datasets: Datasets) -> Iterator[Fault]:
     """Yield names that are no models for an ensemble, and tensors that do not fit."""
-    for file in specs.models.values():
+    for file in view.models.values():
         spec = file.spec
-        if not isinstance(spec, EnsembleSpec) or not {"steps", "outputs"} <= file.sections:
+        if not isinstance(spec, EnsembleSpec) or not file.has("steps", "outputs"):
             continue
-        yield from _unknown_models(file, spec, specs)
-        interfaces = dict(_interfaces(spec, specs.models, datasets))
+        yield from _unknown_models(file, spec, view)
+        interfaces = dict(_interfaces(spec, view.models, datasets))
         for problem in chain_problems(spec.steps, spec.outputs, interfaces):
-            yield file.document.at(*problem.place).fault(
+            yield file.at(problem.place).fault(
                 problem.what,
                 value=problem.value,
                 allowed=problem.allowed,
@@ -149,18 +144,15 @@ def endpoints_are_left_out_for_ensembles_alone(files: SpecFiles) -> Iterator[Fau
     called = {
         name
         for file in files.models.values()
-        if isinstance(file.spec, EnsembleSpec) and "steps" in file.sections
+        if isinstance(file.spec, EnsembleSpec) and file.has("steps")
         for name in file.spec.models
     }
-    unread = any(name.startswith("models/") for name in files.unread)
+    if any(name.startswith("models/") for name in files.unread):
+        return
     for name, file in files.models.items():
-        is_missing = "endpoint" in file.sections and file.spec.endpoint is None
-        if (
-            is_missing
-            and (isinstance(file.spec, EnsembleSpec) or name not in called)
-            and not unread
-        ):
-            yield file.document.at().fault(
+        is_missing = file.has("endpoint") and file.spec.endpoint is None
+        if is_missing and (isinstance(file.spec, EnsembleSpec) or name not in called):
+            yield file.at(()).fault(
                 "key 'endpoint' is missing, and no ensemble calls this model",
                 way_out="add `endpoint:` (an endpoint of its own, the name of a shared one in "
                 "endpoints/, or a place beside another model)",
@@ -169,31 +161,31 @@ def endpoints_are_left_out_for_ensembles_alone(files: SpecFiles) -> Iterator[Fau
 
 def servers_play_ensembles(view: EnvironmentView) -> Iterator[Fault]:
     """A model that joins another answers in the other's server."""
-    for name, file in view.joins.items():
+    for name, join in view.joins.items():
         model = view.models[name]
         if isinstance(model.spec, EnsembleSpec) and serving_server(view, name)[0] == "python":
-            yield model.document.at("endpoint", "joins").fault(
-                f"{file.joins} is served by the Python server, which plays no ensembles",
-                value=file.joins,
+            yield model.at("endpoint.joins").fault(
+                f"{join.joins} is served by the Python server, which plays no ensembles",
+                value=join.joins,
                 allowed="a model whose server is triton",
                 way_out="give the ensemble an endpoint of its own",
             )
 
 
 def _unknown_models(
-    file: Checked[ModelSpec], spec: EnsembleSpec, specs: EnvironmentView
+    file: Checked[ModelSpec], spec: EnsembleSpec, view: EnvironmentView
 ) -> Iterator[Fault]:
     known = [
         name
-        for name, other in specs.models.items()
+        for name, other in view.models.items()
         if not isinstance(other.spec, EnsembleSpec | RepositorySpec)
     ]
     for index, name in enumerate(step.model for step in spec.steps):
-        if name in known or f"models/{name}" in specs.unread:
+        if name in known or f"models/{name}" in view.unread:
             continue
-        place = file.document.at("steps", index, "model")
-        if name in specs.models:
-            is_ensemble = isinstance(specs.models[name].spec, EnsembleSpec)
+        place = file.at(f"steps[{index}].model")
+        if name in view.models:
+            is_ensemble = isinstance(view.models[name].spec, EnsembleSpec)
             yield place.fault(
                 f"an ensemble's model is {'an ensemble' if is_ensemble else 'a repository'} itself",
                 value=name,
@@ -202,7 +194,7 @@ def _unknown_models(
                 if is_ensemble
                 else "add the ensemble to the repository",
             )
-        elif name in specs.left_out:
+        elif name in view.left_out:
             yield place.fault(
                 "the environment's `models` leaves out a model of the ensemble",
                 value=name,
@@ -217,7 +209,7 @@ def _interfaces(
 ) -> Iterator[tuple[str, Interface]]:
     for name in spec.models:
         file = models.get(name)
-        if file is not None and {"task", "serving", "source"} <= file.sections:
+        if file is not None and file.has("task", "serving", "source"):
             found = _interface(file.spec, datasets)
             if found is not None:
                 yield name, found
@@ -248,8 +240,7 @@ def _network_tensors(spec: ModelSpec, datasets: Datasets) -> tuple[Tensors | Non
             TensorRecord(name=name, datatype=datatype, shape=shape)
             for name, datatype, shape in _OUTPUTS[spec.task]
         )
-    onnx = spec.source.onnx
-    header = None if onnx is None or "://" in onnx else datasets.onnx_header(onnx)
+    header = datasets.onnx_header(spec.source.onnx)
     if not isinstance(header, OnnxHeader):
         return None, None
     return _records(header.inputs), _records(header.outputs)
@@ -271,6 +262,9 @@ def _declared(tensors: tuple[ProcessedTensorSpec, ...]) -> Tensors:
     )
 
 
-def _ensemble(case: ModelCase) -> EnsembleSpec:
-    assert isinstance(case.spec, EnsembleSpec)
-    return case.spec
+RULES = (
+    ensemble_has_models_and_outputs,
+    ensemble_is_served_by_triton,
+    models_answer_alone,
+    ensemble_is_verified_as_a_whole,
+)

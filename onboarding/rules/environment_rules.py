@@ -6,7 +6,9 @@ import posixpath
 import re
 from collections.abc import Iterator
 from itertools import permutations
+from pathlib import Path
 
+from onboarding.dataset import is_inside
 from onboarding.environment_spec import (
     PLATFORM_IMAGES,
     EnvironmentSpec,
@@ -17,43 +19,28 @@ from onboarding.environment_view import SpecFiles, adapter_components, own_endpo
 from onboarding.fault import Fault
 from onboarding.nearest import comma_list
 from onboarding.platform import aws_partition, host_images, serving_platforms
-from onboarding.rules.rule import EnvironmentCase, rule
 from onboarding.signature import SignatureFault, parse_public_key
 from onboarding.validation import Checked
 
+Environment = Checked[EnvironmentSpec]
 
-@rule("platform")
-def platform_is_known(case: EnvironmentCase) -> Iterator[Fault]:
-    """A platform that has a row, so that its TensorRT is known."""
-    name, known = case.spec.platform, serving_platforms()
-    if name not in known:
-        yield case.document.at("platform").unknown(
-            "unknown platform", name, known, "choose one of these"
+
+def platform_is_known(environment: Environment, root: Path) -> Iterator[Fault]:
+    """A platform that has a row, so that its TensorRT is known, and images that start from it."""
+    platform, known = environment.spec.platform, serving_platforms()
+    if platform not in known:
+        yield environment.at("platform").unknown(
+            "unknown platform", platform, known, "choose one of these"
         )
-
-
-@rule("inference_ami_version")
-def host_image_is_known(case: EnvironmentCase) -> Iterator[Fault]:
-    """A host image that has a row, so that its driver is known."""
-    name, known = case.spec.inference_ami_version, host_images()
-    if name is not None and name not in known:
-        yield case.document.at("inference_ami_version").unknown(
-            "unknown host image", name, known, "choose one of these"
-        )
-
-
-@rule("images", "platform")
-def pinned_images_are_of_the_platform(case: EnvironmentCase) -> Iterator[Fault]:
-    """What compiles an engine is what serves it: an image of another platform loads none."""
-    for image, pin in case.spec.images.pinned.items():
-        place = case.document.at("images", "pinned", image)
-        if image in PLATFORM_IMAGES and pin.platform != case.spec.platform:
+    for image, pin in environment.spec.images.pinned.items():
+        place = environment.at(("images", "pinned", image))
+        if image in PLATFORM_IMAGES and pin.platform != platform:
             yield place.fault(
                 "the pinned image starts from another serving platform than the environment's"
                 if pin.platform is not None
                 else "the pinned image does not name its serving platform",
                 value=pin.platform,
-                allowed=case.spec.platform,
+                allowed=platform,
                 way_out="pin an image of this platform (`roundhouse build --images` shows them), "
                 "or none",
             )
@@ -65,130 +52,150 @@ def pinned_images_are_of_the_platform(case: EnvironmentCase) -> Iterator[Fault]:
             )
 
 
-@rule("locks")
-def locks_lie_inside(case: EnvironmentCase) -> Iterator[Fault]:
+def host_image_is_known(environment: Environment, root: Path) -> Iterator[Fault]:
+    """A host image that has a row, so that its driver is known."""
+    name, known = environment.spec.inference_ami_version, host_images()
+    if name is not None and name not in known:
+        yield environment.at("inference_ami_version").unknown(
+            "unknown host image", name, known, "choose one of these"
+        )
+
+
+def locks_lie_inside(environment: Environment, root: Path) -> Iterator[Fault]:
     """Locks are part of the repository."""
-    if not case.is_inside_root(case.spec.locks):
-        yield case.document.at("locks").fault(
-            "'locks' lies outside the onboarding root",
-            value=case.spec.locks,
+    if not is_inside(root, environment.spec.locks):
+        yield environment.fault(
+            "locks",
+            "lies outside the onboarding root",
             way_out="name a folder under it, such as models",
         )
 
 
-@rule("network")
-def endpoints_have_two_subnets(case: EnvironmentCase) -> Iterator[Fault]:
-    """SageMaker hosting asks for two availability zones, however few the instances."""
-    network = case.spec.network
+def network_has_subnets_and_routes(environment: Environment, root: Path) -> Iterator[Fault]:
+    """SageMaker hosting asks for two availability zones; the S3 endpoint is entered in routes."""
+    network = environment.spec.network
     if network is not None and len(network.subnet_ids) < 2:
-        yield case.document.at("network", "subnet_ids").fault(
+        yield environment.at("network.subnet_ids").fault(
             "one subnet is too few: SageMaker places endpoints into two at least",
             value=", ".join(network.subnet_ids),
             way_out="add a subnet of another availability zone",
         )
-
-
-@rule("network")
-def vpc_endpoints_have_route_tables(case: EnvironmentCase) -> Iterator[Fault]:
-    """The S3 endpoint is an entry in route tables: without one no engine would arrive."""
-    network = case.spec.network
     if network is not None and network.vpc_endpoints and not network.route_table_ids:
-        yield case.document.at("network", "vpc_endpoints").fault(
+        yield environment.at("network.vpc_endpoints").fault(
             "'vpc_endpoints' needs 'route_table_ids', and there is none",
             way_out="name the route tables of the subnets, or leave vpc_endpoints out",
         )
 
 
-@rule("kms_key_arn", "account", "region")
-def key_is_usable(case: EnvironmentCase) -> Iterator[Fault]:
-    """A key's own ARN in the environment's region: S3 and policies take no alias."""
-    pattern = rf"kms:{_region(case)}:[0-9]{{12}}:key/[A-Za-z0-9-]+"
-    yield from _arn_fault(case, "kms_key_arn", pattern, "kms:{region}:ACCOUNT:key/ID")
+def arns_are_of_the_account(environment: Environment, root: Path) -> Iterator[Fault]:
+    """A key (S3 takes no alias), a policy or AWS's own, a fleet: of this account and region."""
+    spec = environment.spec
+    region, arn = re.escape(spec.region), f"arn:{aws_partition(spec.region)}:"
+    for key, pattern, form in (
+        ("kms_key_arn", rf"kms:{region}:[0-9]{{12}}:key/[A-Za-z0-9-]+",
+         f"kms:{spec.region}:ACCOUNT:key/ID"),
+        ("permissions_boundary_arn", rf"iam::({spec.account}|aws):policy/[\w+=,.@/-]+",
+         f"iam::{spec.account}:policy/NAME"),
+        ("gpu_fleet_arn", rf"codebuild:{region}:{spec.account}:fleet/[\w-]+:[0-9a-f-]+",
+         f"codebuild:{spec.region}:{spec.account}:fleet/NAME:ID"),
+    ):  # fmt: skip
+        given = getattr(spec, key) if environment.has(key) else None
+        if given is not None and not re.fullmatch(f"{arn}{pattern}", given):
+            yield environment.fault(
+                key,
+                "is no such resource of this environment's account and region",
+                allowed=f"{arn}{form}",
+                way_out="copy it from the account, or correct account and region",
+            )
 
 
-@rule("permissions_boundary_arn", "account", "region")
-def boundary_is_a_policy(case: EnvironmentCase) -> Iterator[Fault]:
-    """A policy of this account, or one of AWS's own."""
-    pattern = rf"iam::({case.spec.account}|aws):policy/[\w+=,.@/-]+"
-    yield from _arn_fault(case, "permissions_boundary_arn", pattern, "iam::{account}:policy/NAME")
-
-
-@rule("gpu_fleet_arn", "account", "region")
-def fleet_is_of_this_account(case: EnvironmentCase) -> Iterator[Fault]:
-    """A CodeBuild fleet of this account and region."""
-    pattern = rf"codebuild:{_region(case)}:{case.spec.account}:fleet/[\w-]+:[0-9a-f-]+"
-    yield from _arn_fault(
-        case, "gpu_fleet_arn", pattern, "codebuild:{region}:{account}:fleet/NAME:ID"
-    )
-
-
-@rule("trusted_signers")
-def signers_are_keys(case: EnvironmentCase) -> Iterator[Fault]:
+def signers_are_keys(environment: Environment, root: Path) -> Iterator[Fault]:
     """Keys that a server can read: one that it cannot would stop every container."""
-    for index, signer in enumerate(case.spec.trusted_signers):
-        place = case.document.at("trusted_signers", index)
+    for index, signer in enumerate(environment.spec.trusted_signers):
         try:
             parse_public_key(signer)
         except SignatureFault as fault:
-            yield place.fault(
+            yield environment.at(f"trusted_signers[{index}]").fault(
                 f"a key of 'trusted_signers' {fault}",
                 value=f"{signer[:40]}…" if len(signer) > 40 else signer,
                 way_out="copy the key's PublicKey whole",
             )
 
 
-@rule("github", "gitlab", "account", "region")
-def oidc_provider_is_the_forges(case: EnvironmentCase) -> Iterator[Fault]:
+def oidc_provider_is_the_forges(environment: Environment, root: Path) -> Iterator[Fault]:
     """The provider of one forge in this account; its ARN holds no more than that."""
-    if case.spec.github is not None and case.spec.gitlab is not None:
-        yield case.document.at("gitlab").fault(
+    spec = environment.spec
+    if spec.github is not None and spec.gitlab is not None:
+        yield environment.at("gitlab").fault(
             "names a second forge beside 'github'",
             allowed="one of both: each role has one name",
             way_out="take one of them out",
         )
-    partition, account = aws_partition(case.spec.region), case.spec.account
+    arn = f"arn:{aws_partition(spec.region)}:iam::{spec.account}:oidc-provider"
     for key, noun in (("github", "GitHub"), ("gitlab", "GitLab")):
-        forge: GithubSpec | GitlabSpec | None = getattr(case.spec, key)
-        if forge is None or forge.oidc_provider_arn is None:
-            continue
-        own = f"arn:{partition}:iam::{account}:oidc-provider/{forge.issuer}"
-        if forge.oidc_provider_arn != own:
-            yield case.document.at(key, "oidc_provider_arn").fault(
+        forge: GithubSpec | GitlabSpec | None = getattr(spec, key)
+        given = None if forge is None else forge.oidc_provider_arn
+        if forge is not None and given is not None and given != f"{arn}/{forge.issuer}":
+            yield environment.at(f"{key}.oidc_provider_arn").fault(
                 f"is not {noun}'s OIDC provider in this account",
-                value=forge.oidc_provider_arn,
-                allowed=own,
+                value=given,
+                allowed=f"{arn}/{forge.issuer}",
                 way_out="correct it, or leave it out, and the access stack makes the provider",
             )
 
 
-@rule("alarm_slack", "region")
-def alarm_slack_is_in_the_commercial_partition(case: EnvironmentCase) -> Iterator[Fault]:
-    """Amazon Q Developer in chat applications is of the partition `aws` alone."""
-    slack = case.spec.alarm_slack
-    if slack is not None and aws_partition(case.spec.region) != "aws":
-        yield case.document.at("alarm_slack").fault(
-            "Amazon Q Developer in chat applications is not in this region's partition",
-            value=case.spec.region,
-            allowed="a region of the partition aws",
-            way_out="leave alarm_slack out, and use alarm_https or alarm_email",
+def source_keys_are_of_the_region(environment: Environment, root: Path) -> Iterator[Fault]:
+    """S3 decrypts in the bucket's region, and roles may use a key through S3 there alone."""
+    for index, bucket in enumerate(environment.spec.source_buckets):
+        yield from _key_faults(
+            environment,
+            f"source_buckets[{index}].kms_key_arn",
+            bucket.kms_key_arn,
+            "the key of a source bucket is of another region than the environment",
+            "copy the sources to a bucket of this region",
         )
 
 
-def _region(case: EnvironmentCase) -> str:
-    return re.escape(case.spec.region)
+def secrets_are_whole_arns_of_the_region(environment: Environment, root: Path) -> Iterator[Fault]:
+    """Roles name a secret exactly, and builds ask Secrets Manager in their own region."""
+    spec = environment.spec
+    form = f"arn:{aws_partition(spec.region)}:secretsmanager:{spec.region}:"
+    for path, secret in spec.source_secrets.secrets.items():
+        key, subject = f"source_secrets.{path}", f"the secret of 'source_secrets.{path}'"
+        pattern = rf"{re.escape(form)}([0-9]{{12}}):secret:.+-[A-Za-z0-9]{{6}}"
+        found = re.fullmatch(pattern, secret.secret_arn)
+        if found is None:
+            yield environment.at(f"{key}.secret_arn").fault(
+                f"{subject} is no whole ARN of this region",
+                value=secret.secret_arn,
+                allowed=f"{form}ACCOUNT:secret:NAME-XXXXXX",
+                way_out="copy the ARN from the secret's page; a secret of another region can be "
+                "replicated to this one",
+            )
+        elif found[1] != spec.account and secret.kms_key_arn is None:
+            yield environment.at(f"{key}.secret_arn").fault(
+                f"{subject} is of another account, and no key is named",
+                value=secret.secret_arn,
+                allowed="a secret that a customer key encrypts, with its `kms_key_arn`: other "
+                "accounts cannot use aws/secretsmanager",
+                way_out="name the key, or make the secret in the environment's account",
+            )
+        yield from _key_faults(
+            environment,
+            f"{key}.kms_key_arn",
+            secret.kms_key_arn,
+            f"the key of 'source_secrets.{path}' is of another region than the environment",
+            "name the key that encrypts the secret in this region",
+        )
 
 
-def _arn_fault(case: EnvironmentCase, name: str, pattern: str, form: str) -> Iterator[Fault]:
-    """Yield a fault unless a setting is left out or names a resource of the region's partition."""
-    given = getattr(case.spec, name)
-    partition = aws_partition(case.spec.region)
-    if given is not None and not re.fullmatch(f"arn:{partition}:{pattern}", given):
-        shown = form.format(region=case.spec.region, account=case.spec.account)
-        yield case.document.at(name).fault(
-            f"'{name}' is no such resource of this environment's account and region",
-            value=given,
-            allowed=f"arn:{partition}:{shown}",
-            way_out="copy it from the account, or correct account and region",
+def _key_faults(
+    environment: Environment, path: str, key: str | None, what: str, way_out: str
+) -> Iterator[Fault]:
+    region = environment.spec.region
+    if key is not None and key.split(":")[3] != region:
+        yield environment.at(path).fault(
+            what, value=key, allowed=f"a key of {region}", way_out=way_out
         )
 
 
@@ -200,9 +207,9 @@ def environments_do_not_meet(files: SpecFiles) -> Iterator[Fault]:
     names = {name.lower(): name for name in every}
     for file, other in permutations(files.environments.values(), 2):
         longer, shorter = file.spec, other.spec
-        if not {"name", "account", "region"} <= file.sections & other.sections or _place(
-            longer
-        ) != _place(shorter):
+        if not all(item.has("name", "account", "region") for item in (file, other)):
+            continue
+        if (longer.account, longer.region) != (shorter.account, shorter.region):
             continue
         head, _, between = longer.name.partition(f"{shorter.name}-")
         met = (
@@ -212,7 +219,7 @@ def environments_do_not_meet(files: SpecFiles) -> Iterator[Fault]:
         )
         for name in met[:1]:
             other_name = names[f"{between}-{name}".lower()]
-            yield file.document.at("name").fault(
+            yield file.at("name").fault(
                 f"its endpoint of {name} is called like environment {shorter.name}'s of "
                 f"{other_name}",
                 value=f"{longer.name}-{name}",
@@ -227,7 +234,7 @@ def promotions_have_a_source(files: SpecFiles) -> Iterator[Fault]:
         if source is None:
             continue
         others = [other for other in files.environments if other != name]
-        place = environment.document.at("promotes_from")
+        place = environment.at("promotes_from")
         if source == name:
             yield place.fault(
                 "'promotes_from' names the environment itself",
@@ -262,22 +269,21 @@ def _promotion_chain(files: SpecFiles, name: str) -> list[str]:
     return chain
 
 
-def _promotes_from(environment: Checked[EnvironmentSpec]) -> str | None:
-    known = "promotes_from" in environment.sections
-    return environment.spec.promotes_from if known else None
+def _promotes_from(environment: Environment) -> str | None:
+    return environment.spec.promotes_from if environment.has("promotes_from") else None
 
 
 def lock_folders_are_distinct(files: SpecFiles) -> Iterator[Fault]:
     """An engine's key holds no environment: of two builds under one key the lock keeps the last."""
     first: dict[str, str] = {}
     for environment in files.environments.values():
-        if "locks" not in environment.sections:
+        if not environment.has("locks"):
             continue
         folder = posixpath.normpath(environment.spec.locks)
         other = first.setdefault(folder, environment.document.file)
         if other != environment.document.file:
             name = environment.document.file.rpartition("/")[2].removesuffix(".yaml")
-            yield environment.document.at("locks").fault(
+            yield environment.at("locks").fault(
                 f"'locks' is the folder of {other} too, so each build would replace the "
                 "other's locks",
                 value=environment.spec.locks,
@@ -290,7 +296,7 @@ def accounts_have_one_oidc_provider(files: SpecFiles) -> Iterator[Fault]:
     """IAM has one provider of a URL; of an account's environments, one access stack makes it."""
     makers: dict[tuple[str, str], str] = {}
     for environment in files.environments.values():
-        if not {"account", "github", "gitlab"} <= environment.sections:
+        if not environment.has("account", "region", "github", "gitlab"):
             continue
         forge, account = environment.spec.forge, environment.spec.account
         if forge is None or forge.oidc_provider_arn is not None:
@@ -299,12 +305,27 @@ def accounts_have_one_oidc_provider(files: SpecFiles) -> Iterator[Fault]:
         if maker != environment.document.file:
             arn = f"arn:{aws_partition(environment.spec.region)}:iam::{account}:oidc-provider"
             key, noun = ("github", "GitHub") if environment.spec.github else ("gitlab", "GitLab")
-            yield environment.document.at(key).fault(
+            yield environment.at(key).fault(
                 f"{maker} makes {noun}'s OIDC provider in this account, which takes one",
                 value=account,
                 way_out=f"write `oidc_provider_arn: {arn}/{forge.issuer}`",
             )
 
 
-def _place(environment: EnvironmentSpec) -> tuple[str, str]:
-    return environment.account, environment.region
+RULES = (
+    platform_is_known,
+    host_image_is_known,
+    locks_lie_inside,
+    network_has_subnets_and_routes,
+    arns_are_of_the_account,
+    signers_are_keys,
+    oidc_provider_is_the_forges,
+    source_keys_are_of_the_region,
+    secrets_are_whole_arns_of_the_region,
+)
+FILE_RULES = (
+    environments_do_not_meet,
+    lock_folders_are_distinct,
+    promotions_have_a_source,
+    accounts_have_one_oidc_provider,
+)

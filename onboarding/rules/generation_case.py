@@ -6,23 +6,40 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from onboarding.document import Document
+from onboarding.dataset import is_inside
 from onboarding.environment_spec import EnvironmentSpec
+from onboarding.environment_view import EnvironmentView
 from onboarding.platform import InstanceType, instance_types
-from onboarding.text_generation.checkpoint import Checkpoint, CheckpointError
+from onboarding.prices import price
+from onboarding.text_generation.checkpoint import (
+    CONFIGURATION,
+    Checkpoint,
+    CheckpointError,
+    read_folder,
+    read_headers_file,
+)
+from onboarding.text_generation.planner import Request
 from onboarding.text_generation.platforms import GenerationPlatform, generation_platforms
-from onboarding.text_generation.spec import TextGenerationSpec
+from onboarding.text_generation.spec import GenerationSourceSpec, TextGenerationSpec
 from onboarding.validation import Checked
 
 
 @dataclass(frozen=True, kw_only=True)
 class GenerationCase:
-    """A spec with its document; `checkpoint` None: its headers are not in the tree."""
+    """A file, its checkpoint's headers, and the environment that it is judged in, if in one.
 
-    spec: TextGenerationSpec
-    document: Document
+    `checkpoint` None: its headers are not in the tree.
+    """
+
+    file: Checked[TextGenerationSpec]
     root: Path
     checkpoint: Checkpoint | CheckpointError | None
+    environment: Checked[EnvironmentSpec] | None = None
+
+    @property
+    def spec(self) -> TextGenerationSpec:
+        """What the file holds."""
+        return self.file.spec
 
     @property
     def headers(self) -> Checkpoint | None:
@@ -30,12 +47,9 @@ class GenerationCase:
         return self.checkpoint if isinstance(self.checkpoint, Checkpoint) else None
 
     @property
-    def headers_source(self) -> tuple[str, str | None]:
-        """The key of `source` that says where the headers lie, and its value."""
-        source = self.spec.source
-        if source.headers is None:
-            return "checkpoint", source.checkpoint
-        return "headers", source.headers
+    def headers_key(self) -> str:
+        """The key that says where the headers lie."""
+        return "source.checkpoint" if self.spec.source.headers is None else "source.headers"
 
     @property
     def platform(self) -> GenerationPlatform | None:
@@ -44,37 +58,84 @@ class GenerationCase:
 
     @property
     def engine_version(self) -> str | None:
-        """The version of vLLM: the row's, else the file's; None where neither knows it."""
-        row = self.platform
-        if row is not None and row.engine_version is not None:
-            return row.engine_version
-        return self.spec.serving.engine_version
-
-
-@dataclass(frozen=True, kw_only=True)
-class GenerationPlacementCase:
-    """One text generator in one environment; the model's case holds its overridden spec."""
-
-    model: GenerationCase
-    environment: Checked[EnvironmentSpec]
+        """The version of vLLM; None for an unknown platform."""
+        return None if self.platform is None else self.platform.engine_version
 
     @property
     def named_types(self) -> Mapping[int, InstanceType]:
         """The instance types of the file that have a row, by their place in the list."""
-        names = enumerate(self.model.spec.endpoint.instance_types)
+        names = enumerate(self.spec.endpoint.instance_types)
         return {index: instance_types()[name] for index, name in names if name in instance_types()}
 
     @property
     def region(self) -> str | None:
         """The environment's region, where that section is valid."""
-        is_there = "region" in self.environment.sections
-        return self.environment.spec.region if is_there else None
+        known = self.environment is not None and self.environment.has("region")
+        return self.environment.spec.region if self.environment is not None and known else None
 
     def candidates(self) -> Iterator[InstanceType]:
         """Yield the GPU types to plan for: those named, or all that the region has."""
-        if self.model.spec.endpoint.instance_types:
+        if self.spec.endpoint.instance_types:
             yield from (row for row in self.named_types.values() if row.is_gpu)
             return
         for row in instance_types().values():
             if row.is_gpu and not (self.region and row.is_missing_in(self.region)):
                 yield row
+
+    def request(self) -> Request | None:
+        """Return what the planner is asked; None where the checkpoint's headers are not known."""
+        if self.headers is None:
+            return None
+        region = self.region
+
+        def hourly(name: str) -> float | None:
+            return None if region is None else price(region, "hosting", name)
+
+        return Request(
+            spec=self.spec,
+            checkpoint=self.headers,
+            engine_version=self.engine_version,
+            price=hourly,
+        )
+
+
+def generation_cases(view: EnvironmentView, root: Path) -> Iterator[GenerationCase]:
+    """Return every text generator of an environment."""
+    for file in view.generators.values():
+        yield generation_case(file, root, view.environment)
+
+
+def generation_case(
+    file: Checked[TextGenerationSpec],
+    root: Path,
+    environment: Checked[EnvironmentSpec] | None = None,
+) -> GenerationCase:
+    """Return one text generator with its checkpoint's headers, where they lie in the tree."""
+    return GenerationCase(
+        file=file,
+        root=root,
+        checkpoint=read_checkpoint(file.spec.source, root) if file.has("source") else None,
+        environment=environment,
+    )
+
+
+def read_checkpoint(
+    source: GenerationSourceSpec, root: Path
+) -> Checkpoint | CheckpointError | None:
+    """Return the headers of a source, or what is wrong with them; None: not in the tree."""
+    try:
+        if source.headers is not None:
+            if not is_inside(root, source.headers):
+                return CheckpointError("lies outside the onboarding root", "copy it there")
+            return read_headers_file(root / source.headers)
+        folder = source.checkpoint
+        if folder is None or "://" in folder or not is_inside(root, folder):
+            return None
+        path = root / folder / (source.path or "")
+        if not path.is_dir():
+            return None
+        if not (path / CONFIGURATION).is_file():
+            return CheckpointError(f"has no {CONFIGURATION}", "save it with transformers")
+        return read_folder(path)
+    except CheckpointError as error:
+        return error

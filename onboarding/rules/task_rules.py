@@ -1,13 +1,14 @@
-"""Rules of tasks and optimization profiles: ordered sizes within the limits of servers."""
+"""Rules of tasks, accuracy and optimization profiles: ordered sizes within servers' limits."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from onboarding.dataset import Datasets
 from onboarding.document import KeyPath
 from onboarding.fault import Fault
-from onboarding.model_spec import AccuracySpec, BudgetSpec
-from onboarding.rules.rule import ModelCase, rule
+from onboarding.model_spec import BudgetSpec, ModelSpec
+from onboarding.validation import Checked
 from onboarding.values import IMAGES, TEXT_TASKS, Metric, Task
 
 METRICS: dict[Task, tuple[Metric, ...]] = {
@@ -23,225 +24,128 @@ UNBUILT: dict[Task, str] = {
     "text-generation": "write its model file by hand: docs/text-generation.md shows one",
 }
 """Tasks that no engine of this version serves, each with the way out."""
+_MAXIMUM = "serving.dynamic_batching.max_batch_size"
 
 
-@rule("task", "source")
-def tensors_come_as_onnx(case: ModelCase) -> Iterator[Fault]:
-    """The inputs and outputs of an arbitrary checkpoint are unknown."""
-    if case.spec.task == "tensors" and case.spec.source.onnx is None:
-        yield case.document.at_change(("task",), ("source",)).fault(
-            "'task' tensors needs an ONNX file as its source",
-            value=case.spec.task,
-            allowed="source.onnx, with its sha256",
-            way_out="export the checkpoint, or name the task that it was trained for",
-        )
-
-
-@rule("task", "accuracy")
-def metric_fits_the_task(case: ModelCase) -> Iterator[Fault]:
+def metrics_fit_the_task(model: Checked[ModelSpec], datasets: Datasets) -> Iterator[Fault]:
     """A class needs scores of classes; an embedding has none."""
-    allowed = METRICS.get(case.spec.task)
-    for path, metric in _metrics(case.spec.accuracy):
-        if allowed is not None and metric not in allowed:
-            yield case.document.at_change(path, ("task",)).fault(
-                f"'{'.'.join(path)}' does not fit task {case.spec.task}",
-                value=metric,
+    accuracy, allowed = model.spec.accuracy, METRICS.get(model.spec.task, ())
+    metrics: dict[KeyPath, Metric | None] = {("accuracy", "metric"): accuracy.metric}
+    for name, output in accuracy.outputs.items():
+        metrics["accuracy", "outputs", name, "metric"] = output.metric
+    for path, metric in metrics.items():
+        if allowed and metric is not None and metric not in allowed:
+            yield model.fault(
+                path,
+                f"does not fit task {model.spec.task}",
                 allowed=", ".join(allowed),
                 way_out="choose one of them",
+                beside=["task"],
             )
 
 
-@rule("accuracy")
-def worst_score_is_at_most_the_mean(case: ModelCase) -> Iterator[Fault]:
-    """A mean is never below the worst score, so such a mean would decide nothing."""
-    for path, budget in _budgets(case.spec.accuracy):
-        if budget.worst is not None and budget.worst > budget.mean:
-            worst, mean = (*path, "worst"), (*path, "mean")
-            yield case.document.at_change(worst, mean).fault(
-                f"'{'.'.join(worst)}' is above '{'.'.join(mean)}'",
-                value=f"{budget.worst:g}",
-                allowed=f"at most {budget.mean:g}",
-                way_out="lower worst, or raise mean",
-            )
-
-
-def _metrics(accuracy: AccuracySpec) -> Iterator[tuple[tuple[str, ...], Metric]]:
-    """Yield every metric that the file names, with its path."""
-    yield ("accuracy", "metric"), accuracy.metric
-    for name, output in accuracy.outputs.items():
-        if output.metric is not None:
-            yield ("accuracy", "outputs", name, "metric"), output.metric
-
-
-def _budgets(accuracy: AccuracySpec) -> Iterator[tuple[tuple[str, ...], BudgetSpec]]:
-    """Yield every budget that the file names, with its path."""
-    yield ("accuracy", "budget"), accuracy.budget
+def budgets_decide_something(model: Checked[ModelSpec], datasets: Datasets) -> Iterator[Fault]:
+    """A mean is never below the worst score; vectors compared by their angle have neighbours."""
+    accuracy = model.spec.accuracy
+    budgets: dict[tuple[str, ...], BudgetSpec] = {("accuracy", "budget"): accuracy.budget}
     for name, output in accuracy.outputs.items():
         if output.budget is not None:
-            yield ("accuracy", "outputs", name, "budget"), output.budget
-
-
-@rule("accuracy")
-def neighbours_need_vectors(case: ModelCase) -> Iterator[Fault]:
-    """Only vectors that are compared by their angle have neighbours."""
-    accuracy = case.spec.accuracy
+            budgets["accuracy", "outputs", name, "budget"] = output.budget
+    for path, budget in budgets.items():
+        if budget.worst is not None and budget.worst > budget.mean:
+            yield model.fault(
+                (*path, "worst"),
+                f"is above '{'.'.join(path)}.mean'",
+                allowed=f"at most {budget.mean:g}",
+                way_out="lower worst, or raise mean",
+                beside=[(*path, "mean")],
+            )
     if accuracy.budget.neighbours is not None and accuracy.metric != "cosine":
-        paths = (("accuracy", "budget", "neighbours"), ("accuracy", "metric"))
-        yield case.document.at_change(*paths).fault(
-            f"'accuracy.budget.neighbours' has no meaning for metric {accuracy.metric}",
-            value=f"{accuracy.budget.neighbours:g}",
+        yield model.fault(
+            "accuracy.budget.neighbours",
+            f"has no meaning for metric {accuracy.metric}",
             allowed="metric cosine",
             way_out="leave neighbours out, or choose the metric cosine",
+            beside=["accuracy.metric"],
         )
 
 
-@rule("serving")
-def cache_is_triton_only(case: ModelCase) -> Iterator[Fault]:
+def cache_is_triton_only(model: Checked[ModelSpec], datasets: Datasets) -> Iterator[Fault]:
     """The Python server keeps no answers."""
-    if case.spec.serving.response_cache and case.spec.serving.server == "python":
-        yield case.document.at_change(("serving", "response_cache"), ("serving", "server")).fault(
+    if model.spec.serving.response_cache and model.spec.serving.server == "python":
+        yield model.at("serving.response_cache", "serving.server").fault(
             "'serving.response_cache' is Triton's, and 'serving.server' is python",
             allowed="response_cache: false, or server: triton",
             way_out="change one of the two",
         )
 
 
-@rule("task", "serving")
-def only_texts_are_too_long(case: ModelCase) -> Iterator[Fault]:
-    """Tensors have shapes, which are refused whenever they do not fit; images are resized."""
-    if case.spec.task not in TEXT_TASKS and not case.spec.serving.auto_truncate:
-        yield case.document.at_change(("serving", "auto_truncate"), ("task",)).fault(
-            f"'serving.auto_truncate' is about texts, and 'task' is {case.spec.task}, of which "
-            "nothing is cut",
-            value=False,
-            allowed="no auto_truncate, or a task of texts",
-            way_out="take the line out",
-        )
-
-
-_MAXIMUM: KeyPath = ("serving", "dynamic_batching", "max_batch_size")
-MOST_VALUES = 2**31 - 1
-"""Of a tensor: TensorRT counts them in 32 bits in many layers (NVIDIA/TensorRT#3815)."""
-_PREFERRED: KeyPath = ("serving", "dynamic_batching", "preferred_batch_sizes")
-
-
-@rule("engine")
-def sizes_are_ordered(case: ModelCase) -> Iterator[Fault]:
-    """Sizes rise on each axis: min <= opt <= max."""
-    for index, profile in enumerate(case.spec.engine.optimization_profiles):
+def profiles_have_ordered_sizes(model: Checked[ModelSpec], datasets: Datasets) -> Iterator[Fault]:
+    """Sizes rise on each axis, and every batch from 1 on has a profile: servers never pad one."""
+    profiles = model.spec.engine.optimization_profiles
+    for index, profile in enumerate(profiles):
         for axis, sizes in (("batch", profile.batch), ("sequence", profile.sequence)):
             if sizes is not None and list(sizes) != sorted(sizes):
+                path = f"engine.optimization_profiles[{index}].{axis}"
                 wrong = "min is above opt" if sizes[0] > sizes[1] else "opt is above max"
-                yield case.document.at("engine", "optimization_profiles", index, axis).fault(
-                    f"'engine.optimization_profiles[{index}].{axis}': {wrong}",
+                yield model.at(path).fault(
+                    f"'{path}': {wrong}",
                     value=list(sizes),
                     allowed="min <= opt <= max",
                     way_out="write [min, opt, max] in rising order",
                 )
+    missing = _gaps((profile.batch[0], profile.batch[2]) for profile in profiles)
+    if missing and all(list(profile.batch) == sorted(profile.batch) for profile in profiles):
+        yield model.at("engine.optimization_profiles").fault(
+            "'engine.optimization_profiles': some batches fit no profile",
+            value=_spans(missing),
+            allowed=f"every batch from 1 to {_largest_batch(model)} in some profile",
+            way_out="lower a profile's min, or raise another's max",
+        )
 
 
-@rule("task", "engine")
-def text_has_a_sequence_axis(case: ModelCase) -> Iterator[Fault]:
-    """Rows of text differ in length."""
-    for index, profile in enumerate(case.spec.engine.optimization_profiles):
-        if case.spec.task in TEXT_TASKS and profile.sequence is None:
-            yield case.document.at("engine", "optimization_profiles", index).fault(
-                f"'engine.optimization_profiles[{index}]' has no sequence axis, and task "
-                f"{case.spec.task} needs one",
+def profiles_have_the_tasks_axes(model: Checked[ModelSpec], datasets: Datasets) -> Iterator[Fault]:
+    """Rows of text differ in length; a processor gives every image one height and width."""
+    task = model.spec.task
+    for index, profile in enumerate(model.spec.engine.optimization_profiles):
+        path = f"engine.optimization_profiles[{index}]"
+        if task in TEXT_TASKS and profile.sequence is None:
+            yield model.fault(
+                path,
+                f"has no sequence axis, and task {task} needs one",
                 way_out="add `sequence: [min, opt, max]`, in tokens",
             )
-
-
-@rule("engine")
-def profiles_fit_a_tensor(case: ModelCase) -> Iterator[Fault]:
-    """TensorRT refuses larger tensors, on the GPU machine."""
-    for index, profile in enumerate(case.spec.engine.optimization_profiles):
-        sequence = 1 if profile.sequence is None else profile.sequence[2]
-        if profile.batch[2] * sequence > MOST_VALUES:
-            yield case.document.at("engine", "optimization_profiles", index, "batch").fault(
-                f"'engine.optimization_profiles[{index}]' has inputs of {profile.batch[2]} x "
-                f"{sequence} values",
-                value=profile.batch[2],
-                allowed=f"at most {MOST_VALUES} values in a tensor",
-                way_out="lower the largest batch",
-            )
-
-
-@rule("task", "engine")
-def images_have_one_size(case: ModelCase) -> Iterator[Fault]:
-    """A processor gives every image the same height and width; only the batch differs."""
-    for index, profile in enumerate(case.spec.engine.optimization_profiles):
-        if case.spec.task == IMAGES and profile.sequence is not None:
-            yield case.document.at("engine", "optimization_profiles", index, "sequence").fault(
-                f"'engine.optimization_profiles[{index}].sequence' is of texts, and task "
-                f"{case.spec.task} has images, which all get one size",
-                value=list(profile.sequence),
+        elif task == IMAGES and profile.sequence is not None:
+            yield model.fault(
+                f"{path}.sequence",
+                f"is of texts, and task {task} has images, which all get one size",
                 allowed="batch alone",
                 way_out="take the line out",
             )
 
 
-@rule("engine")
-def profiles_take_every_batch(case: ModelCase) -> Iterator[Fault]:
-    """Every batch size from 1 on needs a profile: servers never pad a batch."""
-    profiles = case.spec.engine.optimization_profiles
-    missing = _gaps((profile.batch[0], profile.batch[2]) for profile in profiles)
-    if missing and all(list(profile.batch) == sorted(profile.batch) for profile in profiles):
-        yield case.document.at("engine", "optimization_profiles").fault(
-            "'engine.optimization_profiles': some batches fit no profile",
-            value=_spans(missing),
-            allowed=f"every batch from 1 to {_largest_batch(case)} in some profile",
-            way_out="lower a profile's min, or raise another's max",
-        )
-
-
-@rule("engine", "serving")
-def batches_fit_the_server(case: ModelCase) -> Iterator[Fault]:
-    """A profile that no batch of the server fits is compiled for nothing.
-
-    One whose largest batch alone is above the maximum is not: plans are compiled once, and served
-    with several maxima.
-    """
-    maximum = case.spec.serving.dynamic_batching.max_batch_size
-    for index, profile in enumerate(case.spec.engine.optimization_profiles):
-        if maximum is not None and profile.batch[0] > maximum:
-            path: KeyPath = ("engine", "optimization_profiles", index, "batch")
-            yield case.document.at_change(path, _MAXIMUM).fault(
-                f"'engine.optimization_profiles[{index}].batch' begins above the server's "
-                "maximum batch",
-                value=profile.batch[0],
-                allowed=f"at most {maximum}, as serving.dynamic_batching.max_batch_size says",
-                way_out="lower the one or raise the other",
-            )
-
-
-@rule("engine", "serving")
-def server_maximum_fits_a_profile(case: ModelCase) -> Iterator[Fault]:
-    """The server would form batches that no profile can run."""
-    maximum = case.spec.serving.dynamic_batching.max_batch_size
-    largest = _largest_batch(case)
-    if maximum is not None and maximum > largest:
-        yield case.document.at_change(_MAXIMUM, ("engine", "optimization_profiles")).fault(
-            "'serving.dynamic_batching.max_batch_size' is above every optimization profile",
-            value=maximum,
+def server_batches_fit_the_profiles(
+    model: Checked[ModelSpec], datasets: Datasets
+) -> Iterator[Fault]:
+    """The server would form batches that no profile can run, or wait for ones above its maximum."""
+    batching, largest = model.spec.serving.dynamic_batching, _largest_batch(model)
+    maximum = largest if batching.max_batch_size is None else batching.max_batch_size
+    if maximum > largest:
+        yield model.fault(
+            _MAXIMUM,
+            "is above every optimization profile",
             allowed=f"at most {largest}",
             way_out="lower it, or raise a profile's largest batch",
+            beside=["engine.optimization_profiles"],
         )
-
-
-@rule("engine", "serving")
-def preferred_batches_fit(case: ModelCase) -> Iterator[Fault]:
-    """The server never forms a batch above its maximum."""
-    batching = case.spec.serving.dynamic_batching
-    maximum = _largest_batch(case) if batching.max_batch_size is None else batching.max_batch_size
     for index, size in enumerate(batching.preferred_batch_sizes):
         if size > maximum:
-            yield case.document.at_change((*_PREFERRED, index), _MAXIMUM).fault(
-                f"'serving.dynamic_batching.preferred_batch_sizes[{index}]' is above the "
-                "server's maximum batch",
-                value=size,
+            yield model.fault(
+                f"serving.dynamic_batching.preferred_batch_sizes[{index}]",
+                "is above the server's maximum batch",
                 allowed=f"at most {maximum}",
                 way_out="lower it, or raise the maximum and a profile's largest batch",
+                beside=[_MAXIMUM],
             )
 
 
@@ -261,5 +165,14 @@ def _spans(gaps: list[tuple[int, int]]) -> str:
     return f"{first} row" if count == 1 else f"{first} to {last} rows, {count} sizes in all"
 
 
-def _largest_batch(case: ModelCase) -> int:
-    return max(profile.batch[2] for profile in case.spec.engine.optimization_profiles)
+def _largest_batch(model: Checked[ModelSpec]) -> int:
+    return max(profile.batch[2] for profile in model.spec.engine.optimization_profiles)
+
+
+ACCURACY_RULES = (metrics_fit_the_task, budgets_decide_something, cache_is_triton_only)
+"""Of ensembles too."""
+RULES = (
+    profiles_have_ordered_sizes,
+    profiles_have_the_tasks_axes,
+    server_batches_fit_the_profiles,
+)

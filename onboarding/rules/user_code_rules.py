@@ -8,99 +8,89 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 
-from onboarding.dataset import is_inside
-from onboarding.document import Place
+from onboarding.dataset import Datasets, is_inside
 from onboarding.example_row import row_problem
 from onboarding.fault import Fault
+from onboarding.model_spec import ModelSpec
 from onboarding.nearest import comma_list
 from onboarding.plugin_spec import PluginSpec
 from onboarding.processing_spec import PostprocessingSpec, PreprocessingSpec
-from onboarding.rules.rule import EngineCase, ModelCase, rule
+from onboarding.rules.rule import EngineCase
 from onboarding.rules.source_rules import file_faults
 from onboarding.shared_library import SharedLibrary, tensorrt_misfit
+from onboarding.validation import Checked
 
-PLUGINS = ("engine", "plugins")
+PLUGINS = "engine.plugins"
+FUNCTIONS = {"preprocessing": "preprocess", "postprocessing": "postprocess"}
+LARGEST_BYTES = 1 << 20
 
 
-@rule("engine", "source")
-def plugins_are_of_an_onnx_file(case: ModelCase) -> Iterator[Fault]:
+def plugins_are_of_an_onnx_file(model: Checked[ModelSpec], datasets: Datasets) -> Iterator[Fault]:
     """Nothing exports a checkpoint with operators that ONNX lacks."""
-    if case.spec.engine.plugins and case.spec.source.onnx is None:
-        yield case.document.at_change(PLUGINS, ("source",)).fault(
-            "'engine.plugins' is for ONNX files, whose nodes name the custom operators",
+    if model.spec.engine.plugins and model.spec.source.onnx is None:
+        yield model.fault(
+            PLUGINS,
+            "is for ONNX files, whose nodes name the custom operators",
             allowed="source.onnx",
             way_out="export the network with them, and name the file as source.onnx",
+            beside=["source"],
         )
 
 
-@rule("engine")
-def plugin_names_and_operators_are_distinct(case: ModelCase) -> Iterator[Fault]:
-    """The archive carries each library by its name, and TensorRT finds an operator once."""
-    plugins = case.spec.engine.plugins
-    rows = (
-        ("file name", [plugin.name for plugin in plugins]),
-        ("operator", [name for plugin in plugins for name in plugin.operators]),
-    )
-    for kind, names in rows:
+def plugins_are_pinned_libraries(model: Checked[ModelSpec], datasets: Datasets) -> Iterator[Fault]:
+    """A library of the tree is there, is a library, and has the digest; S3's are read by builds.
+
+    TensorRT finds each library and operator once, and none inside a version-compatible plan.
+    """
+    plugins = model.spec.engine.plugins
+    named = {
+        "file name": [plugin.name for plugin in plugins],
+        "operator": [name for plugin in plugins for name in plugin.operators],
+    }
+    for kind, names in named.items():
         for name in (name for name, count in Counter(names).items() if count > 1):
-            yield case.document.at(*PLUGINS).fault(
-                f"'engine.plugins' has one {kind} twice",
+            yield model.fault(
+                PLUGINS,
+                f"has one {kind} twice",
                 value=name,
                 way_out="name each library and each operator once",
             )
-
-
-@rule("engine")
-def plugins_have_no_lean_runtime(case: ModelCase) -> Iterator[Fault]:
-    """The runtime inside a version-compatible plan sees no library that registers itself."""
-    if case.spec.engine.plugins and case.spec.engine.version_compatible:
-        yield case.document.at_change(("engine", "version_compatible"), PLUGINS).fault(
-            "'engine.version_compatible' is not for networks with plugins, which are compiled for "
-            "one TensorRT",
-            value=True,
+    if plugins and model.spec.engine.version_compatible:
+        yield model.fault(
+            "engine.version_compatible",
+            "is not for networks with plugins, which are compiled for one TensorRT",
             way_out="take one of the two out",
+            beside=[PLUGINS],
         )
-
-
-@rule("engine")
-def plugins_are_pinned_libraries(case: ModelCase) -> Iterator[Fault]:
-    """A library of the tree is there, is a library, and has the digest; S3's are read by builds."""
-    for index, plugin in enumerate(case.spec.engine.plugins):
-        place = case.document.at(*PLUGINS, index, "file")
-        library = case.datasets.shared_library(plugin.file)
-        address = tuple(file_faults(case, place, "a plugin's 'file'", plugin.file))
-        if address or library is None:
-            yield from address
-        elif isinstance(library, str):
-            yield place.fault(
-                f"a plugin's 'file' {library}",
-                value=plugin.file,
+    for index, plugin in enumerate(plugins):
+        path, library = f"{PLUGINS}[{index}]", datasets.shared_library(plugin.file)
+        if isinstance(library, str):
+            yield model.fault(
+                f"{path}.file",
+                library,
                 allowed="a shared library for 64-bit Linux",
                 way_out="name the library that the compiler made with -shared",
             )
-        elif library.sha256 != plugin.sha256:
-            yield case.document.at(*PLUGINS, index, "sha256").fault(
-                f"a plugin's 'sha256' is not that of {plugin.file}",
-                value=plugin.sha256,
+        elif library is not None and library.sha256 != plugin.sha256:
+            yield model.fault(
+                f"{path}.sha256",
+                f"is not that of {plugin.file}",
                 allowed=library.sha256,
                 way_out="check which is right",
             )
+        elif library is None:
+            yield from file_faults(model, datasets.root, f"{path}.file", plugin.file)
 
 
-@rule("engine")
 def plugins_fit_the_platform(case: EngineCase) -> Iterator[Fault]:
     """A library is for one processor and one major version of TensorRT."""
-    if case.platform.tensorrt is None:
-        return
-    for place, plugin in _on_gpu(case):
-        library = case.library(plugin.file)
-        misfit = (
-            tensorrt_misfit(library, case.platform.tensorrt)
-            if isinstance(library, SharedLibrary)
-            else None
-        )
+    for path, plugin in _on_gpu(case):
+        library = case.datasets.shared_library(plugin.file)
+        if case.platform.tensorrt is None or not isinstance(library, SharedLibrary):
+            continue
+        misfit = tensorrt_misfit(library, case.platform.tensorrt)
         if misfit is not None:
-            yield place.fault(
+            yield case.model.at(path, case.instance_path).fault(
                 f"plugin {plugin.name} {misfit.what}, on platform {case.platform.name}",
                 value=misfit.value,
                 allowed=misfit.allowed,
@@ -108,158 +98,136 @@ def plugins_fit_the_platform(case: EngineCase) -> Iterator[Fault]:
             )
 
 
-@rule("engine")
-def plugins_need_an_explicit_network(case: EngineCase) -> Iterator[Fault]:
-    """The calibrator reads the network in standard operators, and its ranges are of those."""
-    engine = case.spec.engine
+def plugins_are_loaded(case: EngineCase) -> Iterator[Fault]:
+    """The calibrator knows standard operators alone; Triton loads libraries once, at its start."""
+    engine = case.model.spec.engine
     mode = case.platform.quantization if engine.quantization is None else engine.quantization
-    if any(_on_gpu(case)) and mode != "explicit":
-        yield case.document.at_change(("engine", "quantization"), PLUGINS).fault(
-            f"'engine.plugins' needs quantization explicit, and this engine's is {mode}",
+    if not any(_on_gpu(case)):
+        return
+    if mode != "explicit":
+        yield case.model.at("engine.quantization", PLUGINS).fault(
+            f"'{PLUGINS}' needs quantization explicit, and this engine's is {mode}",
             value=mode,
             allowed="explicit",
             way_out="choose `quantization: explicit`",
         )
-
-
-@rule("engine")
-def plugins_are_loaded_by_the_server(case: EngineCase) -> Iterator[Fault]:
-    """Triton loads libraries once, at its start, and runs their code: for one model, if signed."""
-    if case.server != "triton" or not any(_on_gpu(case)):
-        return
-    if case.multi_model:
-        yield case.document.at_change(("endpoint",), PLUGINS).fault(
-            "'engine.plugins' cannot be loaded by a multi-model endpoint: Triton takes libraries "
-            "at its start, and models come later",
-            value=comma_list(plugin.name for plugin in case.spec.engine.plugins),
+    if case.server == "triton" and case.multi_model:
+        yield case.model.at("endpoint", PLUGINS).fault(
+            f"'{PLUGINS}' cannot be loaded by a multi-model endpoint: Triton takes libraries at "
+            "its start, and models come later",
+            value=comma_list(plugin.name for plugin in engine.plugins),
             way_out="give the model an endpoint of its own",
         )
-    elif not case.has_signers:
-        yield case.document.at_change(PLUGINS, ("serving", "server")).fault(
-            "'engine.plugins' with Triton needs `trusted_signers` in the environment: nothing else "
-            "checks a library before Triton runs its code",
+    elif case.server == "triton" and not case.has_signers:
+        yield case.model.fault(
+            PLUGINS,
+            "with Triton needs `trusted_signers` in the environment: nothing else checks a library "
+            "before Triton runs its code",
             value="server: triton",
             allowed="server: python, which checks every digest itself, or signed engines",
             way_out="add `trusted_signers` to the environment, or `serving: {server: python}`",
+            beside=["serving.server"],
         )
 
 
-def _on_gpu(case: EngineCase) -> Iterator[tuple[Place, PluginSpec]]:
+def _on_gpu(case: EngineCase) -> Iterator[tuple[str, PluginSpec]]:
     """The plugins of an engine; ONNX Runtime runs the operators' functions instead."""
     if case.instance.is_gpu:
-        for index, plugin in enumerate(case.spec.engine.plugins):
-            yield case.document.at_change((*PLUGINS, index, "file"), case.instance_path), plugin
+        for index, plugin in enumerate(case.model.spec.engine.plugins):
+            yield f"{PLUGINS}[{index}].file", plugin
 
 
-FUNCTIONS = {"preprocessing": "preprocess", "postprocessing": "postprocess"}
-LARGEST_BYTES = 1 << 20
-
-
-@rule("serving")
-def code_is_pinned_and_can_be_read(case: ModelCase) -> Iterator[Fault]:
-    """A file of the onboarding tree by its digest, so that a pull request shows its change."""
-    for key, spec in _processing(case):
-        path = ("serving", key)
-        data = _code(case, spec.file)
+def code_is_pinned_and_runs(model: Checked[ModelSpec], datasets: Datasets) -> Iterator[Fault]:
+    """A file of the tree by its digest, with imports that the images have; nothing runs here."""
+    for key, spec in _processing(model):
+        path, data = f"serving.{key}", _code(datasets, spec.file)
         if data is None:
-            yield case.document.at(*path, "file").fault(
-                f"'serving.{key}.file' is no Python file under the onboarding root",
-                value=spec.file,
+            yield model.fault(
+                f"{path}.file",
+                "is no Python file under the onboarding root",
                 allowed=f"a file that ends in .py, of at most {LARGEST_BYTES >> 20} MiB",
                 way_out="add the file, such as models/code/clean_text.py, or correct the path",
             )
             continue
         digest = hashlib.sha256(data).hexdigest()
-        add = {"add": f"    sha256: {digest}"}
-        if spec.sha256 is None:
-            fault = case.document.at(*path, "file").fault(
-                f"unpinned code: 'serving.{key}.file' has no digest",
-                value=spec.file,
-                way_out="add the line below",
+        if spec.sha256 != digest:
+            fault = (
+                model.at(f"{path}.file").fault(
+                    f"unpinned code: '{path}.file' has no digest",
+                    value=spec.file,
+                    way_out="add the line below",
+                )
+                if spec.sha256 is None
+                else model.fault(
+                    f"{path}.sha256",
+                    f"is not that of {spec.file}",
+                    way_out="review the file, and write the line below",
+                )
             )
-            yield fault.model_copy(update=add)
-        elif spec.sha256 != digest:
-            fault = case.document.at(*path, "sha256").fault(
-                f"'serving.{key}.sha256' is not that of {spec.file}",
-                value=spec.sha256,
-                way_out="review the file, and write the line below",
-            )
-            yield fault.model_copy(update=add)
+            yield fault.model_copy(update={"add": f"    sha256: {digest}"})
+        for line, problem, way_out in code_problems(data, FUNCTIONS[key]):
+            what = f"'{path}.file': {spec.file}, line {line}, {problem}"
+            yield model.at(f"{path}.file").fault(what, way_out=way_out)
 
 
-@rule("serving")
-def code_can_run_in_the_image(case: ModelCase) -> Iterator[Fault]:
-    """Syntax, the function, and imports that the images have; nothing of it runs here."""
-    for key, spec in _processing(case):
-        data = _code(case, spec.file)
-        problems = () if data is None else code_problems(data, FUNCTIONS[key])
-        for line, problem, way_out in problems:
-            yield case.document.at("serving", key, "file").fault(
-                f"'serving.{key}.file': {spec.file}, line {line}, {problem}", way_out=way_out
-            )
-
-
-@rule("serving")
-def processed_tensors_are_named_once(case: ModelCase) -> Iterator[Fault]:
-    """Two tensors of one name could not be told apart."""
-    for key, spec in _processing(case):
+def processed_tensors_are_rows(model: Checked[ModelSpec], datasets: Datasets) -> Iterator[Fault]:
+    """Two tensors of one name could not be told apart, and health requests send the examples."""
+    for key, spec in _processing(model):
         field = "inputs" if isinstance(spec, PreprocessingSpec) else "outputs"
-        names = [tensor.name for tensor in getattr(spec, field)]
-        for index, name in enumerate(names):
-            if name in names[:index]:
-                yield case.document.at("serving", key, field, index, "name").fault(
+        tensors = getattr(spec, field)
+        names = [tensor.name for tensor in tensors]
+        for index, tensor in enumerate(tensors):
+            path = f"serving.{key}.{field}[{index}]"
+            if tensor.name in names[:index]:
+                yield model.at(f"{path}.name").fault(
                     f"'serving.{key}.{field}' names a tensor twice",
-                    value=name,
+                    value=tensor.name,
                     way_out="rename one of the two",
                 )
-        for index, tensor in enumerate(getattr(spec, field)):
             if 0 in tensor.dims:
-                yield case.document.at("serving", key, field, index, "dims").fault(
-                    f"'serving.{key}.{field}[{index}].dims' has a size of 0",
-                    value=list(tensor.dims),
+                yield model.fault(
+                    f"{path}.dims",
+                    "has a size of 0",
                     allowed="sizes from 1 on, or -1 for any",
                     way_out="write [1] for one value a row",
                 )
+        if isinstance(spec, PreprocessingSpec):
+            yield from _example_faults(model, spec)
 
 
-@rule("serving")
-def examples_are_rows_of_their_inputs(case: ModelCase) -> Iterator[Fault]:
-    """The build and every health request send them; one of two inputs would be no request."""
-    spec = case.spec.serving.preprocessing
-    inputs = () if spec is None else spec.inputs
-    given = [tensor for tensor in inputs if tensor.example is not None]
-    for index, tensor in enumerate(inputs):
-        place = case.document.at("serving", "preprocessing", "inputs", index, "example")
-        where = f"'serving.preprocessing.inputs[{index}].example'"
+def _example_faults(model: Checked[ModelSpec], spec: PreprocessingSpec) -> Iterator[Fault]:
+    given = [tensor for tensor in spec.inputs if tensor.example is not None]
+    for index, tensor in enumerate(spec.inputs):
+        path = f"serving.preprocessing.inputs[{index}].example"
         if tensor.example is None and given:
-            yield place.fault(
-                f"{where} is missing, and {given[0].name} has one",
+            yield model.fault(
+                path,
+                f"is missing, and {given[0].name} has one",
                 way_out="give every input an example, or none",
             )
         elif tensor.example is not None:
             problem = row_problem(tensor.example, tensor.datatype, tensor.dims)
             if problem is not None:
-                yield place.fault(
-                    f"{where} is no row of {tensor.name}: {problem}",
+                yield model.at(path).fault(
+                    f"'{path}' is no row of {tensor.name}: {problem}",
                     allowed=f"{tensor.datatype} of shape {list(tensor.dims)}, -1 for any size",
                     way_out="write one row, or correct dims",
                 )
 
 
 def _processing(
-    case: ModelCase,
+    model: Checked[ModelSpec],
 ) -> Iterator[tuple[str, PreprocessingSpec | PostprocessingSpec]]:
-    serving = case.spec.serving
-    if serving.preprocessing is not None:
-        yield "preprocessing", serving.preprocessing
-    if serving.postprocessing is not None:
-        yield "postprocessing", serving.postprocessing
+    for key in FUNCTIONS:
+        spec = getattr(model.spec.serving, key)
+        if spec is not None:
+            yield key, spec
 
 
-def _code(case: ModelCase, file: str) -> bytes | None:
+def _code(datasets: Datasets, file: str) -> bytes | None:
     """Return a file's bytes; None where there is no such file."""
-    path = case.datasets.root / file
-    if not file.endswith(".py") or not is_inside(case.datasets.root, file):
+    path = datasets.root / file
+    if not file.endswith(".py") or not is_inside(datasets.root, file):
         return None
     try:
         return path.read_bytes() if path.stat().st_size <= LARGEST_BYTES else None
@@ -324,3 +292,9 @@ def _import_problems(node: ast.AST) -> Iterator[Problem]:
             allowed = f"the standard library, {', '.join(PACKAGES)}"
             way_out = f"use what the servers' images have: {allowed}"
             yield line, f"imports {name}, which the servers' images lack", way_out
+
+
+RULES = (plugins_are_of_an_onnx_file, plugins_are_pinned_libraries)
+CODE_RULES = (code_is_pinned_and_runs, processed_tensors_are_rows)
+"""Of ensembles too, which have no code: their keys are refused beside."""
+ENGINE_RULES = (plugins_fit_the_platform, plugins_are_loaded)

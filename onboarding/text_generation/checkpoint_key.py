@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from onboarding.keys import KEY_LENGTH
+from onboarding.keys import digest
 from onboarding.text_generation.platforms import quantizer_tools
 from onboarding.text_generation.spec import TextGenerationSpec
 
@@ -91,12 +89,6 @@ def checkpoint_key(
     if kv_cache(spec) == "fp8":
         inputs["long_prompt_tokens"] = spec.context.prompt_p95
     return digest(inputs)
-
-
-def digest(inputs: Mapping[str, Any]) -> str:
-    """Return the first 20 hex digits of the sha256 of inputs as canonical JSON."""
-    text = json.dumps(inputs, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:KEY_LENGTH]
 
 
 def _with_digests(fields: Any, digests: Mapping[str, str]) -> Any:

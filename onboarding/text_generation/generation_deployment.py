@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from onboarding.deployed_endpoint import Artifact, DeployedEndpoint
+from onboarding.keys import digest
 from onboarding.signature import parse_public_key
 from onboarding.text_generation.arguments import container_environment
 from onboarding.text_generation.checkpoint import Checkpoint
-from onboarding.text_generation.checkpoint_key import digest
 from onboarding.text_generation.checkpoint_lock import CheckpointEntry
 from onboarding.text_generation.plan import Candidate, CheckpointPlan, CheckpointUse
 from onboarding.text_generation.platforms import GenerationPlatform
@@ -50,10 +50,9 @@ class GenerationDeployment(DeployedEndpoint):
         return True
 
     @property
-    def engine_version(self) -> str | None:
-        """The version of vLLM: the image's, else the file's."""
-        version = self.platform.engine_version
-        return self.spec.serving.engine_version if version is None else version
+    def engine_version(self) -> str:
+        """The version of vLLM, which is the image's."""
+        return self.platform.engine_version
 
     @property
     def container_environment(self) -> Mapping[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 CUDA_BLOCK_TOKENS = 16
@@ -17,9 +17,6 @@ CUDA_BLOCK_TOKENS = 16
 FULL, SLIDING = "full_attention", "sliding_attention"
 STATES = ("mamba", "ssm", "linear_attn", "linear_num", "index_topk", "conv_L_cache", "recurrent")
 """Begins of keys of config.json that name layers whose state is no keys and values."""
-
-MTP_KEYS = ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers")
-"""Keys of config.json by which a checkpoint says that it has layers that guess tokens."""
 
 
 class ArchitectureError(ValueError):
@@ -67,23 +64,6 @@ def cache_layers(config: Mapping[str, Any]) -> tuple[CacheLayers, ...]:
     return tuple(
         CacheLayers(count=number, heads=kv_heads, values=values, window=window)
         for window, number in sorted(windows.items(), key=lambda item: item[0] or 0)
-    )
-
-
-def with_mtp_layers(
-    layers: Sequence[CacheLayers], config: Mapping[str, Any]
-) -> tuple[CacheLayers, ...]:
-    """Return layers that cache with those that guess tokens: full ones, heads as the others'.
-
-    One where config.json does not say how many.
-    """
-    named = (config.get(key) for key in MTP_KEYS)
-    count = next((value for value in named if type(value) is int and value > 0), 1)
-    full = next((item for item in layers if item.window is None), None)
-    if full is None:
-        return (*layers, replace(layers[0], count=count, window=None))
-    return tuple(
-        replace(item, count=item.count + count) if item is full else item for item in layers
     )
 
 

@@ -25,7 +25,6 @@ from onboarding.text_generation.kv_cache import (
     bytes_read,
     cache_layers,
     cache_size,
-    with_mtp_layers,
 )
 from onboarding.text_generation.plan import Candidate
 from onboarding.text_generation.platforms import (
@@ -65,14 +64,6 @@ class Request:
     def layers(self) -> tuple[CacheLayers, ...]:
         """Layers that cache. Raises ArchitectureError."""
         return cache_layers(self.checkpoint.text_config)
-
-    @property
-    def cached_layers(self) -> tuple[CacheLayers, ...]:
-        """Layers whose keys and values share the blocks: those that guess tokens too."""
-        guess = self.spec.serving.speculative
-        if guess is not None and guess.method == "mtp":
-            return with_mtp_layers(self.layers, self.checkpoint.text_config)
-        return self.layers
 
     def adapter_bytes(self, tensor_parallel: int) -> float:
         """Return what the adapters of one copy take on each GPU."""
@@ -226,7 +217,7 @@ def _sized(
 
     def cache(length: int) -> CacheSize:
         return cache_size(
-            request.cached_layers,
+            request.layers,
             memory.cache_bytes,
             length=length,
             tensor_parallel=size,

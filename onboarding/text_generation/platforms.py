@@ -13,23 +13,17 @@ from onboarding.yaml_text import load_data
 
 KV_FP8 = "kv-fp8"
 ANY = "*"
-LMI_REPOSITORY = "djl-inference"
 
 
 class GenerationPlatform(Value):
     """One image that serves text generators, and the host AMI that its CUDA needs."""
 
     name: str
-    engine: str
-    engine_version: str | None
+    engine_version: str
+    """Of vLLM."""
     image: str
-    cuda: str | None
-    inference_ami_version: str | None
-
-    @property
-    def is_lmi(self) -> bool:
-        """True for AWS's LMI images, in which DJL Serving starts the engine."""
-        return self.image.startswith(f"{LMI_REPOSITORY}:")
+    cuda: str
+    inference_ami_version: str
 
 
 class SchemeRow(Value):

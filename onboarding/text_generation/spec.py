@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from onboarding.aws_limits import NAME_PATTERN, START_UP_SECONDS
-from onboarding.values import Value
+from onboarding.values import FileSpec, Value
 
 TASK: Literal["text-generation"] = "text-generation"
 
@@ -17,7 +17,6 @@ Scheme = Literal[
 """Number formats of weights and activations, by the names of onboarding/data/generation_schemes."""
 KvCacheDtype = Literal["auto", "bf16", "fp8"]
 Routing = Literal["least-outstanding", "random", "prefix-aware"]
-SpeculativeMethod = Literal["ngram", "mtp"]
 
 Tokens = Annotated[int, Field(ge=1, le=10_000_000)]
 Milliseconds = Annotated[float, Field(ge=0.1, le=3_600_000)]
@@ -155,9 +154,8 @@ class SpeculativeSpec(Value):
     The container has no network, so it could fetch none.
     """
 
-    method: SpeculativeMethod = Field(
-        description="How tokens are drafted, by vLLM's name: ngram from the prompt, mtp by layers "
-        "of the checkpoint"
+    method: Literal["ngram"] = Field(
+        description="How tokens are drafted, by vLLM's name: ngram from the prompt"
     )
     tokens: Annotated[int, Field(ge=1, le=32)] = Field(description="Draft tokens of a step")
 
@@ -182,9 +180,6 @@ class GenerationServingSpec(Value):
 
     platform: str = Field(
         "vllm-0.30.0", description="A row of onboarding/data/generation_platforms.yaml"
-    )
-    engine_version: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")] | None = Field(
-        None, description="vLLM's version, such as 0.30.0, in an image whose row does not know it"
     )
     tensor_parallel: Annotated[int, Field(ge=1, le=64)] | Literal["auto"] = Field(
         "auto", description="GPUs of one copy; auto: the fewest that fit"
@@ -244,7 +239,7 @@ class GenerationEndpointSpec(Value):
     )
 
 
-class TextGenerationSpec(Value):
+class TextGenerationSpec(FileSpec):
     """One model file with `task: text-generation`."""
 
     name: Annotated[str, Field(pattern=NAME_PATTERN)] = Field(

@@ -35,7 +35,6 @@ def check(
 
     Each with file and line, what is wrong, what is allowed, the way out.
     """
-    from onboarding.dataset_findings import implicit_int8_notes, profile_notes
     from onboarding.generation_findings import generation_plans, plan_line
     from onboarding.memory_findings import memory_findings
     from onboarding.tree import read_tree
@@ -64,7 +63,7 @@ def check(
         models = len(tree.models) + len(tree.generators)
         count = models + len(tree.endpoints) + len(tree.environments)
         report.print(f"{quantity(count, 'file')}{elsewhere}, no fault.")
-    notes = (*planning.notes, *implicit_int8_notes(tree), *profile_notes(tree), *_price_notes(tree))
+    notes = (*planning.notes, *_price_notes(tree))
     for note in notes:
         report.print(f"Note: {note}")
     for environment in tree.views:

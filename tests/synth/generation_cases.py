@@ -26,8 +26,7 @@ ZERO = {"endpoint": {"copies": {"min": 0, "max": 4}}}
 FIXED = {"endpoint": {"copies": {"min": 2, "max": 2}}}
 LEGAL = {"serving": {"adapters": [{"name": "legal", "source": "adapters/faq"}]}}
 IMAGE = "111122223333.dkr.ecr.us-east-1.amazonaws.com/roundhouse-cloud/vllm-server:0123456789abcdef"
-IMAGES = {generation_image(row): IMAGE for row in generation_platforms().values()
-          if not row.is_lmi}  # fmt: skip
+IMAGES = {generation_image(row): IMAGE for row in generation_platforms().values()}
 
 
 def knee(concurrency: float = 10, instance_type: str = "ml.g5.2xlarge") -> GenerationKnee:

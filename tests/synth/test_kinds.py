@@ -93,4 +93,4 @@ def test_each_generation_platform_has_an_image_of_its_own():
     tags = image_tags(SOURCES.image_files, base_image(platform))
     rows = generation_platforms()
     own = {tags[generation_image(rows[name])] for name in ("vllm-0.30.0", "vllm-0.27.1")}
-    assert len(own) == 2 and generation_image(rows["lmi-28"]) not in tags
+    assert len(own) == 2

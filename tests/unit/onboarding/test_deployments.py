@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from onboarding.document import Document, Place
+from onboarding.checks import engine_cases, placements
+from onboarding.dataset import Datasets
 from onboarding.fault import FaultsError
 from onboarding.lock import write_lock_entry
 from onboarding.memory_findings import memory_findings
-from onboarding.platform import instance_types, serving_platforms
+from onboarding.platform import serving_platforms
 from onboarding.resolve import deployments, target
-from onboarding.rules.rule import EngineCase
+from onboarding.rules.placement_rules import driver_is_new_enough
 from onboarding.rules.runtime_rules import driver_runs_the_baseline
 from onboarding.tree import read_tree
 from tests.unit.onboarding.manifests import lock_entry
@@ -226,17 +227,19 @@ def test_baseline_joins_an_endpoint_of_triton_with_a_server_of_its_own(tmp_path,
 def test_refuses_a_driver_that_is_older_than_a_baselines_cuda(tmp_path):
     tree = with_rival(tmp_path)
     platform = serving_platforms()["triton-26.05"]
-    place = Place(file="models/rival.yaml", line=7)
-    case = EngineCase(
-        spec=tree.models["rival"],
-        document=Document(file=place.file, data={}, places={(): place}),
-        platform=platform.model_copy(update={"minimum_driver": 535}),
-        instance=instance_types()["ml.g5.xlarge"],
-        instances=(),
-        server="python",
-        driver=550,
-    )
-    (fault,) = driver_runs_the_baseline.faults(case)
+    cases = engine_cases(tree.views["cloud"], Datasets(tree.root))
+    case = next(case for case in cases if case.model.spec.name == "rival")
+    older = replace(case, platform=platform.model_copy(update={"minimum_driver": 535}), driver=550)
+    (fault,) = driver_runs_the_baseline(older)
     assert "needs NVIDIA driver 580, and the host image has 550" in str(fault)
-    assert list(driver_runs_the_baseline.faults(replace(case, driver=580))) == []
-    assert list(driver_runs_the_baseline.faults(replace(case, platform=platform))) == []
+    assert list(driver_runs_the_baseline(replace(older, driver=580))) == []
+    assert list(driver_runs_the_baseline(replace(older, platform=platform))) == []
+
+
+def test_refuses_a_platform_that_leaves_the_host_image_open(tmp_path):
+    """No platform does today, so no file of tests/fixtures has this fault."""
+    case = next(placements(read_tree(tree_root(tmp_path, {})).views["cloud"]))
+    open_platform = case.platform.model_copy(update={"inference_ami_version": None})
+    (fault,) = driver_is_new_enough(replace(case, platform=open_platform))
+    assert fault.line == 4 and "inference_ami_version" in fault.way_out
+    assert list(driver_is_new_enough(case)) == []

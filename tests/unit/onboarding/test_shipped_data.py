@@ -28,33 +28,23 @@ regions:
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "what"),
+    ("text", "what"),
     [
-        (
-            PRICES.replace("1.4084", "about a dollar"),
-            9,
-            "ml.g5.xlarge: Input should be a valid",
-        ),
-        (PRICES.replace("1.4084", "0"), 9, "ml.g5.xlarge: Input should be greater than 0"),
-        (PRICES.replace("1.4084", ".nan"), 9, "ml.g5.xlarge: Input should be"),
-        (PRICES.replace("    source: a newer list\n", ""), 6, "us-east-1.1.source: Field required"),
-        (
-            PRICES.replace("2026-11-22", "late in 2026"),
-            6,
-            "us-east-1.1.date: Input should be a valid",
-        ),
-        (PRICES + "    hostin: {}\n", 10, "us-east-1.1.hostin: Extra inputs are not permitted"),
-        (PRICES + "  - [", 10, "is no YAML"),
-        ("", None, "Input should be an object"),
+        (PRICES.replace("1.4084", "0"), "ml.g5.xlarge: Input should be greater than 0"),
+        (PRICES.replace("1.4084", ".nan"), "ml.g5.xlarge: Input should be"),
+        (PRICES.replace("    source: a newer list\n", ""), "us-east-1.1.source: Field required"),
+        (PRICES.replace("2026-11-22", "late in 2026"), "us-east-1.1.date: Input should be a valid"),
+        (PRICES + "    hostin: {}\n", "us-east-1.1.hostin: Extra inputs are not permitted"),
+        (PRICES + "  - [", "is no YAML"),
+        ("", "Input should be an object"),
     ],
 )
-def test_refuses_an_unreadable_price(text, line, what):
+def test_refuses_an_unreadable_price(text, what):
     with pytest.raises(FaultsError) as error:
         parse_prices(text)
     (fault,) = error.value.faults
-    assert (fault.file, fault.line) == ("onboarding/data/prices.yaml", line)
-    assert what in fault.what and "\n" not in str(fault)
-    assert fault.way_out == "correct it, or restore the file from git"
+    assert fault.file == "onboarding/data/prices.yaml" and what in fault.what
+    assert "\n" not in str(fault)
 
 
 def test_newest_row_of_a_type_counts_and_prices_are_as_old_as_the_oldest_row_used(monkeypatch):

@@ -73,6 +73,20 @@ def test_tree_reports_every_fault_of_every_file_at_once(tmp_path):
         assert words in found[place]
 
 
+def test_rules_that_read_a_broken_section_end_and_others_go_on(faults):
+    lines = faults({
+        CLOUD: {"name: cloud": "name: cloud\nbuilds: {volume_gib: x}\npermissions_boundary_arn: a"},
+        MODEL: {"ml.g5.xlarge": "ml.g6.xlarge", "server: triton": "server: 1", "min: 1": "min: 3"},
+    })  # fmt: skip
+    assert [line.split(";")[0].split(": ")[1] for line in lines] == [
+        "'builds.volume_gib' expects a whole number, given 'x'",
+        "'permissions_boundary_arn' is no such resource of this environment's account and region, "
+        "given a",
+        "'serving.server' is not a known word, given 1",
+        "'scaling.min' is above 'scaling.max', given 3",
+    ]
+
+
 def second_environment(**overrides: object) -> str:
     facts = {
         "name": "second",

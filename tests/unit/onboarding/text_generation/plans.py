@@ -23,11 +23,7 @@ def plan_text(change: Mapping[str, Any]) -> str:
 
 def _merge(base: dict[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in change.items():
-        if isinstance(value, str) and value.startswith("LONG:"):
-            value = "x" * int(value.removeprefix("LONG:"))
-        if key.startswith("FILL:"):
-            base |= {f"OWN_{number}": value for number in range(int(key.removeprefix("FILL:")))}
-        elif value is None:
+        if value is None:
             base.pop(key, None)
         elif isinstance(value, Mapping):
             base[key] = _merge(dict(base.get(key, {})), value)

@@ -141,4 +141,4 @@ def test_a_file_with_adapters_is_planned_with_them(tmp_path):
     assert not tree.faults, list(map(str, tree.faults))
     (plan,) = generation_plans(tree, "cloud")
     assert plan.chosen.adapters_gib == pytest.approx(2_886_144 * 16 * 2 / GIB)
-    assert any("speculative decoding saves or costs" in note for note in plan.notes)
+    assert any("speculative decoding cost or save" in note for note in plan.notes)

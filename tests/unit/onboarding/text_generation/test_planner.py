@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 import yaml
@@ -149,31 +148,6 @@ def test_steps_have_vllms_own_sizes_unless_the_file_names_others(gpu, sizes):
     assert (step_tokens(_spec(), gpus()[gpu]), step_sequences(_spec(), gpus()[gpu])) == sizes
     own = _spec(serving={"max_num_batched_tokens": 512, "max_num_seqs": 9})
     assert (step_tokens(own, gpus()[gpu]), step_sequences(own, gpus()[gpu])) == (512, 9)
-
-
-@pytest.mark.parametrize(
-    ("config", "counts"),
-    [
-        ({"num_nextn_predict_layers": 2}, {None: 34}),
-        ({"mtp_num_hidden_layers": 1, "sliding_window": 4096}, {4096: 32, None: 1}),
-        (
-            {"num_mtp_layers": 1, "sliding_window": 1024, "sliding_window_pattern": 4},
-            {None: 9, 1024: 24},
-        ),
-    ],
-)
-def test_layers_that_guess_cache_too(config, counts):
-    spec = _spec(serving={"speculative": {"method": "mtp", "tokens": 1}})
-    request = Request(
-        spec=spec,
-        checkpoint=llama(4096, 32, 32, 8, 14_336, **config),
-        engine_version="0.30.0",
-        price=lambda name: 1.0,
-    )
-    assert {item.window: item.count for item in request.cached_layers} == counts
-    assert {item.values for item in request.cached_layers} == {2 * 128}
-    without = replace(request, spec=_spec()).cached_layers
-    assert sum(item.count for item in without) == 32
 
 
 ALREADY = llama(4096, 32, 32, 8, 14_336, quantization_config={"quant_method": "fp8"})
