@@ -11,8 +11,8 @@ from typing import Literal
 from engine_build.errors import InputRefused
 from engine_build.options import Parser
 from onboarding.environment_spec import EnvironmentSpec
-from onboarding.rules.generation_case import generation_case
 from onboarding.generation_resolve import checkpoint_keys, scheme_plan
+from onboarding.rules.generation_case import generation_case
 from onboarding.text_generation.platforms import quantizer_tools
 from onboarding.text_generation.spec import TextGenerationSpec
 from onboarding.tree import read_tree
