@@ -1,13 +1,6 @@
-"""Sizes, latencies and rates as they are shown."""
+"""Sizes, latencies, rates and amounts as they are shown."""
 
-DASH = "–"
-
-
-def size(count: int | None) -> str:
-    """Format bytes; a dash for None."""
-    if count is None:
-        return DASH
-    return f"{count / 1e6:,.1f} MB" if count >= 100_000 else f"{count:,} bytes"
+DASH, UNKNOWN = "–", "unknown"
 
 
 def milliseconds(value: float | None) -> str:
@@ -23,3 +16,11 @@ def per_second(value: float | None) -> str:
     if value is None:
         return DASH
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def usd(value: float | None) -> str:
+    """Return an amount in USD with two decimals; one below a USD may have three digits."""
+    if value is None:
+        return UNKNOWN
+    is_whole = abs(value) >= 1 or round(value, 2) == value
+    return f"{value:,.2f}" if is_whole else f"{value:.3g}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -65,7 +64,7 @@ def compare(
     """Compare candidates by SLO and price.
 
     Builds what is missing, deploys each candidate as an endpoint of one instance, loads it, and
-    deletes it. The same command continues an interrupted run. Exit code 6: none holds the SLO.
+    deletes it. Exit code 6: none holds the SLO.
     """
     from roundhouse.errors import UsageError
     from roundhouse.measure.compare.cost import report_of
@@ -78,7 +77,6 @@ def compare(
     )
     from roundhouse.measure.compare.tree import require_slo, subject
     from roundhouse.measure.subject import is_generator
-    from roundhouse.only_run import only_run
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report
     from roundhouse.session import open_session, valid_tree
@@ -91,11 +89,8 @@ def compare(
             f"and prices; `roundhouse bench {model} --env {env}` measures the one that runs."
         )
     found = subject(valid_tree(paths), env, model)
-    folder, what = paths.build / "compare" / found.environment, f"a comparison of {env}"
-    hold = partial(only_run, folder, what, "wait for it, or end it with Ctrl-C")
     if clean:
-        with hold():
-            deleted = delete_endpoints(open_session(paths, report, env), found)
+        deleted = delete_endpoints(open_session(paths, report, env), found)
         report.print(f"{quantity(deleted, 'endpoint')} of candidates deleted.")
         return
     grid = _grid(axes or (), found)
@@ -106,14 +101,13 @@ def compare(
         input=input,
         rows_per_request=rows,
     )
-    with hold():
-        run = open_run(paths, report, found, options)
-        if dry_run:
-            _show_cost(run, grid, form)
-            return
-        cells = run_comparison(run, grid)
-        result = report_of(run, cells, rate, shlex.join(["roundhouse", *sys.argv[1:]]))
-        _show(paths, report, result, form)
+    run = open_run(paths, report, found, options)
+    if dry_run:
+        _show_cost(run, grid, form)
+        return
+    cells = run_comparison(run, grid)
+    result = report_of(run, cells, rate, shlex.join(["roundhouse", *sys.argv[1:]]))
+    show(paths, report, result, form)
     if result.best is None:
         raise typer.Exit(SLO_MISSED)
 
@@ -130,14 +124,14 @@ def _grid(axes: Sequence[str], found: Subject) -> tuple[Cell, ...]:
     return cells(chosen)
 
 
-def _show(paths: Paths, report: Report, result: CompareReport, form: Format) -> None:
+def show(paths: Paths, report: Report, result: CompareReport, form: Format) -> None:
+    """Write a comparison's report.md and report.json, and print it."""
     import json
 
     import yaml
 
     from roundhouse.measure.compare.cells import overrides
     from roundhouse.measure.compare.document import (
-        break_even_table,
         document,
         markdown,
         reasons,
@@ -163,10 +157,7 @@ def _show(paths: Paths, report: Report, result: CompareReport, form: Format) -> 
     if result.best is not None:
         report.print(result.headline)
         report.print(sizing_sentence(result))
-        costs = break_even_table(result)
-        if costs is not None:
-            report.print_table(costs)
-        chosen = overrides(dict(result.best.cell.values))
+        chosen = overrides(dict(result.best.values))
         block = yaml.safe_dump(chosen, sort_keys=False).rstrip()
         report.print(f"Into models/{result.model}.yaml (null: leave the key out):\n{block}")
     report.print(f"The report: {displayed_path(folder / 'report.md')}, report.json.")

@@ -12,13 +12,13 @@ from onboarding.platform import PACKAGING_ROUTE, BuildRoute
 from onboarding.prices import price
 from onboarding.text_generation.checkpoint_lock import GenerationLock
 from onboarding.text_generation.quantizer_route import QUANTIZER
-from roundhouse import money
 from roundhouse.deploy.builds.requests import (
     BuildRequest,
     CheckpointRequest,
     EngineRequest,
     compile_route,
 )
+from roundhouse.figures import usd
 from roundhouse.session import Session
 
 CODEBUILD_HOSTS = {"cpu": "linux.large", "gpu": "linux-gpu.small", QUANTIZER: "linux.xlarge"}
@@ -131,7 +131,7 @@ class BuildPreview:
             self.why,
             self.machine,
             minutes,
-            money.usd(self.usd),
+            usd(self.usd),
         )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from onboarding.prices import stale_note
 from onboarding.text_generation.plan import Candidate, TextGenerationPlan
 from onboarding.text_generation.quantizer_route import QUANTIZER, QUANTIZER_JOB
+from roundhouse.figures import UNKNOWN, usd
 from roundhouse.gitops.plan_document import (
     CostChange,
     EndpointChange,
@@ -20,12 +21,10 @@ from roundhouse.gitops.plan_document import (
     RolloutPlan,
 )
 from roundhouse.gitops.predictions import errors_sentence
-from roundhouse.money import usd
 from roundhouse.table import Table, table
 from roundhouse.text import quantity
 
 SHOWN_VALUE = 60
-UNKNOWN = "unknown"
 BUILT: Mapping[str | None, str] = {
     None: "-",
     QUANTIZER: "in CodeBuild, on CPUs",

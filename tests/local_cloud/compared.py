@@ -14,7 +14,10 @@ import time
 from pathlib import Path
 
 from roundhouse import interruption, invocation
+from roundhouse.cli.compare import show
+from roundhouse.cli.options import Format
 from roundhouse.measure.compare.cells import cells
+from roundhouse.measure.compare.cost import report_of
 from roundhouse.measure.compare.result import Knee
 from roundhouse.measure.compare.run import CompareOptions, open_run, run_comparison
 from roundhouse.measure.compare.tree import subject
@@ -55,6 +58,7 @@ def main(axes: str) -> int:
     run.session = open_session(paths, run.report, LOCAL, run_synthesis_here)
     done = run_comparison(run, cells(json.loads(axes)))
     print("results:", json.dumps({row.name: [row.state, row.reason] for row in done}))
+    show(paths, run.report, report_of(run, done, 10.0, "compared.py"), Format.text)
     return 0
 
 

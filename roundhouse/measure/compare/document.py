@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from roundhouse import money
 from roundhouse.figures import milliseconds, per_second
-from roundhouse.measure.compare.result import Row, State
-from roundhouse.money import BreakEven
-from roundhouse.money import usd as format_usd
+from roundhouse.figures import usd as format_usd
+from roundhouse.measure.compare.result import CellResult, State
 from roundhouse.table import NOTHING, Table, table
 
 COLUMNS = (
@@ -29,18 +27,16 @@ class Report:
     slo_ms: float
     demand: float | None
     """Requests a second; None: each row is sized for its own rate."""
-    rows: tuple[Row, ...]
+    rows: tuple[CellResult, ...]
     machine: str
     date: str
     prices_date: str | None
     command: str
-    break_even: BreakEven | None = None
-    """The first row against a baseline of the grid, or against what runs."""
 
     @property
-    def best(self) -> Row | None:
+    def best(self) -> CellResult | None:
         """The first row, where it holds the SLO."""
-        return self.rows[0] if self.rows and self.rows[0].cell.holds else None
+        return self.rows[0] if self.rows and self.rows[0].holds else None
 
     @property
     def headline(self) -> str:
@@ -51,16 +47,16 @@ class Report:
             return (
                 f"None of {count} candidates holds {slo}: take a larger instance, or a longer SLO."
             )
-        row = self.best
-        sizing, usd = row.sizing, row.usd_an_hour
+        row, sizing = self.best, self.best.sizing
         assert sizing is not None
-        cost = "a price that is not known" if usd is None else f"{format_usd(usd)} USD an hour"
-        held = sum(item.cell.holds for item in self.rows)
+        cost, usd = "a price that is not known", sizing.usd_an_hour
+        if usd is not None:
+            cost = f"{format_usd(usd)} USD an hour"
+        held = sum(item.holds for item in self.rows)
         demand = f"{per_second(sizing.demand)} requests/s"
         return (
-            f"{row.cell.name}: {demand} within {slo} take {sizing.instances} x "
-            f"{row.cell.instance_type} (one may be lost), {cost}. {held} of {len(self.rows)} "
-            f"candidates hold it."
+            f"{row.name}: {demand} within {slo} take {sizing.instances} x {row.instance_type} "
+            f"(one may be lost), {cost}. {held} of {len(self.rows)} candidates hold it."
         )
 
 
@@ -76,7 +72,7 @@ def sizing_sentence(report: Report) -> str:
         dated = f" ({report.prices_date})" if report.prices_date else ""
         price = f"is {usd}{dated}"
     return (
-        f"Sizing: {sizing.instances} x {row.cell.instance_type}; with one lost, "
+        f"Sizing: {sizing.instances} x {row.instance_type}; with one lost, "
         f"{sizing.least_instances} hold {per_second(sizing.demand)} requests/s and "
         f"{sizing.spare_share:.0%} more. The price of one in {report.region} {price}. Scaling "
         f"target: {sizing.target_per_minute:,.0f} InvocationsPerInstance a minute, at which the "
@@ -84,15 +80,9 @@ def sizing_sentence(report: Report) -> str:
     )
 
 
-def break_even_table(report: Report) -> Table | None:
-    """Return what the first row costs against what is; None where that is not known."""
-    item = report.break_even
-    return None if item is None else table(money.COLUMNS, [item.cells()], right=money.RIGHT)
-
-
-def cells_of(row: Row) -> tuple[str, ...]:
+def cells_of(cell: CellResult) -> tuple[str, ...]:
     """Return a row's cells, by COLUMNS."""
-    cell, knee, sizing = row.cell, row.cell.knee, row.sizing
+    knee, sizing = cell.knee, cell.sizing
     held = "yes" if cell.holds else "no" if cell.state is State.measured else cell.state.value
     times = (None,) * 3 if knee is None else (knee.p50_ms, knee.p95_ms, knee.p99_ms)
     memory = cell.host_memory_mib if cell.device_memory_mib is None else cell.device_memory_mib
@@ -112,17 +102,15 @@ def cells_of(row: Row) -> tuple[str, ...]:
 
 def reasons(report: Report) -> list[tuple[str, str]]:
     """Return why a row has no numbers, and of the others what ended the search."""
-    return [(row.cell.name, row.cell.reason) for row in report.rows if row.cell.reason]
+    return [(row.name, row.reason) for row in report.rows if row.reason]
 
 
 def markdown(report: Report) -> str:
     """Return the comparison as Markdown, to be pasted into a pull request."""
-    costs = break_even_table(report)
     blocks = [
         f"# {report.model} in {report.environment}",
         report.headline,
         sizing_sentence(report),
-        "" if costs is None else costs.markdown(),
         table_of(report).markdown(),
         "\n".join(f"- {name}: {reason}" for name, reason in reasons(report)),
         f"SLO: p99 within {report.slo_ms:g} ms. Load from: {report.machine}, {report.date}. "
@@ -146,21 +134,18 @@ def document(report: Report) -> dict[str, Any]:
         "command",
     )  # fmt: skip
     return {
-        "version": 4,
+        "version": 5,
         **{name: getattr(report, name) for name in fields},
         "demand_per_second": report.demand,
         "rows": [_row(row) for row in report.rows],
-        "break_even": None if report.break_even is None else report.break_even.as_dict(),
     }
 
 
-def _row(row: Row) -> dict[str, Any]:
-    cell, sizing = row.cell, row.sizing
-    names = ("usd_a_month", "scaled_instances")
-    more = {} if sizing is None else {name: getattr(sizing, name) for name in names}
-    return {
-        **asdict(cell),
-        "values": dict(cell.values),
-        "holds_slo": cell.holds,
-        "sizing": None if sizing is None else {**asdict(sizing), **more},
-    }
+def _row(row: CellResult) -> dict[str, Any]:
+    sizing, fields = row.sizing, asdict(row)
+    if sizing is not None:
+        fields["sizing"] |= {
+            "usd_a_month": sizing.usd_a_month,
+            "scaled_instances": sizing.scaled_instances,
+        }
+    return {**fields, "values": dict(row.values), "holds_slo": row.holds}

@@ -1,18 +1,13 @@
-"""Results of a comparison's cells, their instances for a demand, ranking, and files."""
+"""Results of a comparison's cells, their instances for a demand, and their ranking."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
-
-from pydantic import TypeAdapter, ValidationError
 
 from onboarding.lock import LockEntry
 from onboarding.prices import HOURS_A_MONTH
@@ -61,6 +56,7 @@ class CellResult:
     host_memory_mib: float | None = None
     knee: Knee | None = None
     date: str | None = None
+    sizing: Sizing | None = None
 
     @property
     def rate(self) -> float | None:
@@ -72,44 +68,26 @@ class CellResult:
         """Return whether some rate was held within the SLO."""
         return self.rate is not None
 
-    def sizing(self, demand: float | None, price: float | None, safety: float) -> Sizing | None:
-        """Return the instances of a demand; without one, of what a single instance answers."""
+    def sized(self, demand: float | None, price: float | None, safety: float) -> CellResult:
+        """Return the row with the instances of a demand; without one, of what one answers."""
         if self.rate is None:
-            return None
+            return self
         wanted = self.rate if demand is None else demand
-        return size(wanted, self.rate, price=price, safety_factor=safety)
+        return replace(self, sizing=size(wanted, self.rate, price=price, safety_factor=safety))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """A cell with its instances and their price."""
-
-    cell: CellResult
-    sizing: Sizing | None
-
-    @property
-    def usd_an_hour(self) -> float | None:
-        """Of the demand's instances; None: not known, or nothing holds."""
-        return None if self.sizing is None else self.sizing.usd_an_hour
-
-    @property
-    def usd_a_month(self) -> float | None:
-        """Of the demand's instances; None: not known, or nothing holds."""
-        return None if self.sizing is None else self.sizing.usd_a_month
-
-
-def ranked(rows: Iterable[Row]) -> tuple[Row, ...]:
+def ranked(rows: Iterable[CellResult]) -> tuple[CellResult, ...]:
     """Return rows that hold the SLO first, the cheapest of them before the others.
 
     At one price the higher rate comes first; a price that is not known comes after those that are.
     """
 
-    def order(row: Row) -> tuple[Any, ...]:
-        cell, usd = row.cell, row.usd_an_hour
+    def order(row: CellResult) -> tuple[Any, ...]:
+        usd = None if row.sizing is None else row.sizing.usd_an_hour
         count = 0 if row.sizing is None else row.sizing.instances
-        is_measured = cell.state is State.measured
-        known = (usd is None, usd or 0.0, count, -(cell.rate or 0.0))
-        return not cell.holds, not is_measured, *known, cell.name
+        is_measured = row.state is State.measured
+        known = (usd is None, usd or 0.0, count, -(row.rate or 0.0))
+        return not row.holds, not is_measured, *known, row.name
 
     return tuple(sorted(rows, key=order))
 
@@ -129,28 +107,6 @@ def with_engine(result: CellResult, entry: LockEntry) -> CellResult:
         device_memory_mib=manifest.device_memory_mib,
         host_memory_mib=manifest.host_memory_mib,
     )
-
-
-def digest(parts: Mapping[str, Any]) -> str:
-    """Return the address of a measurement: what decides it, and nothing else."""
-    text = json.dumps(parts, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:20]
-
-
-def write_result(folder: Path, address: str, result: CellResult) -> None:
-    """Keep one measured cell, by rename: a killed run leaves no half of it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    part = folder / f"{address}.part"
-    part.write_text(json.dumps(asdict(result), indent=1) + "\n", encoding="utf-8")
-    part.replace(folder / f"{address}.json")
-
-
-def read_result(folder: Path, address: str) -> CellResult | None:
-    """Return a cell that an earlier run measured; None where it did not, or wrote another form."""
-    try:
-        return TypeAdapter(CellResult).validate_json((folder / f"{address}.json").read_bytes())
-    except (OSError, ValidationError):
-        return None
 
 
 UNITS = {

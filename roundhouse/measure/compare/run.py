@@ -2,7 +2,7 @@
 
 Cells are endpoints of one instance in the environment itself, so that its images, roles and store
 of engines serve them, and what was built for the winner is not built again. A cell that fails is a
-row with its reason. What was measured is kept; the endpoints are deleted at the end.
+row with its reason. The endpoints are deleted at the end, and engines stay in the store.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from onboarding.deployment import Target
 from onboarding.names import endpoint_name
 from roundhouse import interruption
 from roundhouse.aws.clients import calling
@@ -28,10 +27,7 @@ from roundhouse.measure.compare.result import (
     CellResult,
     Knee,
     State,
-    digest,
-    read_result,
     with_engine,
-    write_result,
 )
 from roundhouse.measure.compare.tree import (
     Subject,
@@ -42,18 +38,15 @@ from roundhouse.measure.compare.tree import (
 )
 from roundhouse.measure.measurement import Measurement, Outcome, Verdict, proven_percentile
 from roundhouse.measure.options import LoadOptions
-from roundhouse.measure.runner import LEVEL_SECONDS, EngineRunner, NextLoad
+from roundhouse.measure.runner import EngineRunner, NextLoad
 from roundhouse.measure.slo import Slo, lower_load
 from roundhouse.measure.subject import engine_test
-from roundhouse.paths import Paths, displayed_path
+from roundhouse.paths import Paths
 from roundhouse.report import Report
 from roundhouse.session import Session, open_session
-from roundhouse.text import quantity
 
 IN_SERVICE = "InService"
 DEPLOYMENT = DeployOptions(yes=True, concurrency=4, rebuild_gone=True, allow_dirty=True)
-LOAD_RECIPE = 5
-"""Raised by hand when the same cell would be measured in another way."""
 HOLD_SECONDS, LONGEST_SECONDS = 6.0, 900.0
 """Of a rate, and of a search with all that belongs to it."""
 Measure = Callable[[Session, str, "CompareOptions"], Knee]
@@ -89,10 +82,7 @@ class Run:
     results: dict[str, CellResult] = field(default_factory=dict)
 
     def prepare(self, cells: Sequence[Cell]) -> list[Cell]:
-        """Write the tree of cells; return those that are neither refused nor measured already.
-
-        Raises FaultsError.
-        """
+        """Write the tree of cells; return those that `check` takes. Raises FaultsError."""
         own, refused = write_tree(
             self.paths, self.folder / "tree", self.subject, cells, self.options.slo_ms
         )
@@ -101,16 +91,7 @@ class Run:
         for cell in cells:
             if cell.name in refused:
                 self.fail(cell, State.refused, refused[cell.name])
-        possible = [cell for cell in cells if cell.name not in refused]
-        left = self._recall(possible) if possible else []
-        known = len(possible) - len(left)
-        if known:
-            counted = f"{known} of {quantity(len(cells), 'cell')}"
-            self.report.print(
-                f"– Measured by an earlier run, and kept: {counted} (`rm -r "
-                f"{displayed_path(self.folder / 'results')}` measures them again)"
-            )
-        return left
+        return [cell for cell in cells if cell.name not in refused]
 
     def measure_all(self, cells: Sequence[Cell]) -> None:
         """Measure cells, as many together as the options allow, and delete their endpoints."""
@@ -122,8 +103,8 @@ class Run:
         """Delete the endpoints that stand, after Ctrl-C too; a second one ends the deletion."""
         if interruption.is_requested():
             self.report.print(
-                "– Stopped: what was measured is kept, and the endpoints are deleted now. Where "
-                "that is stopped too, `--clean` or the next run deletes them."
+                "– Stopped: the endpoints are deleted now. Where that is stopped too, `--clean` or "
+                "the next run deletes them."
             )
         unchecked = replace(self.report, check=lambda: None)
         delete_endpoints(replace(self.session, report=unchecked), self.subject)
@@ -202,15 +183,13 @@ class Run:
         except RoundhouseError as error:
             self.results[cell.name] = replace(result, reason=" ".join(str(error).split()))
             return
-        result = replace(
+        self.results[cell.name] = replace(
             result,
             state=State.measured,
             reason=knee.reason,
             knee=knee,
             date=begin.strftime("%Y-%m-%d %H:%M UTC"),
         )
-        self.results[cell.name] = result
-        write_result(self.folder / "results", self.address(cell, target), result)
 
     def row(self, cell: Cell, state: State = State.failed, reason: str = "") -> CellResult:
         """Return a cell's row with no measurement."""
@@ -227,34 +206,6 @@ class Run:
     def fail(self, cell: Cell, state: State, reason: str) -> None:
         """Record why a cell has no measurement."""
         self.results[cell.name] = self.row(cell, state, reason)
-
-    def address(self, cell: Cell, target: Target) -> str:
-        """Return the address of a cell's measurement."""
-        options = self.options
-        return digest(
-            {
-                "recipe": LOAD_RECIPE,
-                "engine": target.engine_key,
-                "model": cell_document(self.subject, cell, options.slo_ms),
-                "input": None if options.input is None else options.input.read_bytes().hex(),
-                "rows": options.rows_per_request,
-                "load": (LEVEL_SECONDS, HOLD_SECONDS, options.seed),
-            }
-        )
-
-    def _recall(self, cells: Sequence[Cell]) -> list[Cell]:
-        """Take over what an earlier run measured; return the cells that are left."""
-        targets = {item.name: item.targets[0] for item in self._of(cells).deployments()}
-        left = []
-        for cell in cells:
-            target = targets[cell_model(self.subject, cell)]
-            address = self.address(cell, target)
-            known = read_result(self.folder / "results", address)
-            if known is None:
-                left.append(cell)
-            else:
-                self.results[cell.name] = known
-        return left
 
 
 def open_run(

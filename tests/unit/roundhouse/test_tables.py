@@ -9,7 +9,7 @@ from rich.console import Console
 
 from onboarding.fault import Fault
 from roundhouse.cli.check import fault_lines
-from roundhouse.money import BreakEven, usd
+from roundhouse.figures import usd
 from roundhouse.report import Report
 from roundhouse.table import table
 from tests.unit.roundhouse.measure.phases import measurement, searched, second
@@ -72,23 +72,3 @@ def test_load_table_shows_every_phase():
 )  # fmt: skip
 def test_amounts_have_one_format(value, text):
     assert usd(value) == text
-
-
-@pytest.mark.parametrize(
-    ("now", "candidate", "build", "hours", "cell"),
-    [
-        (2920.0, 1460.0, 14.6, 7.3, "7.3"),
-        (2920.0, 1460.0, 0.0, 0.0, "0.0"),
-        (2920.0, 1460.0, None, None, "unknown"),
-        (None, 1460.0, 1.0, None, "unknown"),
-        (2920.0, None, 1.0, None, "unknown"),
-        (1460.0, 1460.0, 1.0, None, "never"),
-        (1460.0, 1459.995, 1.0, None, "never"),
-        (1460.0, 2920.0, None, None, "never"),
-    ],
-)
-def test_build_is_paid_by_what_is_saved(now, candidate, build, hours, cell):
-    item = BreakEven(name="e", now=now, candidate=candidate, build=build)
-    assert item.hours == (None if hours is None else pytest.approx(hours))
-    assert item.cells() == ("e", usd(now), usd(candidate), usd(build), cell)
-    assert item.as_dict()["hours"] == item.hours

@@ -9,8 +9,6 @@ import pytest
 
 from roundhouse import report
 from roundhouse.cli import app as cli
-from roundhouse.only_run import only_run
-from roundhouse.paths import current_paths
 from tests.unit.roundhouse.engines import copied_tree
 
 pytestmark = pytest.mark.unit
@@ -54,17 +52,6 @@ def test_refuses_input_that_no_comparison_has(tree, capsys, monkeypatch, words, 
     error = capsys.readouterr().err
     assert sentence in " ".join(error.split()) and "Traceback" not in error
     assert {path: path.read_bytes() for path in tree.rglob("*.yaml")} == before
-
-
-@pytest.mark.parametrize("words", [("--dry-run",), ("--clean",)])
-def test_refuses_a_second_comparison_of_an_environment(tree, capsys, monkeypatch, words):
-    command = ("compare", "sentence-embedder", "--env", "dev", "--root", str(tree), *words)
-    monkeypatch.setattr(sys, "argv", ["roundhouse", *command])
-    with only_run(current_paths().build / "compare" / "dev", "a comparison", "wait"):
-        assert cli.exit_code() == 1
-    error = " ".join(capsys.readouterr().err.split())
-    assert "Refused: a comparison of dev is under way on this machine and holds " in error
-    assert "wait for it, or end it with Ctrl-C" in error
 
 
 def test_refuses_a_model_and_an_environment_that_are_not_there(tree, capsys, monkeypatch):

@@ -6,17 +6,13 @@ import dataclasses
 import json
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import yaml
-from botocore.exceptions import NoCredentialsError
 
-from onboarding.prices import price
 from onboarding.tree import read_tree
 from roundhouse.errors import UsageError
 from roundhouse.measure.compare.cells import cells, default_values
-from roundhouse.measure.compare.cost import break_even, running_usd
 from roundhouse.measure.compare.document import (
     Report,
     document,
@@ -27,13 +23,10 @@ from roundhouse.measure.compare.document import (
 from roundhouse.measure.compare.result import (
     CellResult,
     Knee,
-    Row,
     State,
     parse_demand,
     ranked,
-    read_result,
     size,
-    write_result,
 )
 from roundhouse.measure.compare.tree import (
     cell_model,
@@ -43,8 +36,6 @@ from roundhouse.measure.compare.tree import (
     write_tree,
 )
 from roundhouse.paths import TREE_FOLDERS, current_paths
-from tests.unit.roundhouse.engines import copied_tree, local_deployments
-from tests.unit.roundhouse.live_account import Account
 
 NO_BATCHES = {"max_batch_size": 1, "preferred_batch_sizes": None, "max_queue_delay_us": None}
 PLAIN = {"calibration": None, "sensitivity_search": None}
@@ -196,11 +187,11 @@ def cell(name, rate=100.0, p50=10.0, **changes) -> CellResult:
     return CellResult(**{**fields, "name": name, "state": State.measured, "knee": knee} | changes)
 
 
-def row(result, price=1.0) -> Row:
-    return Row(cell=result, sizing=result.sizing(300.0, price, 0.5))
+def row(result, price=1.0) -> CellResult:
+    return result.sized(300.0, price, 0.5)
 
 
-def failure(name) -> Row:
+def failure(name) -> CellResult:
     return row(cell(name, knee=None, state=State.not_built, reason="no operator Foo: export it"))
 
 
@@ -221,7 +212,7 @@ def test_rows_that_hold_come_first_and_the_cheapest_of_them():
         row(cell("cheap"), price=1.0),
         row(cell("quick", rate=149.0), price=1.0),
     ]
-    names = [item.cell.name for item in ranked(rows)]
+    names = [item.name for item in ranked(rows)]
     assert names == ["quick", "cheap", "dear", "unknown price", "late", "broken"]
 
 
@@ -242,90 +233,8 @@ def test_every_form_has_every_row_and_the_reasons():
     assert [item["name"] for item in rows] == ["a", "b|c", "d"]
     assert "no operator Foo" in text and "b\\|c" in text
     assert rows[1]["sizing"]["usd_an_hour"] is None and table_of(result).chief == [0]
-    rows = (TENSORRT, PYTORCH)
-    shown = dataclasses.replace(report(*rows), break_even=compared(*rows))
-    line = "| fp16 instead of pytorch | 5,913.29 | 1,075.14 | 2.00 | 0.3 |"
-    assert line in markdown(shown) and "break-even" not in markdown(report(*rows))
-    assert document(shown)["break_even"]["now"] == pytest.approx(11 * MONTH)
     nothing = report(row(cell("a", rate=None)), failure("b"))
     assert nothing.headline.startswith("None of 2") and table_of(nothing).chief == []
-
-
-def test_a_measured_cell_is_read_back_and_a_broken_file_is_none(tmp_path):
-    write_result(tmp_path, "x", cell("a"))
-    assert read_result(tmp_path, "x") == cell("a")
-    assert read_result(tmp_path, "y") is None
-    (tmp_path / "x.json").write_text("{")
-    assert read_result(tmp_path, "x") is None
-
-
-MONTH = 0.7364 * 730
-"""USD of one instance."""
-
-
-def sized(name, runtime, rate):
-    """A row for 300 requests/s on ml.g4dn.xlarge, at 0.7364 USD an hour."""
-    return row(cell(name, rate=rate, runtime=runtime, instance_type="ml.g4dn.xlarge"), price=0.7364)
-
-
-TENSORRT = sized("fp16", "tensorrt", 300.0)
-PYTORCH = sized("pytorch", "pytorch", 30.0)
-ONNX = sized("cuda", "onnxruntime-cuda", 100.0)
-
-
-def compared(*rows, running=10 * MONTH, build=2.0):
-    return break_even(ranked(rows), runtime="tensorrt", running=running, build=build)
-
-
-@pytest.mark.parametrize(
-    ("rows", "running", "name", "now"),
-    [
-        # 4 instances with one to lose against 2.
-        ((PYTORCH, TENSORRT, ONNX, failure("broken")), 10 * MONTH, "cuda", 4 * MONTH),
-        ((TENSORRT,), 10 * MONTH, "what runs", 10 * MONTH),
-    ],
-)
-def test_baseline_is_the_cheapest_of_the_grid_that_holds_else_what_runs(rows, running, name, now):
-    found = compared(*rows, running=running)
-    assert found.name == f"fp16 instead of {name}"
-    assert (found.now, found.candidate) == (pytest.approx(now), pytest.approx(2 * MONTH))
-    assert found.hours == pytest.approx(2.0 / (now - 2 * MONTH) * 730)
-
-
-@pytest.mark.parametrize("rows", [(), (failure("broken"),), (PYTORCH,)])
-def test_no_candidate_or_the_baseline_itself_is_compared_with_nothing(rows):
-    assert compared(*rows) is None
-    assert compared(TENSORRT, running=None) is None
-
-
-def running(deployment, clients):
-    session = SimpleNamespace(
-        environment=deployment.environment, clients=clients, deployments=lambda: (deployment,)
-    )
-    return running_usd(session, deployment.targets[0].model.name)
-
-
-def test_running_cost_is_of_the_instances_that_the_endpoint_wants_or_not_known(tmp_path):
-    found = local_deployments(copied_tree(tmp_path / "tree"))
-    deployment = next(item for item in found if not item.multi_model)
-    account = Account(deployment)
-    account.instances = 3
-    hourly = price("us-east-1", "hosting", "ml.c7i.large")
-    assert running(deployment, account) == pytest.approx(3 * hourly * 730)
-    elsewhere = deployment.environment.model_copy(update={"region": "ap-south-2"})
-    assert running(dataclasses.replace(deployment, environment=elsewhere), account) is None, (
-        "no price of it"
-    )
-    account.instances = 0
-    assert running(deployment, account) == 0.0
-    account.exists = False
-    assert running(deployment, account) is None
-
-    def refuse(EndpointName):
-        raise NoCredentialsError
-
-    account.describe_endpoint = refuse
-    assert running(deployment, account) is None
 
 
 BENCHMARKS = Path(__file__).parents[5] / "docs" / "benchmarks"
