@@ -15,10 +15,9 @@ from types import FrameType
 from typing import Any
 
 from roundhouse.errors import WrongAnswerError
-from roundhouse.measure.generation import GenerationResult, GenerationRunner
 from roundhouse.measure.options import LoadOptions
-from roundhouse.measure.result import EngineResult, Result, circumstances
-from roundhouse.measure.runner import EngineRunner, Runner, phase_line, phase_progress
+from roundhouse.measure.result import Result, circumstances
+from roundhouse.measure.runner import Runner, phase_line, phase_progress
 from roundhouse.measure.subject import open_runner
 from roundhouse.paths import Paths, output_folder
 from roundhouse.report import Report
@@ -113,14 +112,13 @@ def _interruptible(interrupted: asyncio.Event) -> Iterator[None]:
 
 def result_of(runner: Runner, *, broken_off: bool) -> Result:
     """Return what a load test came to."""
-    values: dict[str, Any] = {
-        "phases": runner.phases,
-        "circumstances": circumstances(),
-        "steps": runner.steps,
-        "ended": runner.ended,
-        "broken_off": broken_off,
-    }
-    if isinstance(runner, GenerationRunner):
-        return GenerationResult(test=runner.test, tokens=runner.tokens, **values)
-    assert isinstance(runner, EngineRunner)
-    return EngineResult(test=runner.test, **values)
+    return Result(
+        test=runner.test,
+        phases=runner.phases,
+        circumstances=circumstances(),
+        workload=runner.workload,
+        steps=runner.steps,
+        ended=runner.ended,
+        is_whole=runner.is_whole,
+        broken_off=broken_off,
+    )

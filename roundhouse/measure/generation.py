@@ -1,4 +1,4 @@
-"""The load test of a text generator and its result: closed loops of requests at once."""
+"""The load test of a text generator: closed loops of requests at once."""
 
 from __future__ import annotations
 
@@ -13,33 +13,14 @@ from typing import Any, ClassVar
 import aiohttp
 
 from container.generation_client import StreamBroken
-from roundhouse.figures import milliseconds, per_second
 from roundhouse.measure.destination import RequestSource, signer
 from roundhouse.measure.driver import Driver, not_answering, open_driver
-from roundhouse.measure.measurement import (
-    Answer,
-    Measurement,
-    Outcome,
-    proven_percentile,
-    samples_needed,
-)
-from roundhouse.measure.options import STREAMS, ClientOptions, Loop, Phase, at_once, closed_phase
+from roundhouse.measure.measurement import Answer, Measurement, Outcome, samples_needed
+from roundhouse.measure.options import STREAMS, ClientOptions, Phase, at_once, closed_phase
 from roundhouse.measure.prompts import GenerationRequests, Lengths, WordTokens, word_tokens
-from roundhouse.measure.result import Result, outcome_of, verdict_fields
 from roundhouse.measure.runner import SURPLUS, LoadTest, Runner, first_request_error
-from roundhouse.measure.slo import ITL, TTFT
-from roundhouse.measure.streams import (
-    EventStream,
-    StreamMeasurement,
-    StreamReader,
-    TokenTimes,
-    metrics,
-    p95,
-)
-from roundhouse.table import NOTHING
+from roundhouse.measure.streams import EventStream, StreamMeasurement, StreamReader, TokenTimes
 
-VERSION = 2
-"""Of the document's layout."""
 FIRST_CONCURRENCY = 8
 """Of the search, where no model file says how many requests are answered at once."""
 
@@ -88,6 +69,16 @@ class GenerationRunner(Runner):
     longest_step_seconds: float = 300.0
     is_whole: ClassVar[bool] = True
     hopeless_slos: ClassVar[float] = 2.0
+
+    @property
+    def workload(self) -> dict[str, Any]:
+        """What is sent, for JSON."""
+        lengths = self.test.lengths
+        return {
+            "description": str(lengths),
+            "lengths": asdict(lengths),
+            "tokens_of_a_word": asdict(self.tokens),
+        }
 
     async def open(self) -> AbstractAsyncContextManager[Driver]:
         """Return a driver, once the server has counted the tokens of words."""
@@ -163,109 +154,3 @@ class GenerationRunner(Runner):
 
     def _new_measurement(self, phase: Phase) -> Measurement:
         return StreamMeasurement(phase=phase, slo=self.test.slo)
-
-
-@dataclass(frozen=True, kw_only=True)
-class GenerationResult(Result):
-    """A load test of a text generator with what was measured."""
-
-    test: GenerationTest
-    tokens: WordTokens
-    version = VERSION
-    is_whole = True
-    columns = (
-        "phase", "requests/s", "goodput/s", "output tokens/s", "TTFT p50", "TTFT p95", "ITL p50",
-        "ITL p95", "TPOT p50", "E2E p50", "errors", "SLO",
-    )  # fmt: skip
-    verb = "Answers"
-
-    @property
-    def chief(self) -> StreamMeasurement | None:
-        """The knee, else the phase with the most goodput."""
-        if self.highest is not None:
-            return _stream(self.highest.phase)
-        phases = [phase for phase in map(_stream, self.phases) if phase.answers]
-        return max(phases, key=lambda phase: phase.goodput or phase.requests_per_second,
-                   default=None)  # fmt: skip
-
-    def cells(self, phase: Measurement) -> dict[str, str]:
-        """Return a phase's cells by column."""
-        phase = _stream(phase)
-        ends = [1000 * answer.latency for answer in phase.answers]
-        times: dict[str, tuple[Sequence[float], tuple[int, ...]]] = {
-            TTFT: (phase.ttfts_ms, (50, 95)),
-            ITL: (phase.gaps_ms, (50, 95)),
-            "TPOT": (phase.tpots_ms, (50,)),
-            "E2E": (ends, (50,)),
-        }
-        return {
-            "phase": phase.phase.name,
-            "requests/s": per_second(phase.requests_per_second),
-            "goodput/s": per_second(phase.goodput),
-            "output tokens/s": per_second(phase.output_tokens_per_second),
-            **{
-                f"{name} p{percent}": milliseconds(proven_percentile(values, percent))
-                for name, (values, percents) in times.items()
-                for percent in percents
-            },
-            "errors": f"{phase.failed:,}",
-            "SLO": outcome_of(phase) or phase.ended_early or NOTHING,
-        }
-
-    def document(self) -> dict[str, Any]:
-        """Return the result for JSON."""
-        test, highest, document = self.test, self.highest, super().document()
-        knee = None if highest is None else _stream(highest.phase)
-        return {
-            "slo": None
-            if test.slo is None
-            else {"ttft_ms": test.slo.limits[TTFT], "itl_ms": test.slo.limits[ITL]},
-            "knee": None
-            if highest is None or knee is None
-            else {
-                "concurrency": int(highest.load),
-                "lowest_missed": highest.lowest_missed,
-                "exact": highest.is_exact,
-                "goodput_requests_per_second": knee.goodput,
-                "ttft_p95_ms": p95(knee.ttfts_ms),
-                "itl_p95_ms": p95(knee.gaps_ms),
-                "output_tokens_per_second": knee.output_tokens_per_second,
-            },
-            "workload": {
-                "description": str(test.lengths),
-                "lengths": asdict(test.lengths),
-                "tokens_of_a_word": asdict(self.tokens),
-            },
-            **document,
-        }
-
-    def _load(self, load: float) -> str:
-        return f"{load:.0f} requests at once"
-
-    def _numbers(self, phase: Measurement) -> str:
-        stream = _stream(phase)
-        return f"goodput {per_second(stream.goodput)}/s, {stream.tokens_text}"
-
-    def _phases_summary(self, chief: Measurement) -> str:
-        stream = _stream(chief)
-        goodput = "" if stream.goodput is None else f"goodput {per_second(stream.goodput)} of "
-        rate = f"{goodput}{per_second(stream.requests_per_second)} requests/s"
-        return f"{chief.phase.name}: {rate}, {stream.tokens_text}, {stream.errors_text}."
-
-    def _phase(self, phase: Measurement) -> dict[str, Any]:
-        load = phase.phase
-        return {
-            **verdict_fields(phase),
-            "requests_at_once": load.start if load.loop is Loop.closed else None,
-            "offered_per_second": load.start if load.loop is Loop.open else None,
-            "seconds": phase.seconds,
-            "ended_early": phase.ended_early,
-            "cpu_share": phase.cpu_share,
-            "lag_p95_ms": proven_percentile(phase.lag, 95),
-            "metrics": metrics(_stream(phase)),
-        }
-
-
-def _stream(phase: Measurement) -> StreamMeasurement:
-    assert isinstance(phase, StreamMeasurement)
-    return phase

@@ -41,8 +41,6 @@ class Inputs:
 
     bodies: tuple[Body, ...]
     rows_per_request: int
-    rows: str
-    """Noun of a row: texts or rows."""
     description: str
     sha256: str
     """Of the file."""
@@ -73,17 +71,14 @@ def read_inputs(
     except OSError as error:
         raise RoundhouseError(f"--input {path}: {error.strerror}; {ALLOWED}.") from error
     if path.suffix == ".npz":
-        rows = "rows"
         bodies, description = _array_bodies(path, data, rows_per_request, not as_json)
     elif path.suffix in (".txt", ".tsv"):
-        rows = "texts"
         bodies, description = _text_bodies(path, data, rows_per_request, paired)
     else:
         raise RoundhouseError(f"--input {path}: is no file of texts or arrays; {ALLOWED}.")
     return Inputs(
         bodies=_limited(bodies),
         rows_per_request=rows_per_request,
-        rows=rows,
         description=description,
         sha256=hashlib.sha256(data).hexdigest(),
     )
@@ -109,7 +104,6 @@ def _images(folder: Path, count: int, binary: bool) -> Inputs:
     return Inputs(
         bodies=_limited(bodies),
         rows_per_request=count,
-        rows="images",
         description=f"{len(files)} images",
         sha256=digest,
     )

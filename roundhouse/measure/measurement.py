@@ -8,15 +8,22 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar
+from statistics import fmean
+from typing import Any, ClassVar
 
 import numpy as np
 
 from roundhouse.figures import milliseconds, per_second
 from roundhouse.measure.options import Loop, Phase
+from roundhouse.table import NOTHING
 
 SAMPLES_BEYOND = 10
 """A percentile is shown when at least so many values lie beyond it: p99 of 1,000 values."""
+PERCENTILES = (50, 90, 95, 99, 99.9)
+COUNTS = (
+    "seconds", "offered_per_second", "answered_per_second", "answered", "failed", "cpu_share",
+    "machine_share", "reconnected", "ended_early",
+)  # fmt: skip
 MAX_ERROR_KINDS = 20
 OTHER_ERRORS = "other errors"
 ANSWERED_SHARE = 0.98
@@ -40,6 +47,14 @@ def percentile(values: Sequence[float], percent: float) -> float | None:
 def proven_percentile(values: Sequence[float], percent: float) -> float | None:
     """Return a percentile; None when too few values lie beyond it."""
     return percentile(values, percent) if len(values) >= samples_needed(percent) else None
+
+
+def spread(values: Sequence[float]) -> dict[str, float | None] | None:
+    """Return the mean, the percentiles that are proven, and the longest, for JSON; None of none."""
+    if not len(values):
+        return None
+    points = {f"p{percent:g}": proven_percentile(values, percent) for percent in PERCENTILES}
+    return {"mean": fmean(values), **points, "max": max(values)}
 
 
 def percentiles_text(values: Sequence[float]) -> str:
@@ -180,6 +195,34 @@ class Measurement:
             return None
         offered, answered = per_second(self.offered_per_second), self.answered_per_second
         return f"{per_second(answered)} of {offered} a second were answered: requests piled up"
+
+    @property
+    def recorded_times(self) -> Mapping[str, Sequence[float]]:
+        """Every time that was taken, in milliseconds, by its name in JSON."""
+        return {"latency": self.latency, "service": self.service, "lag": self.lag}
+
+    def cells(self) -> dict[str, str]:
+        """Return rates and times of a row of the table, by column."""
+        is_open = self.phase.loop is Loop.open
+        return {
+            "offered/s": per_second(self.offered_per_second) if is_open else NOTHING,
+            "answered/s": per_second(self.answered_per_second),
+            **{f"p{p}": milliseconds(proven_percentile(self.latency, p)) for p in (50, 95, 99)},
+        }
+
+    def document(self) -> dict[str, Any]:
+        """Return the phase for JSON; a percentile is None where there are too few samples."""
+        outcome = None if self.verdict is None else self.verdict.outcome
+        return {
+            "name": self.phase.name,
+            "loop": self.phase.loop,
+            "load": self.phase.start,
+            **{name: getattr(self, name) for name in COUNTS},
+            "errors": dict(self.errors.most_common()),
+            "outcome": outcome,
+            "reason": None if self.verdict is None else self.verdict.reason,
+            "times_ms": {name: spread(times) for name, times in self.recorded_times.items()},
+        }
 
     @property
     def numbers(self) -> str:

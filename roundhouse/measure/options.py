@@ -10,6 +10,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from roundhouse.errors import RoundhouseError, UsageError
+from roundhouse.figures import per_second
+from roundhouse.text import quantity
 
 MAX_RATE = 100_000.0
 """Users, or requests a second: requests that are due and unanswered are kept in memory."""
@@ -33,6 +35,13 @@ class Phase:
     loop: Loop
     start: float
     seconds: float
+
+    @property
+    def load(self) -> str:
+        """The load, in words."""
+        if self.loop is Loop.closed:
+            return f"{quantity(int(self.start), 'request')} at once"
+        return f"{per_second(self.start)} requests a second"
 
 
 def closed_phase(name: str, users: int, seconds: float) -> Phase:

@@ -20,8 +20,8 @@ from roundhouse.errors import RoundhouseError
 from roundhouse.measure.bench import LoadReport
 from roundhouse.measure.measurement import Measurement, Outcome, samples_needed
 from roundhouse.measure.options import LoadOptions
-from roundhouse.measure.result import EngineResult, Result
-from roundhouse.measure.runner import SURPLUS
+from roundhouse.measure.result import Result
+from roundhouse.measure.runner import SURPLUS, EngineTest
 from roundhouse.measure.served_engine import gpu_utilization_percent, served_copies, served_engine
 from roundhouse.measure.slo import CLOSE_ENOUGH
 from roundhouse.measure.streams import StreamMeasurement, p95
@@ -110,7 +110,8 @@ def _record_engine(
     end, result, found = datetime.datetime.now(datetime.UTC), held.result, search.result.highest
     is_same = served_engine(session.clients, deployment, target) == served
     _require(held, None if is_same else CHANGED)
-    assert isinstance(result, EngineResult) and result.test.slo is not None and found is not None
+    test = result.test
+    assert isinstance(test, EngineTest) and test.slo is not None and found is not None
     (phase,) = result.phases
     if is_metered:
         begin = end - datetime.timedelta(seconds=phase.seconds)
@@ -121,8 +122,8 @@ def _record_engine(
     capacity = ServedCapacity(
         # Rounded downward, as everything that is promised.
         requests_per_second=max(math.floor(phase.phase.start / served.count * 1000), 1) / 1000,
-        rows_per_request=result.test.inputs.rows_per_request,
-        slo_ms=result.test.slo.first_ms,
+        rows_per_request=test.inputs.rows_per_request,
+        slo_ms=test.slo.first_ms,
         percentile=Measurement.percent,
         instance_type=served.instance_type,
         server=deployment.variant_of(target).server,

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import aiohttp
 from rich.markup import escape
@@ -32,6 +32,7 @@ FIRST_SHARE = 0.9
 """Of the best level's rate: where an open loop begins."""
 SURPLUS = 1.15
 """More requests than the percentile needs, as arrivals vary."""
+INPUTS = ("description", "sha256", "mean_bytes", "content_type", "rows_per_request")
 BUSY_LOADS = 3
 """Loads, the one lower than the other, at which a busy machine ends a search."""
 COLORS = {Outcome.held: "green", Outcome.missed: "red"}
@@ -74,6 +75,11 @@ class Runner(ABC):
     """Loads are whole numbers, such as requests at once."""
     hopeless_slos: ClassVar[float]
     """A step of a search whose median is this many SLOs is not run to its end."""
+
+    @property
+    @abstractmethod
+    def workload(self) -> dict[str, Any]:
+        """What is sent, for JSON."""
 
     @abstractmethod
     async def open(self) -> AbstractAsyncContextManager[Driver]:
@@ -263,6 +269,12 @@ class EngineRunner(Runner):
     step_seconds: float = 10.0
     longest_step_seconds: float = 120.0
     hopeless_slos: ClassVar[float] = 1.0
+
+    @property
+    def workload(self) -> dict[str, Any]:
+        """What is sent, for JSON."""
+        inputs = self.test.inputs
+        return {"bodies": len(inputs.bodies), **{name: getattr(inputs, name) for name in INPUTS}}
 
     async def open(self) -> AbstractAsyncContextManager[Driver]:
         """Return a driver with its HTTP session."""

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import json
 import math
-import statistics
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, ClassVar
-
-import numpy as np
 
 from container.generation_client import Event, EventReader, StreamBroken, Usage, payload_parts
 from roundhouse.figures import milliseconds, per_second
@@ -29,7 +26,6 @@ from roundhouse.measure.measurement import (
 )
 from roundhouse.measure.slo import ITL, TTFT, Slo
 
-STATISTICS = (50, 90, 95, 99)
 Unframe = Callable[[bytes], bytes]
 """Returns the bytes of the container's answer in bytes that arrived."""
 
@@ -191,6 +187,48 @@ class StreamMeasurement(Measurement):
         return False
 
     @property
+    def recorded_times(self) -> Mapping[str, Sequence[float]]:
+        """Every time that was taken, in milliseconds, in terms of `vllm bench serve`."""
+        ends = [1000 * answer.latency for answer in self.answers]
+        return {
+            "ttft": self.ttfts_ms,
+            "tpot": self.tpots_ms,
+            "itl": self.gaps_ms,
+            "e2el": ends,
+            "lag": self.lag,
+        }
+
+    def cells(self) -> dict[str, str]:
+        """Return rates and times of a row of the table, by column."""
+        shown = (("ttft", 50), ("ttft", 95), ("itl", 50), ("itl", 95), ("tpot", 50), ("e2el", 50))
+        times = self.recorded_times
+        return {
+            "requests/s": per_second(self.requests_per_second),
+            "goodput/s": per_second(self.goodput),
+            "output tokens/s": per_second(self.output_tokens_per_second),
+            **{
+                f"{name.upper()} p{percent}": milliseconds(proven_percentile(times[name], percent))
+                for name, percent in shown
+            },
+        }
+
+    def document(self) -> dict[str, Any]:
+        """Return the phase for JSON, with tokens and rates over the whole duration."""
+        tokens = sum(answer.tokens.output_tokens for answer in self.answers)
+        prompts = sum(answer.tokens.prompt_tokens for answer in self.answers)
+        return {
+            **super().document(),
+            "good_answers": self.good,
+            "output_tokens": tokens,
+            "prompt_tokens": prompts,
+            "duration_seconds": self.duration,
+            "requests_per_second": self.requests_per_second,
+            "goodput_requests_per_second": self.goodput,
+            "output_tokens_per_second": self.output_tokens_per_second,
+            "total_tokens_per_second": self.per_second(tokens + prompts),
+        }
+
+    @property
     def pile_up(self) -> str | None:
         """None: answers take seconds, and those of a phase's end are under way."""
         return None
@@ -257,37 +295,6 @@ class StreamMeasurement(Measurement):
     def per_second(self, count: float) -> float:
         """Return a count over the whole duration."""
         return count / self.duration if self.duration else 0.0
-
-
-def metrics(measurement: StreamMeasurement) -> dict[str, Any]:
-    """Return a phase's times in milliseconds, tokens, and rates of its whole duration, for JSON."""
-    answers, count = measurement.answers, len(measurement.answers)
-    tokens = sum(answer.tokens.output_tokens for answer in answers)
-    prompts = sum(answer.tokens.prompt_tokens for answer in answers)
-    return {
-        "ttft_ms": _spread(measurement.ttfts_ms),
-        "tpot_ms": _spread(measurement.tpots_ms),
-        "itl_ms": _spread(measurement.gaps_ms),
-        "e2el_ms": _spread([1000 * answer.latency for answer in answers]),
-        "answers": count,
-        "errors": measurement.failed,
-        "good_answers": measurement.good,
-        "output_tokens": tokens,
-        "prompt_tokens": prompts,
-        "duration_seconds": measurement.duration,
-        "requests_per_second": measurement.requests_per_second,
-        "goodput_requests_per_second": measurement.goodput,
-        "output_tokens_per_second": measurement.output_tokens_per_second,
-        "total_tokens_per_second": measurement.per_second(tokens + prompts),
-    }
-
-
-def _spread(values: Sequence[float]) -> dict[str, float] | None:
-    """Return the mean and percentiles of times; None of none."""
-    if not values:
-        return None
-    points = {f"p{percent}": float(np.percentile(values, percent)) for percent in STATISTICS}
-    return {"mean": statistics.fmean(values), **points, "max": max(values)}
 
 
 def p95(values: Sequence[float]) -> float | None:

@@ -7,12 +7,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from roundhouse.measure.destination import Destination
-from roundhouse.measure.generation import GenerationResult
 from roundhouse.measure.inputs import Body, Inputs
 from roundhouse.measure.measurement import Answer, Measurement
 from roundhouse.measure.options import ClientOptions, LoadOptions, Loop, Phase, closed_phase
-from roundhouse.measure.prompts import WordTokens
-from roundhouse.measure.result import Circumstances, EngineResult
+from roundhouse.measure.result import Circumstances, Result
 from roundhouse.measure.runner import EngineTest
 from roundhouse.measure.slo import Step, engine_slo, stream_slo, verdict
 from roundhouse.measure.streams import StreamMeasurement, TokenTimes
@@ -23,7 +21,6 @@ STREAM_SLO = stream_slo(ttft_ms=300, itl_ms=60)
 INPUTS = Inputs(
     bodies=(Body(b"{}", "application/json"),),
     rows_per_request=2,
-    rows="texts",
     description="10 texts",
     sha256="ab",
 )
@@ -79,9 +76,7 @@ def searched(*phases: Measurement, slo_ms=20.0):
     for phase in phases:
         phase.verdict = verdict(phase, engine_slo(slo_ms))
     steps = [Step(rate=phase.phase.start, outcome=phase.verdict.outcome) for phase in phases]
-    return EngineResult(
-        test=load_test(slo_ms=slo_ms), phases=phases, steps=steps, circumstances=HERE
-    )
+    return Result(test=load_test(slo_ms=slo_ms), phases=phases, steps=steps, circumstances=HERE)
 
 
 def load_of(*phases: Measurement, slo_ms=None, **changes):
@@ -89,7 +84,7 @@ def load_of(*phases: Measurement, slo_ms=None, **changes):
     for phase in phases:
         phase.verdict = None if slo_ms is None else verdict(phase, engine_slo(slo_ms))
     test = load_test(slo_ms=slo_ms, phases=tuple(phase.phase for phase in phases), **changes)
-    return EngineResult(test=test, phases=phases, circumstances=HERE)
+    return Result(test=test, phases=phases, circumstances=HERE)
 
 
 def stream_measurement(*answers, slo=STREAM_SLO, errors=0) -> StreamMeasurement:
@@ -120,11 +115,11 @@ def stream_phase(count, **changes):
     return result
 
 
-def stream_search(*phases, **changes) -> GenerationResult:
+def stream_search(*phases, **changes) -> Result:
     steps = [Step(rate=item.phase.start, outcome=item.verdict.outcome) for item in phases]
     test = SimpleNamespace(slo=STREAM_SLO, options=LoadOptions(url="http://h"), phases=())
-    return GenerationResult(
-        test=test, phases=phases, steps=steps, circumstances=HERE, tokens=WordTokens(), **changes
+    return Result(
+        test=test, phases=phases, steps=steps, circumstances=HERE, is_whole=True, **changes
     )
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from container.generation_client import StreamBroken
 from onboarding.text_generation.spec import ContextSpec
 from roundhouse.errors import RoundhouseError
+from roundhouse.measure import measurement
 from roundhouse.measure.destination import Destination
 from roundhouse.measure.prompts import (
     GenerationRequests,
@@ -24,7 +25,7 @@ from roundhouse.measure.prompts import (
     word_tokens,
 )
 from roundhouse.measure.slo import stream_slo
-from roundhouse.measure.streams import EventStream, StreamReader, metrics
+from roundhouse.measure.streams import EventStream, StreamReader
 from tests.unit.roundhouse.measure.phases import stream_measurement
 from tests.unit.roundhouse.measure.streams import (
     ROLE,
@@ -187,29 +188,36 @@ ANSWERS = (
     (0.5, (0.7,), 9, 1),
 )
 """Due, moments of chunks, prompt tokens, output tokens; one of two chunks has four tokens."""
+VLLM_TIMES = {
+    "ttft": {"mean": 250, "p50": 200, "p95": 370},
+    "tpot": {"mean": 41.1111, "p50": 40, "p95": 49},
+    "itl": {"mean": 53.3333, "p50": 45, "p95": 87.5},
+    "e2el": {"mean": 330, "p50": 310, "p95": 473},
+}
 VLLM = {
-    "ttft_ms": {"mean": 250, "p50": 200, "p95": 370},
-    "tpot_ms": {"mean": 41.1111, "p50": 40, "p95": 49},
-    "itl_ms": {"mean": 53.3333, "p50": 45, "p95": 87.5},
-    "e2el_ms": {"mean": 330, "p50": 310, "p95": 473},
     "requests_per_second": 5.714286,
     "goodput_requests_per_second": 2.857143,
     "output_tokens_per_second": 17.142857,
     "total_tokens_per_second": 62.857143,
-    "answers": 4,
+    "answered": 4,
     "output_tokens": 12,
     "prompt_tokens": 32,
 }
 """Of these answers in 0.7 s, by calculate_metrics of `vllm bench serve` 0.30.0."""
 
 
-def test_metrics_are_those_of_vllm_bench_serve():
+def test_metrics_are_those_of_vllm_bench_serve(monkeypatch):
+    """Which proves no percentile by the number of its samples."""
     slo = stream_slo(ttft_ms=250, itl_ms=45)
-    found = metrics(stream_measurement(*ANSWERS, slo=slo, errors=2))
-    for name, expected in VLLM.items():
-        own = {key: found[name][key] for key in expected} if "_ms" in name else found[name]
+    phase = stream_measurement(*ANSWERS, slo=slo, errors=2)
+    assert {spread["p50"] for spread in phase.document()["times_ms"].values() if spread} == {None}
+    monkeypatch.setattr(measurement, "SAMPLES_BEYOND", 0)
+    found = phase.document()
+    for name, expected in VLLM_TIMES.items():
+        own = {key: found["times_ms"][name][key] for key in expected}
         assert own == pytest.approx(expected, rel=1e-5), name
-    assert (found["good_answers"], found["errors"]) == (2, 2)
+    assert {name: found[name] for name in VLLM} == pytest.approx(VLLM, rel=1e-5)
+    assert (found["good_answers"], found["failed"]) == (2, 2)
 
 
 @pytest.mark.parametrize(
@@ -221,6 +229,6 @@ def test_goodput_needs_both_limits_of_each_answer_and_of_one_token_the_first(ttf
 
 
 def test_of_no_answer_and_without_an_slo_nothing_is_known():
-    found = metrics(stream_measurement(errors=3, slo=None))
-    assert (found["answers"], found["errors"], found["ttft_ms"]) == (0, 3, None)
+    found = stream_measurement(errors=3, slo=None).document()
+    assert (found["answered"], found["failed"], found["times_ms"]["ttft"]) == (0, 3, None)
     assert found["good_answers"] is found["goodput_requests_per_second"] is None

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from roundhouse.measure.options import Loop
-from roundhouse.measure.result import EngineResult
+from roundhouse.measure.result import Result
 from tests.unit.roundhouse.measure.phases import (
     HERE,
     load_of,
@@ -26,7 +26,7 @@ def step(number, rate, *milliseconds):
 
 HOLDING = [step(number, 1000.0, 5.0, 6.0) for number in (1, 4)]
 MISSING = [step(number, 1030.0, 30.0, 40.0) for number in (2, 3)]
-BROKEN_OFF = EngineResult(
+BROKEN_OFF = Result(
     test=load_test(), phases=[step(2, 1030.0, 30.0, 40.0)], circumstances=HERE, broken_off=True
 )
 
@@ -40,7 +40,7 @@ def load(seconds, slo_ms=None, **changes):
     [
         (
             searched(*HOLDING, *MISSING),
-            "Saturates at 1,000 requests a second (2,000 texts a second) with p99 ≤ 20 ms: there "
+            "Saturates at 1,000 requests a second with p99 ≤ 20 ms: 1,000 of 1,000 answers/s, "
             "p50 5.50 ms, p95 6.00 ms, p99 6.00 ms, no errors.",
         ),
         (searched(HOLDING[0]), "Proven: 1,000 requests a second"),
@@ -54,7 +54,7 @@ def load(seconds, slo_ms=None, **changes):
             "No request was answered: 3 errors (most: no connection).",
         ),
         (load(second(count=0)), "No request was answered."),
-        (load(second(offered=20_000)), "1,000 answers a second of 20,000 requests offered: p50"),
+        (load(second(offered=20_000)), "step 1: 1,000 of 20,000 answers/s, p50"),
         (load(second(errors={"HTTP 503: full": 7})), "7 errors (most: HTTP 503: full)"),
         (load(second(), loop=Loop.closed), "A closed loop: users wait for answers before they as"),
         (load(second(), slo_ms=1.0), "missed the SLO"),
@@ -70,7 +70,7 @@ def test_headline_names_what_was_found_and_what_makes_it_doubtful(result, part):
 
 def test_a_load_within_the_slo_misses_nothing():
     result = load(second(), slo_ms=20.0)
-    assert "missed" not in result.headline and "offered" not in result.headline
+    assert "missed" not in result.headline
     assert not result.slo_missed
     assert load(second(), slo_ms=1.0).slo_missed
 
@@ -83,8 +83,9 @@ def test_the_highest_load_is_of_the_last_step_that_held_it():
 def test_json_is_plain_and_whole():
     result = searched(*HOLDING, *MISSING)
     data = json.loads(json.dumps(result.document(), allow_nan=False))
-    saturation = {"rate": 1000.0, "phase": 1, "lowest_missed": 1030.0, "exact": True}
-    assert data["saturation"] == saturation
-    assert data["phases"][0]["latency_ms"]["p99.99"] is None
+    highest = {"load": 1000.0, "phase": 1, "lowest_missed": 1030.0, "exact": True}
+    assert data["highest"] == highest
+    assert data["slo"] == {"percentile": 99.0, "limits_ms": {"latency": 20.0}}
+    assert data["phases"][0]["times_ms"]["latency"]["p99.9"] is None
     assert [phase["outcome"] for phase in data["phases"]] == ["held", "held", "missed", "missed"]
     assert data["circumstances"]["machine"] == "a machine"
