@@ -118,30 +118,23 @@ def lock_fault(deployment: Deployment, target: Target, entry: LockEntry) -> str 
     """
     manifest, where = entry.manifest, f"{target.model.name} for endpoint {deployment.name}"
     again = f"build it again: {_build_command(deployment, target)}"
-    if manifest.engine_key != target.engine_key:
-        return (
-            f"{where}: the lock's engine has key {manifest.engine_key}, "
-            f"the model file needs {target.engine_key}; {again}."
-        )
-    capability = target.instance_type.compute_capability
-    if manifest.compute_capability != capability:
-        return (
-            f"{where}: the engine was made for compute capability {manifest.compute_capability}, "
-            f"{target.instance_type.name} has {capability}; {again}."
-        )
-    if manifest.gpu != target.plan_gpu:
-        locked, needed = ("any" if gpu is None else gpu for gpu in (manifest.gpu, target.plan_gpu))
-        return (
-            f"{where}: the engine was made for GPU model {locked}, "
-            f"{target.instance_type.name} needs {needed}; {again}."
-        )
     runtime = runtime_identity(target.model, deployment.platform, target.instance_type)
-    if manifest.runtime != runtime:
-        built_by = f"{manifest.runtime.name} {manifest.runtime.version}"
-        return (
-            f"{where}: the engine was made by {built_by}, "
-            f"the endpoint runs {runtime.name} {runtime.version}; {again}."
-        )
+    facts = (
+        ("key", manifest.engine_key, target.engine_key),
+        (
+            "compute capability",
+            manifest.compute_capability,
+            target.instance_type.compute_capability,
+        ),
+        ("GPU model", manifest.gpu or "any", target.plan_gpu or "any"),
+        ("runtime", *(f"{item.name} {item.version}" for item in (manifest.runtime, runtime))),
+    )
+    for noun, locked, needed in facts:
+        if locked != needed:
+            return (
+                f"{where}: the lock's engine has {noun} {locked}, and {needed} is needed on "
+                f"{target.instance_type.name}; {again}."
+            )
     if manifest.sha256() != entry.archive.manifest_sha256:
         return (
             f"{where}: the lock's manifest is not the one that was built (edited by hand?); "

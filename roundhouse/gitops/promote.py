@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from onboarding import names
-from onboarding.deployment import DeployedEndpoint, Deployment
+from onboarding.deployment import DeployedEndpoint, Deployment, signature_faults
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.lock import BuiltEntry, LockEntry
 from onboarding.names import artifact_bucket
@@ -20,7 +20,6 @@ from onboarding.tree import Tree
 from roundhouse.aws.clients import COPIES, Client, Clients, assumed_clients, calling
 from roundhouse.errors import DeployFailedError, RoundhouseError
 from roundhouse.gitops.copies import Copied, Store, copy_entries
-from roundhouse.gitops.gates import gate_faults
 from roundhouse.gitops.markdown import markdown
 from roundhouse.gitops.model_commits import (
     Moved,
@@ -231,6 +230,54 @@ def _require_gates(
     if faults:
         raise DeployFailedError(
             "Refused before anything was copied:\n" + "\n".join(f"  {fault}." for fault in faults)
+        )
+
+
+def gate_faults(
+    deployment: DeployedEndpoint, source: DeployedEndpoint, rang: datetime | None
+) -> Iterator[str]:
+    """Yield why an endpoint may not be promoted, one sentence each with the way out.
+
+    `source`: the endpoint in the environment before; `rang`: when an alarm of it last rang within
+    the quiet time that is asked for.
+    """
+    before, name = source.environment.name, deployment.environment.name
+    served = {artifact.key for artifact in source.artifacts}
+    for artifact in deployment.artifacts:
+        if artifact.entry is None:
+            yield (
+                f"{artifact.model}: no lock of {before} has {artifact.key}; `roundhouse build "
+                f"--env {before} --model {artifact.model}` builds it, where that environment "
+                "serves the same instance type"
+            )
+        elif artifact.key not in served:
+            yield (
+                f"{artifact.model}: {before} does not serve {artifact.entry.noun} {artifact.key}, "
+                f"which {name} needs, so nobody tested it there; give both the same instance types"
+            )
+        if isinstance(artifact.entry, LockEntry):
+            yield from _accuracy_faults(artifact.entry)
+    if isinstance(deployment, Deployment):
+        yield from (str(fault).removesuffix(".") for fault in signature_faults(deployment))
+    elif isinstance(deployment, GenerationDeployment):
+        faults = (deployment.problem, deployment.signature_fault)
+        yield from (fault.removesuffix(".") for fault in faults if fault is not None)
+    if rang is not None:
+        yield (
+            f"{source.name}: an alarm rang at {rang:%Y-%m-%d %H:%M} UTC, within the last "
+            f"{deployment.environment.gates.quiet_minutes} minutes (gates.quiet_minutes); find the "
+            "cause, or wait"
+        )
+
+
+def _accuracy_faults(entry: LockEntry) -> Iterator[str]:
+    manifest = entry.manifest
+    failed = [item for item in manifest.accuracy_records if item.verdict == "fail"]
+    chosen = [item for item in failed if item.subject.startswith(manifest.precision)]
+    if chosen:
+        yield (
+            f"{manifest.model}: its {chosen[0].subject} is below the accuracy budget; build it "
+            "again"
         )
 
 

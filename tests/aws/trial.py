@@ -27,7 +27,7 @@ from onboarding.platform import (
     serving_platforms,
 )
 from onboarding.prices import SHOWN_PATH, price
-from roundhouse.gitops.build_estimates import CODEBUILD_HOSTS
+from roundhouse.gitops.build_estimates import minute_usd
 from roundhouse.paths import Paths
 from roundhouse.session import LOCAL, valid_tree
 
@@ -99,7 +99,7 @@ class Trial:
             "images": (IMAGES * LIMITS["deploy"], price(region, "codebuild", IMAGES_HOST)),
             f"a build by route {self.route}": (
                 LIMITS["deploy"],
-                build_price(region, kind, self.route),
+                minute_usd(region, self.route, kind),
             ),
             f"an instance {kind}": (
                 INSTANCES * (standing + LIMITS["refused deploy"]),
@@ -149,14 +149,6 @@ def endpoint_price(region: str, instance_type: str) -> float | None:
     return None if hour is None else hour / 60
 
 
-def build_price(region: str, instance_type: str, route: BuildRoute) -> float | None:
-    """Return what a minute of an engine's build costs; None where it is unknown, as of a fleet."""
-    if route in CODEBUILD_HOSTS:
-        return price(region, "codebuild", CODEBUILD_HOSTS[route])
-    hour = None if route == "fleet" else price(region, "training", instance_type)
-    return None if hour is None else hour / 60
-
-
 def new_trial(origin: str, tree: Path) -> Trial:
     """Write the tree of a story in the account of an environment. Raises Refused."""
     environments = valid_tree(Paths(code=ROOT, tree=ROOT, build=ROOT / "build")).environments
@@ -196,7 +188,7 @@ def choose_instance_type(environment: EnvironmentSpec) -> tuple[InstanceType, Bu
             fleet=environment.gpu_fleet_arn is not None,
         )
         if not instance.is_missing_in(region):
-            prices = (endpoint_price(region, name), build_price(region, name, route))
+            prices = (endpoint_price(region, name), minute_usd(region, route, name))
             available.append((None in prices, instance, route))
     if available:
         _, instance, route = min(available, key=lambda item: item[0])

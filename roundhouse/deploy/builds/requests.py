@@ -9,7 +9,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from onboarding.deployment import DeployedEndpoint, Deployment, Target
-from onboarding.environment_spec import EnvironmentSpec
 from onboarding.lock import BuiltEntry, LockEntry, write_lock_entry
 from onboarding.names import artifact_bucket, checkpoint_record_path, engine_record_path
 from onboarding.plan_source import NOT_REUSED, PlanSource, locked_plans, plan_keys, plan_sources
@@ -147,7 +146,12 @@ class EngineRequest(BuildRequest):
     @property
     def compile_route(self) -> BuildRoute:
         """Where its plan is compiled, if it must be."""
-        return compile_route(self.deployment.environment, self.target)
+        environment = self.deployment.environment
+        return build_route(
+            self.target.build_capability,
+            codebuild_gpu=environment.has_codebuild_gpu,
+            fleet=environment.gpu_fleet_arn is not None,
+        )
 
     @property
     def route(self) -> BuildRoute:
@@ -183,15 +187,6 @@ class EngineRequest(BuildRequest):
     def completed(self, entry: BuiltEntry) -> BuiltEntry:
         """Return the entry with the plan's key, by which plans are looked for in locks."""
         return entry.model_copy(update={"plan_key": self.target.plan_key})
-
-
-def compile_route(environment: EnvironmentSpec, target: Target) -> BuildRoute:
-    """Return where an environment compiles the plan of an engine."""
-    return build_route(
-        target.build_capability,
-        codebuild_gpu=environment.has_codebuild_gpu,
-        fleet=environment.gpu_fleet_arn is not None,
-    )
 
 
 def reused_plans(session: Session, requests: Sequence[EngineRequest]) -> tuple[EngineRequest, ...]:
