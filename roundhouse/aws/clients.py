@@ -10,10 +10,7 @@ from typing import Any, TypeVar
 from roundhouse.aws.faults import (
     client_message,
     failure_message,
-    is_temporary_failure,
-    is_temporary_refusal,
     refusal_message,
-    unreadable_message,
 )
 from roundhouse.errors import AwsError
 
@@ -86,18 +83,16 @@ def calling(what: str) -> Iterator[None]:
     try:
         yield
     except ClientError as error:
-        code, message = refusal_message(error)
-        is_temporary = is_temporary_refusal(error)
+        code, message, is_temporary = refusal_message(error)
         raise AwsError(
             f"{what}: {message}", reason=code, is_answer=True, is_temporary=is_temporary
         ) from error
-    except (BotoCoreError, ResponseParserError) as error:
-        kind, message = failure_message(error)
-        is_temporary = is_temporary_failure(error)
-        raise AwsError(f"{what}: {message}", reason=kind, is_temporary=is_temporary) from error
-    except KeyError as error:
-        kind, message = unreadable_message(error)
-        raise AwsError(f"{what}: {message}", reason=kind, is_answer=True) from error
+    except (BotoCoreError, ResponseParserError, KeyError) as error:
+        kind, message, is_temporary = failure_message(error)
+        is_answer = isinstance(error, KeyError)
+        raise AwsError(
+            f"{what}: {message}", reason=kind, is_answer=is_answer, is_temporary=is_temporary
+        ) from error
 
 
 @contextmanager

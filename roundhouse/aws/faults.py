@@ -7,6 +7,9 @@ from typing import Any
 LOG_IN = "set AWS_PROFILE, or log in (`aws sso login`, `aws configure`), then try again"
 LOG_IN_AGAIN = "log in again (`aws sso login`, or new keys), then try again"
 CORRECT_PROFILE = "correct the profile in ~/.aws/config, or set AWS_PROFILE to another one"
+OTHER_FILES = "correct the file, or point AWS_CONFIG_FILE and AWS_SHARED_CREDENTIALS_FILE at others"
+PROXIES = "correct HTTPS_PROXY and HTTP_PROXY, or list the address in NO_PROXY"
+OTHER_PROFILE = "set AWS_PROFILE to one that `aws configure list-profiles` shows, or unset it"
 SETTINGS = "correct the AWS_… variables of this shell, or ~/.aws/config"
 REACH = (
     "is this machine online, the cloud up (`roundhouse status`), the region and "
@@ -20,35 +23,22 @@ AGAIN = "try again later"
 PERMIT = "use credentials of the environment's account that may do this"
 OTHER_ACCOUNT = "use the keys of the environment's own account"
 
-_BY_TYPE = {
-    "NoCredentialsError": LOG_IN,
-    "PartialCredentialsError": "give both halves of the key, or set AWS_PROFILE",
-    "CredentialRetrievalError": LOG_IN_AGAIN,
-    "TokenRetrievalError": LOG_IN_AGAIN,
-    "UnauthorizedSSOTokenError": LOG_IN_AGAIN,
-    "SSOTokenLoadError": LOG_IN_AGAIN,
-    "SSOError": LOG_IN_AGAIN,
-    "RefreshWithMFAUnsupportedError": LOG_IN_AGAIN,
-    "ProfileNotFound": "set AWS_PROFILE to one that `aws configure list-profiles` shows, or "
-    "unset it",
-    "ConfigParseError": "correct the file, or point AWS_CONFIG_FILE and "
-    "AWS_SHARED_CREDENTIALS_FILE at others",
-    "ConfigNotFound": "point AWS_CONFIG_FILE at a file that is there, or unset it",
-    "InvalidConfigError": CORRECT_PROFILE,
-    "InfiniteLoopConfigError": CORRECT_PROFILE,
-    "UnknownCredentialError": CORRECT_PROFILE,
-    "EndpointConnectionError": REACH,
-    "ConnectTimeoutError": REACH,
-    "ConnectionClosedError": REACH,
-    "HTTPClientError": REACH,
-    "ReadTimeoutError": AGAIN,
-    "ResponseStreamingError": AGAIN,
-    "IncompleteReadError": AGAIN,
-    "ProxyConnectionError": "correct HTTPS_PROXY and HTTP_PROXY, or list the address in NO_PROXY",
-    "InvalidProxiesConfigError": "correct HTTPS_PROXY and HTTP_PROXY",
-    "SSLError": "behind a proxy of your own, point AWS_CA_BUNDLE at its certificates",
-    "ResponseParserError": NOT_AWS,
+_TYPES_BY_WAY_OUT = {
+    LOG_IN: "NoCredentialsError",
+    "give both halves of the key, or set AWS_PROFILE": "PartialCredentialsError",
+    LOG_IN_AGAIN: "CredentialRetrievalError TokenRetrievalError UnauthorizedSSOTokenError "
+    "SSOTokenLoadError SSOError RefreshWithMFAUnsupportedError",
+    OTHER_PROFILE: "ProfileNotFound",
+    OTHER_FILES: "ConfigParseError",
+    "point AWS_CONFIG_FILE at a file that is there, or unset it": "ConfigNotFound",
+    CORRECT_PROFILE: "InvalidConfigError InfiniteLoopConfigError UnknownCredentialError",
+    REACH: "EndpointConnectionError ConnectTimeoutError ConnectionClosedError HTTPClientError",
+    AGAIN: "ReadTimeoutError ResponseStreamingError IncompleteReadError",
+    PROXIES: "ProxyConnectionError InvalidProxiesConfigError",
+    "behind a proxy of your own, point AWS_CA_BUNDLE at its certificates": "SSLError",
+    NOT_AWS: "ResponseParserError",
 }
+_BY_TYPE = {kind: way_out for way_out, kinds in _TYPES_BY_WAY_OUT.items() for kind in kinds.split()}
 _CODES_BY_WAY_OUT = {
     LOG_IN_AGAIN: "ExpiredToken ExpiredTokenException RequestExpired TokenRefreshRequired 400",
     "set this machine's clock": "RequestTimeTooSkewed RequestInTheFuture",
@@ -68,40 +58,36 @@ _WORDS = {
 """In place of botocore's own, where they say little or fill the screen."""
 
 
-def refusal_message(error: Any) -> tuple[str, str]:
-    """The code of AWS's refusal, and what to say of it."""
-    answer = error.response.get("Error", {})
+def refusal_message(error: Any) -> tuple[str, str, bool]:
+    """Return the code of AWS's refusal, what to say of it, and whether it may pass by itself."""
+    answer, metadata = error.response.get("Error", {}), error.response.get("ResponseMetadata", {})
     code = str(answer.get("Code"))
+    way_out = _BY_CODE.get(code)
     message = f"AWS answered {code}: {_one_line(answer.get('Message'))}"
-    return code, _with(message, _BY_CODE.get(code))
+    return (
+        code,
+        _with(message, way_out),
+        metadata.get("HTTPStatusCode", 0) >= 500 or way_out == AGAIN,
+    )
 
 
-def is_temporary_refusal(error: Any) -> bool:
-    """Return whether AWS throttled a call, or met a fault of its own."""
-    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    return status >= 500 or _BY_CODE.get(str(error.response.get("Error", {}).get("Code"))) == AGAIN
+def failure_message(error: Exception) -> tuple[str, str, bool]:
+    """The same of a failure of botocore's own: it did not reach AWS, or something else answered.
 
-
-def failure_message(error: Exception) -> tuple[str, str]:
-    """The kind of a failure of botocore's own, its nearest known one, and what to say of it."""
+    And of an answer that lacks what AWS always says, which is a KeyError.
+    """
+    if isinstance(error, KeyError):
+        return "NotAws", _with(f"the answer has no {_one_line(error)}", NOT_AWS), False
     known = _known_kind(error)
+    way_out = _BY_TYPE.get(known)
     message = _WORDS.get(known, _one_line(error))
-    return type(error).__name__, _with(message, _BY_TYPE.get(known, SETTINGS))
-
-
-def is_temporary_failure(error: Exception) -> bool:
-    """Return whether a call did not reach AWS, or something else answered."""
-    return _BY_TYPE.get(_known_kind(error)) in (REACH, AGAIN, NOT_AWS)
+    is_temporary = way_out in (REACH, AGAIN, NOT_AWS)
+    return type(error).__name__, _with(message, way_out or SETTINGS), is_temporary
 
 
 def _known_kind(error: Exception) -> str:
     kinds = [kind.__name__ for kind in type(error).__mro__]
     return next((kind for kind in kinds if kind in _BY_TYPE), kinds[0])
-
-
-def unreadable_message(error: KeyError) -> tuple[str, str]:
-    """The same of an answer that lacks what AWS always says."""
-    return "NotAws", _with(f"the answer has no {_one_line(error)}", NOT_AWS)
 
 
 def client_message(error: Exception) -> tuple[str, str]:

@@ -85,7 +85,11 @@ def delete_stacks(
         try:
             for stack in stacks:
                 if stack.status != "DELETE_IN_PROGRESS":
-                    _begin_deletion(client, stack.name)
+                    with calling(f"Deleting stack {stack.name}"):
+                        client.update_termination_protection(
+                            StackName=stack.name, EnableTerminationProtection=False
+                        )
+                        client.delete_stack(StackName=stack.name)
             failed = _wait(client, [stack.name for stack in stacks], step.update, sleep)
         except KeyboardInterrupt:
             session.report.print(
@@ -147,24 +151,10 @@ def kept_storage(environment: EnvironmentSpec) -> Iterator[str]:
     yield "log groups"
 
 
-def failure_reasons(client: Client, stack: str) -> Iterator[str]:
-    """Yield why resources of a stack could not be deleted, newest first."""
-    with calling(f"Reading the events of stack {stack}"):
-        for event in client.describe_stack_events(StackName=stack)["StackEvents"]:
-            if event["ResourceStatus"] == "DELETE_FAILED" and "ResourceStatusReason" in event:
-                yield f"{event['LogicalResourceId']}: {event['ResourceStatusReason']}"
-
-
 def is_changing(stack: StackSummary) -> bool:
     """Return whether CloudFormation creates or updates a stack, which it does not delete then."""
     is_busy = stack.status.endswith("_IN_PROGRESS") and stack.status != "DELETE_IN_PROGRESS"
     return is_busy and stack.status not in NEVER_DEPLOYED
-
-
-def _begin_deletion(client: Client, name: str) -> None:
-    with calling(f"Deleting stack {name}"):
-        client.update_termination_protection(StackName=name, EnableTerminationProtection=False)
-        client.delete_stack(StackName=name)
 
 
 def _wait(
@@ -184,5 +174,12 @@ def _wait(
 
 
 def _failure(client: Client, stack: StackSummary) -> str:
-    reasons = "; ".join(failure_reasons(client, stack.name)) or stack.reason
-    return f"Stack {stack.name} was not deleted: {reasons}"
+    """Return why a stack was not deleted: its resources' reasons, newest first, or its own."""
+    with calling(f"Reading the events of stack {stack.name}"):
+        events = client.describe_stack_events(StackName=stack.name)["StackEvents"]
+    reasons = [
+        f"{event['LogicalResourceId']}: {event['ResourceStatusReason']}"
+        for event in events
+        if event["ResourceStatus"] == "DELETE_FAILED" and "ResourceStatusReason" in event
+    ]
+    return f"Stack {stack.name} was not deleted: {'; '.join(reasons) or stack.reason}"

@@ -131,11 +131,6 @@ def _rounds(steps: Mapping[str, Sequence[UpdateStep]]) -> Iterator[dict[str, Tem
         }
 
 
-def is_as_deployed(live: str | None, deployed: str | None) -> bool:
-    """Return whether an endpoint serves its stack's config, if it has one; AWS ignores case."""
-    return deployed is None or deployed.lower() == str(live).lower()
-
-
 def deployed_name(clients: Clients, stack: str, resource_type: str) -> str | None:
     """Return the name of the one resource of a type that a stack holds."""
     with calling(f"Looking at the resources of stack {stack}"):
@@ -162,7 +157,8 @@ def require_live_config(clients: Clients, deployment: DeployedEndpoint) -> None:
         endpoint = clients("sagemaker").describe_endpoint(EndpointName=name)
         live, status = endpoint.get("EndpointConfigName"), endpoint["EndpointStatus"]
     deployed = deployed_name(clients, stack, CONFIG)
-    if is_as_deployed(live, deployed):
+    # AWS ignores case.
+    if deployed is None or deployed.lower() == str(live).lower():
         return
     reason, alarms = str(endpoint.get("FailureReason") or ""), alarms_in_alarm(clients, name)
     causes = [

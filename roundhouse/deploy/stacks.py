@@ -97,9 +97,12 @@ def require_updatable_stacks(session: Session) -> None:
     stacks = [summaries[name] for name in own if name in summaries]
     blocked = [stack for stack in stacks if stack.status in WAYS_OUT]
     if blocked:
-        raise DeployFailedError(
-            "Refused before deploying: " + "\n".join(map(_blocked_message, blocked))
-        )
+        lines = []
+        for stack in blocked:
+            reason = f" ({stack.reason.rstrip('.')})" if stack.reason else ""
+            way_out = WAYS_OUT[stack.status].format(name=stack.name)
+            lines.append(f"stack {stack.name} is {stack.status}{reason}: {way_out}.")
+        raise DeployFailedError("Refused before deploying: " + "\n".join(lines))
     for stack in stacks:
         if stack.status == "ROLLBACK_COMPLETE":
             session.report.print(
@@ -110,12 +113,6 @@ def require_updatable_stacks(session: Session) -> None:
                 client.update_termination_protection(
                     StackName=stack.name, EnableTerminationProtection=False
                 )
-
-
-def _blocked_message(stack: StackSummary) -> str:
-    reason = f" ({stack.reason.rstrip('.')})" if stack.reason else ""
-    way_out = WAYS_OUT[stack.status].format(name=stack.name)
-    return f"stack {stack.name} is {stack.status}{reason}: {way_out}."
 
 
 def deployed_templates(session: Session, stack_names: Sequence[str]) -> dict[str, Template]:

@@ -13,15 +13,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from onboarding.checkpoint import checkpoint_files
+from onboarding.lock import LOCK_SUFFIX
 from onboarding.names import SOURCES_PREFIX, adapter_path, artifact_bucket
-from onboarding.source_access import S3_SCHEME
-from onboarding.text_generation.checkpoint_key import generator_paths
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.tree import Tree
 from roundhouse.aws.clients import bucket_exists, object_exists, write_once
 from roundhouse.errors import NotReadyError, RoundhouseError
 from roundhouse.paths import TREE_FOLDERS
 from roundhouse.processes import Command, Outcome
+from roundhouse.promoted_tree import model_files
 from roundhouse.session import Session, valid_tree
 
 BESIDE_ONNX = ("tokenizer.json", "config.json", "preprocessor_config.json")
@@ -41,36 +41,14 @@ def upload_source(session: Session) -> str:
 
 
 def named_files(tree: Tree) -> list[str]:
-    """Return the files of a tree that its models name, wherever they lie."""
-    sources = [spec.source for spec in tree.models.values()]
-    references = [spec.accuracy.reference for spec in tree.models.values()]
-    networks = [item.onnx for item in (*sources, *references) if item is not None and item.onnx]
-    models = [model.spec for view in tree.views.values() for model in view.models.values()]
-    plugins = {plugin.file for model in models for plugin in model.engine.plugins}
-    generators = [file.spec for view in tree.views.values() for file in view.generators.values()]
-    folders = {source.checkpoint for source in sources}
-    paths = (
-        *(path for spec in generators for path in generator_paths(spec)),
-        *tree.dataset_digests,
-    )
-    return [
-        *(name for path in paths for name in _files_of(tree.root, path)),
-        *networks,
-        *(file for file in sorted(plugins) if not file.startswith(S3_SCHEME)),
-        *(str(PurePosixPath(path).with_name(name)) for path in networks for name in BESIDE_ONNX),
-        *(
-            code.file
-            for spec in tree.models.values()
-            for code in (spec.serving.preprocessing, spec.serving.postprocessing)
-            if code is not None
-        ),
-        *(
-            f"{folder}/{name}"
-            for folder in sorted(filter(None, folders))
-            if not folder.startswith(S3_SCHEME)
-            for name in checkpoint_files(tree.root / folder)
-        ),
-    ]
+    """Return the files of a tree that its models name, wherever they lie, without locks."""
+    models = {*tree.models, *(name for view in tree.views.values() for name in view.generators)}
+    paths = {path for model in models for path in model_files(tree, model)}
+    paths |= {*tree.dataset_digests}
+    named = [name for path in sorted(paths) for name in _files_of(tree.root, path)]
+    beside = [PurePosixPath(name) for name in named if name.endswith(".onnx")]
+    named += [str(path.with_name(name)) for path in beside for name in BESIDE_ONNX]
+    return [name for name in named if not name.endswith(LOCK_SUFFIX)]
 
 
 def _files_of(root: Path, path: str) -> tuple[str, ...]:

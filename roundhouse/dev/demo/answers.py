@@ -7,12 +7,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rich.table import Table
-
 from onboarding.deployment import Target
 from onboarding.manifest import Manifest
 from roundhouse.errors import WrongAnswerError
 from roundhouse.invocation import Vector, cosine
+from roundhouse.table import Table, table
 
 DOCUMENTS = (
     "The night train to Vienna leaves from platform nine.",
@@ -123,41 +122,38 @@ def require_sound(answer: Answer) -> None:
 
 def search_table(answers: Sequence[Answer]) -> Table:
     """Return each question with its nearest sentences, and the score that every model gives."""
-    title = "Semantic search through both endpoints: nearest sentences, by cosine"
-    table = Table(title=title, title_justify="left")
-    table.add_column("Question and nearest sentences", overflow="fold")
-    for answer in answers:
-        table.add_column(f"{answer.model}\n{answer.server}", justify="right")
+    rows: list[tuple[str, ...]] = []
     for position, question in enumerate(QUESTIONS):
-        table.add_row(f"[bold]{question}[/bold]", *("" for _ in answers))
-        rows = [scores(answer.vectors, position) for answer in answers]
-        for sentence in itertools.islice(rows[0], NEAREST):
-            table.add_row(f"   {DOCUMENTS[sentence]}", *(f"{row[sentence]:.3f}" for row in rows))
-    return table
+        rows.append((question, *("" for _ in answers)))
+        found = [scores(answer.vectors, position) for answer in answers]
+        for sentence in itertools.islice(found[0], NEAREST):
+            rows.append((f"   {DOCUMENTS[sentence]}", *(f"{row[sentence]:.3f}" for row in found)))
+    heads = [f"{answer.model}\n{answer.server}" for answer in answers]
+    title = "Semantic search through both endpoints: nearest sentences, by cosine"
+    columns = ("Question and nearest sentences", *heads)
+    asked = range(0, len(rows), NEAREST + 1)
+    return table(columns, rows, right=heads, title=title, chief=asked)
 
 
-def summary_table(
-    answers: Sequence[Answer], build_seconds: Mapping[str, float], caption: str
-) -> Table:
+def summary_table(answers: Sequence[Answer], build_seconds: Mapping[str, float]) -> Table:
     """Return one row per model: what was built, what was measured, where it answers."""
-    title = "Built, measured, deployed"
-    table = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
-    for column in COLUMNS:
-        is_text = column in TEXT_COLUMNS
-        table.add_column(column, justify="left" if is_text else "right", overflow="fold")
+    rows = []
     for answer in answers:
         seconds = build_seconds.get(answer.model)
-        table.add_row(
-            answer.model,
-            f"{answer.manifest.precision} {answer.manifest.engine_key[:8]}",
-            "kept" if seconds is None else f"{seconds:.1f} s",
-            _accuracy(answer.manifest),
-            *_speed(answer.manifest),
-            f"{answer.endpoint}\n{answer.server}",
-            f"{answer.milliseconds:.0f}",
-            f"{answer.worst:.5f}",
+        rows.append(
+            (
+                answer.model,
+                f"{answer.manifest.precision} {answer.manifest.engine_key[:8]}",
+                "kept" if seconds is None else f"{seconds:.1f} s",
+                _accuracy(answer.manifest),
+                *_speed(answer.manifest),
+                f"{answer.endpoint}\n{answer.server}",
+                f"{answer.milliseconds:.0f}",
+                f"{answer.worst:.5f}",
+            )
         )
-    return table
+    right = [column for column in COLUMNS if column not in TEXT_COLUMNS]
+    return table(COLUMNS, rows, right=right, title="Built, measured, deployed")
 
 
 def _accuracy(manifest: Manifest) -> str:

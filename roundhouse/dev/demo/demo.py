@@ -41,7 +41,7 @@ def run_demo() -> None:
         done = deploy(session, options, before_builds=reference_of)
         reference = reference_of()
     answers = _answers(session, reference)
-    report.console.print(search_table(answers))
+    report.print_table(search_table(answers))
     caption = (
         f"{len(done.built)} engines built, {done.verified} archives verified; stacks: "
         f"{len(done.deployed.changed)} changed, {len(done.deployed.unchanged)} with no changes; "
@@ -49,7 +49,8 @@ def run_demo() -> None:
     )
     titles = [(title.split(" "), seconds) for title, seconds in report.times]
     build_seconds = {words[1]: seconds for words, seconds in titles if words[0] == "Building"}
-    report.console.print(summary_table(answers, build_seconds, caption))
+    report.print_table(summary_table(answers, build_seconds))
+    report.print(caption)
     report.print(
         f"The local cloud stays up at {cloud.endpoint_url}. Invoke it yourself, or `roundhouse "
         "down`:"

