@@ -9,8 +9,6 @@ import typer
 from roundhouse.cli.options import Env, Root, TextFormat
 
 EXAMPLE = "roundhouse drift --env prod --format json"
-SHOWN = 120
-"""Characters of a value in the table; JSON has all."""
 
 
 def drift(
@@ -27,15 +25,12 @@ def drift(
     file names; for the rest `aws cloudformation detect-stack-drift`. What scaling and schedules
     change is no drift. Exit code 2 when something differs.
     """
-    from textwrap import shorten
-
     from roundhouse.deploy.stacks import environment_templates
     from roundhouse.errors import DriftError
-    from roundhouse.gitops.drift import drift_markdown, environment_drift
+    from roundhouse.gitops.drift import drift_markdown, drift_table, environment_drift
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report, print_json
     from roundhouse.session import open_session
-    from roundhouse.table import table
     from roundhouse.text import quantity
 
     report = open_report("" if form is TextFormat.text else "json")
@@ -49,17 +44,7 @@ def drift(
     elif form is TextFormat.markdown:
         print(drift_markdown(env, found))
     elif found:
-        columns = ("endpoint", "what", "deployed", "runs")
-        rows = (
-            (
-                item.endpoint,
-                item.what,
-                shorten(str(item.deployed), SHOWN),
-                shorten(str(item.live), SHOWN),
-            )
-            for item in found
-        )
-        report.print_table(table(columns, rows))
+        report.print_table(drift_table(found))
     if found:
         raise DriftError(
             f"{env} is not as deployed in {quantity(len(found), 'place')}; `roundhouse deploy "

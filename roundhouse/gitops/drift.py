@@ -20,7 +20,7 @@ from roundhouse.gitops.endpoint_facts import CONFIG, ENDPOINT, TARGET, resources
 from roundhouse.gitops.markdown import cut_body, markdown
 from roundhouse.gitops.template_changes import Template
 from roundhouse.session import Session
-from roundhouse.table import table
+from roundhouse.table import Table, table
 from roundhouse.text import quantity
 
 SERVICES = ("application-autoscaling", "cloudformation", "sagemaker")
@@ -29,7 +29,7 @@ SHARED_PARTS = ("foundation", "builds", "observability")
 READERS = 8
 """Stacks that are read at the same time."""
 SHOWN = 200
-"""Characters of a value in an issue."""
+"""Characters of a value in a table."""
 COLUMNS = ("endpoint", "what", "deployed", "runs")
 PROTECTED = ("foundation", "endpoint-")
 """How the names of stacks with termination protection go on."""
@@ -229,19 +229,23 @@ def _describe(describe: Callable[..., Any], **name: str) -> Mapping[str, Any] | 
     return found
 
 
-def drift_markdown(environment: str, found: Sequence[Difference]) -> str:
-    """Return every difference as the text of one issue."""
-    if not found:
-        return f"{markdown(environment)} is as deployed."
+def drift_table(found: Sequence[Difference]) -> Table:
+    """Return a row for each difference; a long value is cut, and JSON has all of it."""
     rows = (
         (item.endpoint, item.what, *(shorten(str(side), SHOWN, placeholder=" …")
                                      for side in (item.deployed, item.live)))
         for item in found
     )  # fmt: skip
-    shown = table(COLUMNS, rows).markdown(markdown)
+    return table(COLUMNS, rows)
+
+
+def drift_markdown(environment: str, found: Sequence[Difference]) -> str:
+    """Return every difference as the text of one issue."""
+    if not found:
+        return f"{markdown(environment)} is as deployed."
     return cut_body(
         f"{quantity(len(found), 'thing')} of {markdown(environment)} changed by hand, or no file "
-        f"names any more.\n\n{shown}\n\nPut them back by hand or change "
-        "the files: a deploy does not undo what its templates do not see. This issue is updated by "
-        "every run of `roundhouse drift`, and closed once nothing differs."
+        f"names any more.\n\n{drift_table(found).markdown(markdown)}\n\nPut them back by hand or "
+        "change the files: a deploy does not undo what its templates do not see. This issue is "
+        "updated by every run of `roundhouse drift`, and closed once nothing differs."
     )

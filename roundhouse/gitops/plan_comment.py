@@ -12,41 +12,28 @@ from roundhouse.table import Table
 from roundhouse.text import quantity
 
 COMMENT_MARKER = "<!-- roundhouse:plan -->"
-CUT = "\n… cut at 65,000 characters: `plan.json`, which the job keeps, has the whole plan."
+CUT = "… cut at 65,000 characters, without {}: `plan.json`, which the job keeps, has all."
+LAST_LINE = 300
+"""Characters that are kept for it."""
 HEADLINE_CHARACTERS = 300
 EMPTY = "(empty)"
 
 
-Block = tuple[str, tuple[str, ...], str]
-"""One section: what begins it, one line a row, and what ends it."""
-
-
 def comment(plan: Plan) -> str:
-    """Return a plan as one Markdown comment of at most 65,000 characters, the summary first."""
-    parts = ["\n".join(_summary(plan))]
-    available = MOST_CHARACTERS - len(COMMENT_MARKER) - len(parts[0]) - len(CUT) - 2
-    is_whole = True
-    for begin, rows, end in _blocks(plan):
-        text = "\n".join((begin, *rows, *((end,) if end else ())))
-        if len(text) >= available:
-            is_whole, text = False, _first_rows(begin, rows, end, available - 1)
-        if text:
+    """Return a plan as one Markdown comment of at most 65,000 characters, the summary first.
+
+    A section for which there is no space is left out, and named.
+    """
+    parts, left_out = [COMMENT_MARKER, "\n".join(_summary(plan))], []
+    available = MOST_CHARACTERS - LAST_LINE - sum(map(len, parts))
+    for title, text in _blocks(plan):
+        if len(text) < available:
             parts.append(text)
             available -= len(text) + 1
-    return cut_body("\n".join([COMMENT_MARKER, *parts, *([] if is_whole else [CUT])]))
-
-
-def _first_rows(begin: str, rows: tuple[str, ...], end: str, available: int) -> str:
-    """Return a section with the rows for which there is space; empty: for not one."""
-    note = f"\n{len(rows):,} rows; the first ones are shown."
-    available -= len(begin) + len(end) + len(note) + 2
-    kept = []
-    for row in rows:
-        available -= len(row) + 1
-        if available < 0:
-            break
-        kept.append(row)
-    return "\n".join((begin, *kept, note, *((end,) if end else ()))) if kept else ""
+        else:
+            left_out.append(title)
+    names = ", ".join(dict.fromkeys(left_out))
+    return cut_body("\n".join([*parts, *([f"\n{CUT.format(names)}"] if left_out else [])]))
 
 
 def require_head(plan: Plan, head: str) -> None:
@@ -75,19 +62,21 @@ def _summary(plan: Plan) -> Iterator[str]:
     yield f"\n{markdown(head)} against {markdown(base)} · {scope}\n"
 
 
-def _blocks(plan: Plan) -> Iterator[Block]:
+def _blocks(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Yield each section with its title."""
     if plan.faults:
-        yield "", tuple(f"- {markdown(fault) or EMPTY}" for fault in plan.faults), ""
+        yield "faults", "\n".join(f"- {markdown(fault) or EMPTY}" for fault in plan.faults)
     for environment in plan.environments:
         title = f"plan {markdown(environment.id)} of {markdown(environment.environment)}"
-        yield f"\n{title}\n", tuple(f"- {markdown(note)}" for note in notes(environment)), ""
-        yield from map(_section_block, sections(environment))
+        lines = (f"- {markdown(note)}" for note in notes(environment))
+        yield "notes", "\n".join((f"\n{title}\n", *lines))
+        yield from ((str(item.title), _section(item)) for item in sections(environment))
 
 
-def _section_block(section: Table) -> Block:
+def _section(section: Table) -> str:
     columns = f"| {' | '.join(section.columns)} |\n|{'---|' * len(section.columns)}"
-    rows = tuple(f"| {' | '.join(map(markdown, row))} |" for row in section.rows)
+    rows = "\n".join(f"| {' | '.join(map(markdown, row))} |" for row in section.rows)
     if not section.folded:
-        return f"\n**{section.title}**\n\n{columns}", rows, ""
+        return f"\n**{section.title}**\n\n{columns}\n{rows}"
     summary = f"<details><summary>{section.title}: {len(section.rows)}</summary>"
-    return f"\n{summary}\n\n{columns}", rows, "\n</details>"
+    return f"\n{summary}\n\n{columns}\n{rows}\n\n</details>"
