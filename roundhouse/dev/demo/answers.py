@@ -131,8 +131,8 @@ def search_table(answers: Sequence[Answer]) -> Table:
     heads = [f"{answer.model}\n{answer.server}" for answer in answers]
     title = "Semantic search through both endpoints: nearest sentences, by cosine"
     columns = ("Question and nearest sentences", *heads)
-    asked = range(0, len(rows), NEAREST + 1)
-    return table(columns, rows, right=heads, title=title, chief=asked)
+    questions = range(0, len(rows), NEAREST + 1)
+    return table(columns, rows, right=heads, title=title, chief=questions)
 
 
 def summary_table(answers: Sequence[Answer], build_seconds: Mapping[str, float]) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -58,10 +59,12 @@ def load(seconds, slo_ms=None, **changes):
         (load(second(errors={"HTTP 503: full": 7})), "7 errors (most: HTTP 503: full)"),
         (load(second(), loop=Loop.closed), "A closed loop: users wait for answers before they as"),
         (load(second(), slo_ms=1.0), "missed the SLO"),
+        (replace(searched(*MISSING), ended="it is late"), "The search ended early: it is late."),
+        (load(second(cpu_share=0.99)), "itself takes part in these numbers: the load tool used 9"),
     ],
     ids=[
         "saturated", "no miss", "no hold", "broken off", "unanswered", "nothing", "few", "errors",
-        "closed", "missed",
+        "closed", "missed", "ended", "tool",
     ],
 )  # fmt: skip
 def test_headline_names_what_was_found_and_what_makes_it_doubtful(result, part):
