@@ -98,7 +98,7 @@ def build(context: BuildContext) -> Result:
         if request.runtime.name != "triton":  # nothing is compiled, or run
             refuse_unfit_machine(context)
         entry = run_steps(context).entry
-    return Result(status=context.built, entry=entry, place=store.place)
+    return Result(status=context.new_status, entry=entry, place=store.place)
 
 
 def _kind(request: BuildRequest) -> str:

@@ -33,8 +33,8 @@ class Tools:
     """The candidate that is published; None: what is built is published at once, unsigned."""
 
     @property
-    def built(self) -> Status:
-        """What a build is called that built something."""
+    def new_status(self) -> Status:
+        """The status of what this build builds."""
         return "built" if self.candidate is None else "candidate"
 
 

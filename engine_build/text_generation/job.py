@@ -171,7 +171,7 @@ class CheckpointBuild:
         if store is not None:
             with tools.log.step("publish", f"{store.place}: files, the record last"):
                 publish(store, entry, tools.work.path, tools.candidate, tools.log)
-        return _answer(tools.built, entry)
+        return _answer(tools.new_status, entry)
 
     def _build(self, tools: Tools) -> CheckpointEntry:
         begin, spec, log = time.monotonic(), self.spec, tools.log
