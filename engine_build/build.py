@@ -1,34 +1,67 @@
-"""One build: a published engine is known, and only a missing one is built."""
+"""One engine: a published one is known, and only a missing one is built."""
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
 
 from engine_build.context import BuildContext
 from engine_build.errors import PublishFailed
+from engine_build.log import Log
+from engine_build.options import Options
 from engine_build.packaging.archive import known_engine
-from engine_build.request import BuildRequest
+from engine_build.request import BuildRequest, build_request
 from engine_build.store import Store, sha256_of
+from engine_build.workload import VERBS, Answer, Status, Tools
 from onboarding.lock import LockEntry
 from onboarding.names import ENGINES_PREFIX, engine_archive_path, engine_record_path
-
-
-@dataclass(frozen=True, kw_only=True)
-class BuiltNetworks:
-    """Networks that are there now, from which any GPU's builder goes on."""
-
-    keys: dict[str, str]
-    place: str
+from onboarding.plan_source import PlanSource
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
     """An engine that is there now, or as a candidate once it is signed."""
 
-    status: Literal["known", "built", "candidate"]
+    status: Status
     entry: LockEntry
     place: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineBuild:
+    """The build of one engine, or of its networks alone."""
+
+    request: BuildRequest
+    plan_source: PlanSource | None
+    networks_only: bool
+
+    @property
+    def region(self) -> str:
+        """The AWS region of the environment."""
+        return self.request.region
+
+    def build(self, tools: Tools) -> Answer:
+        """Build what is missing. Raises BuildError."""
+        context = BuildContext(
+            **vars(tools),
+            request=self.request,
+            plan_source=self.plan_source,
+            code_root=Path(__file__).resolve().parents[1],
+            now=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        )
+        if self.networks_only:
+            build_networks(context)
+            return _answer_of_networks(self.request.network_keys, context.destination.place)
+        return _answer(build(context))
+
+
+def read_engine_build(chosen: Options, log: Log) -> EngineBuild:
+    """Read the tree and resolve one build. Raises InputRefused."""
+    request = build_request(chosen, log)
+    return EngineBuild(
+        request=request, plan_source=chosen.plan_from, networks_only=chosen.networks_only
+    )
 
 
 def build(context: BuildContext) -> Result:
@@ -65,8 +98,7 @@ def build(context: BuildContext) -> Result:
         if request.runtime.name != "triton":  # nothing is compiled, or run
             refuse_unfit_machine(context)
         entry = run_steps(context).entry
-    status: Literal["built", "candidate"] = "built" if context.candidate is None else "candidate"
-    return Result(status=status, entry=entry, place=store.place)
+    return Result(status=context.new_status, entry=entry, place=store.place)
 
 
 def _kind(request: BuildRequest) -> str:
@@ -89,7 +121,7 @@ def refuse_stale_record(store: Store, engine_key: str) -> None:
         )
 
 
-def build_networks(context: BuildContext) -> BuiltNetworks:
+def build_networks(context: BuildContext) -> None:
     """Make, check and publish the networks of a request, and no engine. Raises BuildError."""
     from engine_build.pipeline import STEPS_OF_NETWORKS, run_steps, step_names
 
@@ -100,4 +132,26 @@ def build_networks(context: BuildContext) -> BuiltNetworks:
         f"engine: {steps}; what is finished is reused."
     )
     run_steps(context, STEPS_OF_NETWORKS)
-    return BuiltNetworks(keys=request.network_keys, place=context.destination.place)
+
+
+def _answer_of_networks(keys: dict[str, str], place: str) -> Answer:
+    names = ", ".join(f"{name} {key}" for name, key in keys.items())
+    fields = {"status": "networks", "network_keys": keys, "place": place}
+    return Answer(fields, f"Networks are in {place}: {names}.")
+
+
+def _answer(result: Result) -> Answer:
+    manifest, archive = result.entry.manifest, result.entry.archive
+    fields = {
+        "status": result.status,
+        "engine_key": manifest.engine_key,
+        "place": result.place,
+        "archive": archive.model_dump(mode="json"),
+        "precision": manifest.precision,
+        "decision": manifest.decision,
+    }
+    text = (
+        f"Engine {manifest.engine_key} of {manifest.model} {VERBS[result.status]}: "
+        f"{result.place}/{archive.path} ({manifest.precision})."
+    )
+    return Answer(fields, text)

@@ -1,4 +1,4 @@
-"""What the steps of one build share: its request, its tools, and where its parts lie."""
+"""What the steps of an engine share: its request, its tools, and where its parts lie."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine_build.log import Log
 from engine_build.onnx_graph.network_store import Networks
 from engine_build.request import BuildRequest
-from engine_build.runner import Runner
-from engine_build.settings import Settings
 from engine_build.store import FolderStore, Store
-from engine_build.work_folder import WorkFolder
+from engine_build.workload import Tools
 from onboarding.plan_source import PlanSource
 from onboarding.plugin_spec import PluginSpec
 
@@ -23,17 +20,10 @@ def plugin_path(plugin: PluginSpec) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BuildContext:
-    """One build's tools."""
+class BuildContext(Tools):
+    """The tools of one engine's build."""
 
     request: BuildRequest
-    settings: Settings
-    log: Log
-    runner: Runner
-    work: WorkFolder
-    publish_to: Store | None
-    candidate: str | None
-    """The candidate that the engine is published as; None: it is published at once, unsigned."""
     code_root: Path
     """The source tree that `container/` lies in."""
     now: Callable[[], str]

@@ -32,6 +32,8 @@ class Options:
     """The engine in the store whose plan is packaged; None: one is compiled."""
     networks_only: bool = False
     """Ends once the networks are made, checked and published: no engine, so no GPU."""
+    key: str | None = None
+    """A text generator's checkpoint; None for an engine."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -46,10 +48,11 @@ def options(arguments: Sequence[str]) -> Options:
     """Return the options of a command line. Raises InputRefused."""
     parser = Parser(
         prog="python -m engine_build",
-        description="Builds, judges and publishes the engine of one model for one environment; a "
-        "known one is not built again.",
-        epilog="Exit codes: 0 built or already there; 1 bad input; 3 accuracy budget missed; "
-        "4 network refused by the compile check; 5 source or export fault; 6 publish failed.",
+        description="Builds, judges and publishes the engine of one model for one environment, or "
+        "one checkpoint of a text generator; what is known is not built again.",
+        epilog="Exit codes: 0 built or already there, a checkpoint within its budget or not; 1 bad "
+        "input; 3 accuracy budget missed; 4 network refused by the compile check; 5 source or "
+        "export fault; 6 publish failed.",
         allow_abbrev=False,
     )
     option = parser.add_argument
@@ -64,11 +67,13 @@ def options(arguments: Sequence[str]) -> Options:
         help="for a model that several GPU generations serve, such as 8.9, or cpu; default: that "
         "of its first instance type",
     )
-    out = "work folder: log, networks, engine; a later run goes on from it"
+    key = "checkpoint key of a text generator, 20 hex digits: one of its schemes"
+    option("--key", type=_address, metavar="KEY", help=key)
+    out = "work folder: log, networks, engine or checkpoint; a later run goes on from it"
     option("--out", type=lambda text: Path(_address(text)), required=True, help=out)
-    publish = "where engines are published; default: they stay in --out"
+    publish = "where engines and checkpoints are published; default: they stay in --out"
     option("--publish", type=_address, metavar="s3://BUCKET", help=publish)
-    candidate = "publish as this candidate, for the environment's signer; default: as an engine"
+    candidate = "publish as this candidate, for the environment's signer; default: at once"
     option("--candidate", type=_address, metavar="NAME", help=candidate)
     plan_from = (
         "package the plan of this published engine and compile nothing, so no GPU is needed; the "
@@ -79,7 +84,18 @@ def options(arguments: Sequence[str]) -> Options:
     option("--networks-only", action="store_true", help=networks_only)
     form = "what the result on stdout looks like"
     option("--format", choices=("text", "json"), default="text", help=form)
-    return Options(**vars(parser.parse_args(arguments)))
+    chosen = Options(**vars(parser.parse_args(arguments)))
+    if chosen.candidate is not None and chosen.publish is None:
+        raise InputRefused("--candidate needs --publish; add it, or leave the candidate out.")
+    of_engines = {
+        "--compute-capability": chosen.compute_capability,
+        "--plan-from": chosen.plan_from,
+        "--networks-only": chosen.networks_only or None,
+    }
+    given = [name for name, value in of_engines.items() if value is not None]
+    if chosen.key is not None and given:
+        raise InputRefused(f"--key is of a checkpoint, and {given[0]} of an engine; leave one out.")
+    return chosen
 
 
 def wants_json(arguments: Sequence[str]) -> bool:

@@ -31,12 +31,10 @@ from typing import TextIO
 Build = Callable[[Sequence[str], Mapping[str, str], TextIO, TextIO], int]
 """engine_build's own main: arguments, environment, stdout, stderr to an exit code."""
 REQUIRED = ("environment", "model", "publish")
-CHECKPOINT = "checkpoint_key"
-"""The hyperparameter of a text generator's checkpoint, which another program builds."""
 OPTIONAL = {
     "compute_capability": "--compute-capability",
     "candidate": "--candidate",
-    CHECKPOINT: "--key",
+    "checkpoint_key": "--key",
 }
 """Hyperparameters that may be left out, and the options that they become."""
 VARIABLES = {"commit": "ROUNDHOUSE_SOURCE_COMMIT", "image": "ROUNDHOUSE_IMAGE"}
@@ -75,14 +73,14 @@ def main(
     environment: Mapping[str, str],
     stdout: TextIO,
     stderr: TextIO,
-    load: Callable[[Path, bool], Build] | None = None,
+    load: Callable[[Path], Build] | None = None,
 ) -> int:
     """Return 0, or the exit code of a build that failed, whose reason the failure file tells."""
     output, reason = io.StringIO(), None
     try:
         values = hyperparameters(paths.hyperparameters)
         tree = source_tree(paths)
-        build = (load_build if load is None else load)(tree, CHECKPOINT in values)
+        build = (load_build if load is None else load)(tree)
         named = {VARIABLES[name]: value for name, value in values.items() if name in VARIABLES}
         options = arguments(values, tree, paths.out)
         code = build(options, {**environment, **named}, output, stderr)
@@ -154,16 +152,12 @@ def source_tree(paths: JobPaths) -> Path:
     return tree
 
 
-def load_build(tree: Path, of_checkpoint: bool) -> Build:
-    """Import the tree's own engine_build, or its program that builds checkpoints.
-
-    Its child processes find it because the tree becomes the current folder.
-    """
+def load_build(tree: Path) -> Build:
+    """Import the tree's own engine_build; its child processes find it in the current folder."""
     os.chdir(tree)
     sys.path.insert(0, str(tree))
     # The channel's, not the image's: the builder images hold this file alone.
-    package = "engine_build.text_generation" if of_checkpoint else "engine_build"
-    build: Build = importlib.import_module(f"{package}.__main__").main
+    build: Build = importlib.import_module("engine_build.__main__").main
     return build
 
 
@@ -172,11 +166,8 @@ def arguments(values: Mapping[str, str], tree: Path, out: Path) -> tuple[str, ..
     options = {"--root": str(tree), "--out": str(out)}
     options |= {f"--{name}": values[name] for name in REQUIRED}
     options |= {option: values[name] for name, option in OPTIONAL.items() if name in values}
-    if CHECKPOINT in values:
-        options["--store"] = options.pop("--publish")
     words = (word for pair in options.items() for word in pair)
-    upload = ("--upload",) if CHECKPOINT in values else ()
-    return (*words, *upload, "--format", "json")
+    return (*words, "--format", "json")
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:

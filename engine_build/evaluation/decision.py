@@ -125,16 +125,6 @@ class Findings:
         return EIGHT_BITS if has_fp8 else ("int8",)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Verified:
-    """What verification found, and the candidates that may be timed, the baseline first."""
-
-    findings: Findings
-    network_records: tuple[AccuracyRecord, ...]
-    """Of the Q/DQ network itself."""
-    candidates: tuple[Candidate, ...]
-
-
 def speedup(
     latencies: Latencies, *, candidate: tuple[int, str], baseline: tuple[int, str], control: int
 ) -> SpeedupRecord:

@@ -6,11 +6,9 @@ Needs numpy and what it loads, nothing else: a runtime's library is imported whe
 from __future__ import annotations
 
 import copy
-import ctypes
-import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -61,20 +59,6 @@ class Load(Protocol):
         ...
 
 
-Runtimes = Mapping[RuntimeName, str | None]
-"""Why this machine lacks a runtime; None where it has it."""
-
-
-def _has_gpu() -> bool:
-    try:
-        driver = ctypes.CDLL(DRIVER)
-    except OSError:
-        return False
-    count = ctypes.c_int(0)
-    calls = (("cuInit", 0), ("cuDeviceGetCount", ctypes.byref(count)))
-    return all(getattr(driver, name)(value) == 0 for name, value in calls) and count.value > 0
-
-
 @dataclass(frozen=True, kw_only=True)
 class Subject:
     """A network, plan or module in one runtime, not loaded yet."""
@@ -84,14 +68,6 @@ class Subject:
     load: Callable[[], Running]
     is_loaded: bool = False
     """True where `load` returns what is loaded already: its footprint cannot be measured."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Artifacts:
-    """What there is to run beside the candidates; networks by the name of their precision."""
-
-    networks: Mapping[str, Path] = field(default_factory=dict)
-    source: Source | None = None
 
 
 class TorchModule:
@@ -129,56 +105,22 @@ class TorchModule:
         return rows
 
 
-def machine_runtimes(
-    *,
-    has_module: Callable[[str], bool] = lambda name: importlib.util.find_spec(name) is not None,
-    has_gpu: Callable[[], bool] = _has_gpu,
-    providers: Callable[[], Sequence[str]] = lambda: import_module(
-        "onnxruntime"
-    ).get_available_providers(),
-    torch_has_cuda: Callable[[], bool] = lambda: bool(import_module("torch").cuda.is_available()),
-) -> Runtimes:
-    """Return every known runtime; nothing heavy is imported unless there is a GPU."""
-    gpu = None if has_gpu() else "no NVIDIA GPU"
-    torch = None if has_module("torch") else "no package torch"
-    onnxruntime = None if has_module("onnxruntime") else "no package onnxruntime"
-    lacks: dict[RuntimeName, str | None] = {
-        "onnxruntime": onnxruntime,
-        "onnxruntime CUDA": onnxruntime if gpu is None else gpu,
-        "pytorch": torch,
-        "pytorch CUDA": torch if gpu is None else gpu,
-        "tensorrt": gpu,
-    }
-    if lacks["onnxruntime CUDA"] is None:
-        from engine_build.ort import CUDA_PROVIDER
+def other_subjects(networks: Mapping[str, Path], source: Source | None) -> tuple[Subject, ...]:
+    """Return what this machine can run of networks, by their precision, and of the source model.
 
-        if CUDA_PROVIDER not in providers():
-            lacks["onnxruntime CUDA"] = f"its build has no {CUDA_PROVIDER}"
-    if lacks["pytorch CUDA"] is None and not torch_has_cuda():
-        lacks["pytorch CUDA"] = "torch sees no GPU"
-    if gpu is None and not any(map(has_module, ("tensorrt", "tensorrt_bindings"))):
-        lacks["tensorrt"] = "no package tensorrt"
-    return lacks
+    The GPU's come first.
+    """
+    from engine_build.ort import has_cuda
 
-
-def missing_runtimes(runtimes: Runtimes) -> str | None:
-    """Return what this machine lacks, in one line; None where it has everything."""
-    missing = [f"{name} ({reason})" for name, reason in runtimes.items() if reason is not None]
-    return f"not on this machine: {', '.join(missing)}" if missing else None
-
-
-def runnable(artifacts: Artifacts, runtimes: Runtimes) -> tuple[Subject, ...]:
-    """Return what this machine can run of the artifacts, the GPU's first."""
-    of_networks: tuple[RuntimeName, ...] = ("onnxruntime CUDA", "onnxruntime")
+    on_gpu: tuple[RuntimeName, ...] = ("onnxruntime CUDA",) if has_cuda() else ()
     subjects = [
         Subject(runtime=runtime, precision=name, load=partial(load_engine, runtime, path))
-        for runtime in of_networks
-        for name, path in artifacts.networks.items()
+        for runtime in (*on_gpu, "onnxruntime")
+        for name, path in networks.items()
     ]
-    if artifacts.source is not None:
-        subjects += _torch_subjects(artifacts.source)
-    on_machine = (subject for subject in subjects if runtimes[subject.runtime] is None)
-    return tuple(sorted(on_machine, key=lambda subject: ORDER.index(subject.runtime)))
+    if source is not None:
+        subjects += _torch_subjects(source)
+    return tuple(sorted(subjects, key=lambda subject: ORDER.index(subject.runtime)))
 
 
 def import_runtime(runtime: RuntimeName) -> None:
@@ -238,8 +180,12 @@ def _torch_subjects(source: Source) -> list[Subject]:
         assert source.module is not None
         return source
 
-    return [
-        Subject(runtime="pytorch CUDA", precision="fp32", load=partial(load_copy, half=False)),
-        Subject(runtime="pytorch CUDA", precision="fp16", load=partial(load_copy, half=True)),
-        Subject(runtime="pytorch", precision="fp32", load=load_source, is_loaded=True),
-    ]
+    subjects = [Subject(runtime="pytorch", precision="fp32", load=load_source, is_loaded=True)]
+    if import_module("torch").cuda.is_available():
+        subjects += [
+            Subject(
+                runtime="pytorch CUDA", precision=name, load=partial(load_copy, half=name == "fp16")
+            )
+            for name in ("fp32", "fp16")
+        ]
+    return subjects

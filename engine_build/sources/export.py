@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from engine_build.datasets.dataset import Feed, Sample, Shape, by_length
+from engine_build.datasets.dataset import Encoder, Feed, Sample, Shape, by_length
 from engine_build.datasets.text import TextEncoder
 from engine_build.errors import SourceFault, one_line
 from engine_build.exported import ExportedProgram
@@ -40,30 +40,27 @@ def intent(opset: int) -> str:
 
 
 def export(
-    source: SourceModel,
-    texts: Sequence[Sample],
+    source: Exported,
+    samples: Sequence[Sample],
     folder: Path,
     *,
-    longest: int,
+    longest: int | None = None,
     opset: int = EXPORT_OPSET,
 ) -> Network:
-    """Write `model.onnx` and `tokenizer.json`, and compare the network. Raises SourceFault."""
-    tokenizer = source.save_tokenizer(folder)
-    encoder = TextEncoder(tokenizer, inputs=source.inputs, longest=longest)
-    feeds = comparison_feeds(encoder, texts, longest)
-    network = _export_network(source, encoder.feed(texts[:2]), feeds, folder, opset)
-    return dataclasses.replace(network, tokenizer=tokenizer)
+    """Write `model.onnx`, and of texts `tokenizer.json`, and compare the network.
 
-
-def export_image_network(
-    source: ImageModel, images: Sequence[Sample], folder: Path, *, opset: int = EXPORT_OPSET
-) -> Network:
-    """Write `model.onnx`, and compare the network. Raises SourceFault."""
-    encoder = source.encoder
-    batches = (images[:1], images[-2:], images[:7], images[-16:])
-    feeds = list(map(encoder.feed, batches))
-    network = _export_network(source, encoder.feed(images[:2]), feeds, folder, opset)
-    return dataclasses.replace(network, image_processor=source.processor)
+    `longest` is the sequence of texts. Raises SourceFault.
+    """
+    encoder: Encoder
+    if isinstance(source, ImageModel):
+        encoder, tokenizer, processor = source.encoder, None, source.processor
+    else:
+        assert longest is not None
+        tokenizer, processor = source.save_tokenizer(folder), None
+        encoder = TextEncoder(tokenizer, inputs=source.inputs, longest=longest)
+    feeds = comparison_feeds(encoder, samples, longest)
+    network = _export_network(source, encoder.feed(samples[:2]), feeds, folder, opset)
+    return dataclasses.replace(network, tokenizer=tokenizer, image_processor=processor)
 
 
 def _export_network(
@@ -97,15 +94,19 @@ def _export_network(
     )
 
 
-def comparison_feeds(encoder: TextEncoder, texts: Sequence[Sample], longest: int) -> list[Feed]:
-    """Return batches of 1, 2, 7 and 16 texts, and one row of the longest sequence.
+def comparison_feeds(
+    encoder: Encoder, samples: Sequence[Sample], longest: int | None
+) -> list[Feed]:
+    """Return batches of 1, 2, 7 and 16 samples, and of texts one row of the longest sequence.
 
     The shortest and the longest text are among them.
     """
-    ordered = [texts[index] for index in by_length(encoder, texts)]
-    batches = (ordered[:1], ordered[-2:], texts[:7], texts[-16:])
-    row = encoder.shaped(texts, Shape(batch=1, sequence=longest))
-    return [*map(encoder.feed, batches), row]
+    ordered = [samples[index] for index in by_length(encoder, samples)]
+    batches = (ordered[:1], ordered[-2:], samples[:7], samples[-16:])
+    feeds = list(map(encoder.feed, batches))
+    if longest is not None:
+        feeds.append(encoder.shaped(samples, Shape(batch=1, sequence=longest)))
+    return feeds
 
 
 def largest_difference(

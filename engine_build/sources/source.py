@@ -9,13 +9,17 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from engine_build.runner import Runner
 from engine_build.sources.bucket_checkpoint import Bucket, pinned_checkpoint
-from engine_build.sources.hub import PUBLIC, PrivateSources, Repository
+from engine_build.sources.hub import PUBLIC, PrivateSources, Repository, secret_reader
 from engine_build.sources.wheel import download_wheel, unpack_wheel
+from engine_build.store import store_at
+from engine_build.workload import Tools
 from onboarding.checkpoint import CONFIGURATION
+from onboarding.source_access import SourceSecretsSpec
 from onboarding.source_spec import SourceSpec
 from onboarding.text_generation.spec import GenerationSourceSpec
 
@@ -29,15 +33,29 @@ class FetchContext:
     runner: Runner
     bucket: Bucket
     private: PrivateSources = PUBLIC
-    token: str | None = None
-    """For Hugging Face, where the environment names no secret with one."""
     huggingface: str | None = None
     """Another endpoint than the one that huggingface_hub itself uses."""
 
     def repository(self, pin: str) -> Repository:
         """Return the hub's repository of a pin, owner/name@commit. Raises SourceFault."""
-        token = self.private.huggingface_token() or self.token
+        token = self.private.huggingface_token()
         return Repository(pin=pin, token=token, endpoint=self.huggingface)
+
+
+def fetch_context(
+    tools: Tools, root: Path, region: str, secrets: SourceSecretsSpec, folder: str
+) -> FetchContext:
+    """Return what fetching into a scratch folder of that name needs.
+
+    `region` and `secrets` are the environment's.
+    """
+    return FetchContext(
+        root=root,
+        folder=tools.work.scratch(folder),
+        runner=tools.runner,
+        bucket=partial(store_at, region=region),
+        private=PrivateSources(spec=secrets, read=secret_reader(region)),
+    )
 
 
 def source_name(source: SourceSpec | GenerationSourceSpec) -> str:

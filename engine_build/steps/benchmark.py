@@ -6,7 +6,7 @@ something else had loaded its library.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -41,15 +41,13 @@ from engine_build.evaluation.latency import (
     summaries,
 )
 from engine_build.evaluation.runtimes import (
-    Artifacts,
     Load,
+    Source,
     Subject,
     close,
     import_runtime,
     load_engine,
-    machine_runtimes,
-    missing_runtimes,
-    runnable,
+    other_subjects,
     settling,
 )
 from engine_build.steps.reference import reference_note
@@ -65,12 +63,9 @@ Measured = list[tuple[Engine, Footprint | None]]
 """None for the duplicate control, and for what was loaded before."""
 
 
-def choose_candidate(
-    context: BuildContext, state: BuildState, *, load: Load = load_engine
-) -> Evaluation:
+def choose_candidate(context: BuildContext, state: BuildState, *, load: Load = load_engine) -> None:
     """Time every verified candidate, the baseline first, and other runtimes, and choose one."""
-    spec, verified = context.request.model.engine, state.verified
-    findings = verified.findings
+    spec, findings = context.request.model.engine, state.findings
     # Where speed decides, opt shapes have the rounds that an interval needs, however long.
     by_speed = state.may_leave_out and any(map(findings.may_be_chosen, EIGHT_BITS))
     opt = dict.fromkeys(profile_shape(profile, 1) for profile in spec.optimization_profiles)
@@ -81,7 +76,7 @@ def choose_candidate(
     context.log.line(format_latencies(summary))
     context.log.line(format_footprints(footprints))
     compared = [item for item in latencies if item.shape in opt]
-    speedups = _speedups(verified.candidates, compared)
+    speedups = _speedups(state.candidates, compared)
     given = state.given_precision
     decision = (
         decide(spec.precision, findings, speedups)
@@ -92,7 +87,7 @@ def choose_candidate(
     precision = decision.precision
     runtime = context.request.runtime.name
     paths: dict[tuple[str, str], Path] = {
-        (runtime, item.precision): item.path for item in verified.candidates
+        (runtime, item.precision): item.path for item in state.candidates
     }
     others = [record for name, record in findings.accuracy.items() if name != precision]
     records = []
@@ -103,10 +98,10 @@ def choose_candidate(
         # The build's own have paths, and so sizes.
         path = paths.get((engine.runtime, engine.precision))
         records.append(record if path is None else with_sizes(record, path))
-    return Evaluation(
-        chosen=next(item for item in verified.candidates if item.precision == precision),
+    state.evaluation = Evaluation(
+        chosen=next(item for item in state.candidates if item.precision == precision),
         decision=decision,
-        accuracy=(*verified.network_records, *others, findings.accuracy[precision]),
+        accuracy=(*state.network_records, *others, findings.accuracy[precision]),
         benchmark=summary,
         speedups=speedups,
         runtimes=tuple(records),
@@ -132,17 +127,14 @@ def _measure(
         else Track(shape=shape, feed=feed)
         for shape, feed in feeds.items()
     ]
-    here = machine_runtimes()
-    others = runnable(_other_artifacts(context, state), here)
+    others = other_subjects(*_other_artifacts(context, state))
     intent = (
-        f"{len(state.verified.candidates)} engines, a duplicate control and {len(others)} other "
+        f"{len(state.candidates)} engines, a duplicate control and {len(others)} other "
         f"runtimes, {len(feeds)} shapes, random order"
     )
     with context.log.step("benchmark", intent), ExitStack() as stack:
-        if (missing := missing_runtimes(here)) is not None:
-            context.log.line(f"  {missing}")
         feed = feeds[request.opt_shape]
-        measured = _load_candidates(context, state.verified.candidates, feed, load, stack)
+        measured = _load_candidates(context, state.candidates, feed, load, stack)
         measured += _load_others(context, others, feed, stack)
         seconds = context.settings.benchmark_seconds
         engines = [engine for engine, _ in measured]
@@ -155,17 +147,18 @@ def profile_shape(profile: OptimizationProfileSpec, size: int) -> Shape:
     return Shape(batch=profile.batch[size], sequence=sequence)
 
 
-def _other_artifacts(context: BuildContext, state: BuildState) -> Artifacts:
-    """Return what is no candidate: the source model, and beside a plan the float network.
+def _other_artifacts(
+    context: BuildContext, state: BuildState
+) -> tuple[Mapping[str, Path], Source | None]:
+    """Return what is no candidate: beside a plan the float network, and the source model.
 
     A program's candidates are the source model's own.
     """
-    networks = {"fp32": state.networks["float"].path}
-    if context.request.library == "pytorch":
-        return Artifacts(networks=networks)
-    if not context.request.is_plan or state.given_precision is not None:
-        return Artifacts(source=state.model)
-    return Artifacts(networks=networks, source=state.model)
+    request, networks = context.request, {"fp32": state.networks["float"].path}
+    if request.library == "pytorch":
+        return networks, None
+    has_network = request.is_plan and state.given_precision is None
+    return networks if has_network else {}, state.model
 
 
 def _load_candidates(
@@ -223,9 +216,4 @@ def _speedups(
     )
 
 
-def run(context: BuildContext, state: BuildState) -> None:
-    """Time the candidates, and choose one."""
-    state.evaluation = choose_candidate(context, state)
-
-
-BENCHMARK = Step(name="benchmark", run=run)
+BENCHMARK = Step(name="benchmark", run=choose_candidate)

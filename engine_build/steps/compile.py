@@ -53,18 +53,12 @@ def _program(context: BuildContext, state: BuildState) -> Candidate:
     """Export the source model by torch.export, and compare the program with it."""
     # torch takes seconds to import; other builds of known networks never need it.
     from engine_build.sources.export import comparison_feeds
-    from engine_build.sources.image_model import ImageModel
     from engine_build.sources.program import write_program
 
     request, model = context.request, state.model
     assert model is not None
-    samples, longest = request.validation.values, request.longest_sequence
-    if isinstance(model, ImageModel):
-        batches = (samples[:1], samples[-2:], samples[:7], samples[-16:])
-        feeds = list(map(model.encoder.feed, batches))
-    else:
-        assert longest is not None
-        feeds = comparison_feeds(state.encoder, samples, longest)  # type: ignore[arg-type]
+    longest = request.longest_sequence
+    feeds = comparison_feeds(state.encoder, request.validation.values, longest)
     path = context.work.scratch("engines") / "model.pt2"
     difference = write_program(model, feeds, path, longest=longest)
     model.release()

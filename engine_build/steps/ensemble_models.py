@@ -98,16 +98,9 @@ class StepModel:
             values = self._engine.values([record.name for record in records], feed)
         else:
             values = _split(self._engine.rows(feed), records)
-        if self._head is not None:
-            logits = values[records[0].name]
-            return dict(zip(self._head.outputs, self._head.answers(logits), strict=True))
-        if self._encoder is None:
-            return {
-                name: value if value.ndim > 1 else value[:, None] for name, value in values.items()
-            }
         after = self._manifest.postprocessing
         named = self._manifest.outputs if after is None else after.inputs
-        return {named[0].name: values[records[0].name].astype(np.float32)}
+        return model_answer(values, self._head, None if self._encoder is None else named[0].name)
 
     def _feed(self, tensors: Tensors) -> Feed:
         if self._encoder is not None:
@@ -115,7 +108,7 @@ class StepModel:
             named = self._manifest.inputs if before is None else before.outputs
             columns = [tensors[record.name] for record in named]
             is_text = self._manifest.image_processor is None
-            return self._encoder.feed(_samples(columns, is_text=is_text))
+            return self._encoder.feed(samples_of(columns, is_text=is_text))
         return {
             record.name: tensors[record.name][:, 0]
             if len(record.shape) == 1
@@ -133,16 +126,34 @@ def _encoder(manifest: Manifest, network: Network) -> Encoder | None:
     return encoder_for(network, longest)
 
 
-def _samples(columns: Sequence[Array], *, is_text: bool) -> list[Sample]:
+def model_answer(values: Tensors, head: Head | None, answer: str | None) -> Tensors:
+    """Return what a model makes of its network's outputs, each with an axis of rows and another.
+
+    `answer` names the first output of a model behind an encoder; None: clients get all as they are.
+    """
+    first = next(iter(values.values()))
+    if head is not None:
+        return dict(zip(head.outputs, head.answers(first), strict=True))
+    if answer is not None:
+        return {answer: first.astype(np.float32)}
+    return by_rows(values)
+
+
+def by_rows(tensors: Mapping[str, Array]) -> Tensors:
+    """Return tensors of one value a row with a second axis of 1, as Triton passes them."""
+    return {name: value if value.ndim > 1 else value[:, None] for name, value in tensors.items()}
+
+
+def samples_of(columns: Sequence[Array], *, is_text: bool) -> list[Sample]:
     """Return the texts, pairs or image files of columns [rows, 1] of bytes."""
-    rows: list[Sample] = []
-    for items in zip(*(column.reshape(-1) for column in columns), strict=True):
-        first, *second = [item if isinstance(item, bytes) else str(item).encode() for item in items]
-        if second:
-            rows.append((first.decode(), second[0].decode()))
-        else:
-            rows.append(first.decode() if is_text else first)
-    return rows
+    if not is_text:
+        return list(columns[0].reshape(-1))
+    rows = zip(*(map(_text, column.reshape(-1)) for column in columns), strict=True)
+    return [row[0] if len(row) == 1 else (row[0], row[1]) for row in rows]
+
+
+def _text(item: bytes | str) -> str:
+    return item.decode("utf-8", "replace") if isinstance(item, bytes) else item
 
 
 def _split(rows: Array, records: Sequence[TensorRecord]) -> Tensors:

@@ -84,8 +84,7 @@ def _network(context: BuildContext, state: BuildState, known: Network | None) ->
             return check_answers(network, request)
     if known is not None:
         return known
-    from engine_build.sources.export import export, export_image_network, intent
-    from engine_build.sources.image_model import ImageModel
+    from engine_build.sources.export import export, intent
 
     assert state.model is not None
     prompts = served_prompts(state.model.folder, request.model)
@@ -94,11 +93,7 @@ def _network(context: BuildContext, state: BuildState, known: Network | None) ->
     opset = EXPORT_OPSET if given is None else given
     with log.step("export", intent(opset)):
         folder = context.work.scratch("float")
-        if isinstance(state.model, ImageModel):
-            network = export_image_network(state.model, samples, folder, opset=opset)
-        else:
-            assert longest is not None
-            network = export(state.model, samples, folder, longest=longest, opset=opset)
+        network = export(state.model, samples, folder, longest=longest, opset=opset)
     log.line(f"  largest difference from PyTorch {network.facts['max_abs_difference']:.2g}")
     return dataclasses.replace(network, prompts=prompts)
 

@@ -8,18 +8,15 @@ processor and TensorRT checked.
 from __future__ import annotations
 
 import shutil
-from functools import partial
 from pathlib import Path
 
 from engine_build.context import BuildContext, plugin_path
 from engine_build.errors import PublishFailed, SourceFault
 from engine_build.sources.bucket_checkpoint import Bucket, unreadable
-from engine_build.sources.hub import PrivateSources, secret_reader
 from engine_build.sources.network import fetch
-from engine_build.sources.source import FetchContext, source_name
+from engine_build.sources.source import FetchContext, fetch_context, source_name
 from engine_build.steps.reference import stored_reference
 from engine_build.steps.step import BuildState, Step
-from engine_build.store import store_at
 from onboarding.plugin_spec import PluginSpec
 from onboarding.shared_library import read_shared_library, tensorrt_misfit
 from onboarding.source_access import S3_SCHEME, split_s3
@@ -40,12 +37,12 @@ def run(context: BuildContext, state: BuildState) -> None:
         if state.reference is not None and request.library != "pytorch":
             return
     with context.log.step("fetch", source_name(request.model.source)):
-        state.source = fetch(request.model.source, fetch_context(context, "source"))
+        state.source = fetch(request.model.source, fetching_of(context, "source"))
     reference = request.model.accuracy.reference
     if reference is not None:
         source = SourceSpec(onnx=reference.onnx, sha256=reference.sha256)
         with context.log.step("fetch", f"{reference.onnx}, the accuracy's reference"):
-            state.reference_source = fetch(source, fetch_context(context, "reference-source"))
+            state.reference_source = fetch(source, fetching_of(context, "reference-source"))
 
 
 def fetch_plugins(context: BuildContext) -> None:
@@ -53,7 +50,7 @@ def fetch_plugins(context: BuildContext) -> None:
 
     Raises SourceFault.
     """
-    request, fetching = context.request, fetch_context(context, "plugins")
+    request, fetching = context.request, fetching_of(context, "plugins")
     names = [f"{plugin.name} ({', '.join(plugin.operators)})" for plugin in request.plugins]
     with context.log.step("fetch plugins", ", ".join(names)):
         for plugin in request.plugins:
@@ -61,16 +58,10 @@ def fetch_plugins(context: BuildContext) -> None:
             context.work_store.upload(path, plugin_path(plugin))
 
 
-def fetch_context(context: BuildContext, folder: str) -> FetchContext:
+def fetching_of(context: BuildContext, folder: str) -> FetchContext:
     """Return what fetching into a scratch folder of that name needs."""
     request = context.request
-    return FetchContext(
-        root=request.root,
-        folder=context.work.scratch(folder),
-        runner=context.runner,
-        bucket=partial(store_at, region=request.region),
-        private=PrivateSources(spec=request.source_secrets, read=secret_reader(request.region)),
-    )
+    return fetch_context(context, request.root, request.region, request.source_secrets, folder)
 
 
 def fetch_plugin(plugin: PluginSpec, tensorrt: str, fetching: FetchContext) -> Path:

@@ -10,24 +10,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from container.triton.answer_check import WrongAnswer, checked_answer
 from container.triton.heads import Head
 from container.triton.processing import Processing, ProcessingFailed
 from engine_build.context import BuildContext
-from engine_build.datasets.dataset import Array, Sample
-from engine_build.datasets.tensors import bytes_column, example_row, record_dtype
+from engine_build.datasets.dataset import Encoder, Sample
+from engine_build.datasets.tensors import bytes_column, example_row
 from engine_build.errors import InputRefused
 from engine_build.ort import OrtNetwork
 from engine_build.packaging.served import Served
+from engine_build.steps.ensemble_models import Tensors, by_rows, model_answer, samples_of
 from engine_build.steps.package import served_engine
 from engine_build.steps.step import BuildState, Step
 from onboarding.manifest import ProcessingRecord, TensorRecord
 from onboarding.processing_spec import PreprocessingSpec, ProcessingSpec
 
 ROWS = 4
-Tensors = dict[str, Array]
 
 
 def run(context: BuildContext, state: BuildState) -> None:
@@ -38,10 +36,11 @@ def run(context: BuildContext, state: BuildState) -> None:
     intent = f"the model's own code on {len(samples)} validation samples, in processes of its own"
     with context.log.step("processing", intent):
         if (before := served.preprocessing) is not None:
-            given = _client_tensors(served, samples)
+            given = _client_tensors(served, state.encoder, samples)
             answer = _answer(context, "preprocess", before, served.serving.preprocessing, given)
             if answer is not None and served.encoder is not None:
-                samples = _samples(served, answer)
+                columns = [answer[record.name] for record in served.model_inputs]
+                samples = tuple(samples_of(columns, is_text=served.is_text))
         if (after := served.postprocessing) is not None:
             given = _model_answer(served, state, samples)
             _answer(context, "postprocess", after, served.serving.postprocessing, given)
@@ -65,7 +64,8 @@ def _answer(
         processing.close()
         context.log.line(f"  {function}() is loaded and, without an example of its inputs, not run")
         return None
-    outputs, rows = [output.model_dump() for output in record.outputs], _rows(given)
+    outputs = [output.model_dump() for output in record.outputs]
+    rows = len(next(iter(given.values())))
     try:
         answer = processing.call(given)
     except (ValueError, ProcessingFailed) as fault:
@@ -87,7 +87,7 @@ def _answer(
     return checked
 
 
-def _client_tensors(served: Served, samples: Sequence[Sample]) -> Tensors | None:
+def _client_tensors(served: Served, encoder: Encoder, samples: Sequence[Sample]) -> Tensors | None:
     """Return the file's example, or the samples as a client sends them.
 
     None where there is no example and their form is the user's own.
@@ -99,72 +99,38 @@ def _client_tensors(served: Served, samples: Sequence[Sample]) -> Tensors | None
             record.name: example_row(spec.example[record.name], record)
             for record in served.client_inputs
         }
-    if not spec.inputs:
-        return _tensors(served.client_inputs, samples)
-    lone = spec.inputs[0]
-    if len(spec.inputs) == 1 and lone.datatype == "BYTES" and isinstance(samples[0], str | bytes):
-        return _tensors(served.client_inputs, samples) if lone.dims == (1,) else None
-    return None
-
-
-def _tensors(records: Sequence[TensorRecord], samples: Sequence[Sample]) -> Tensors:
-    """Return samples as tensors by name, a row each."""
-    first = samples[0]
-    if isinstance(first, Mapping):
-        stacked = {
-            record.name: np.stack([np.asarray(sample[record.name]) for sample in samples])  # type: ignore[call-overload,index]
-            for record in records
-        }
-        return {
-            record.name: stacked[record.name]
-            .astype(record_dtype(record))
-            .reshape(len(samples), *stacked[record.name].shape[1:] or (1,))
-            for record in records
-        }
-    pairs: list[Any] = [sample if isinstance(sample, tuple) else (sample,) for sample in samples]
+    is_known = not spec.inputs
+    if len(spec.inputs) == 1 and isinstance(samples[0], str | bytes):
+        is_known = spec.inputs[0].datatype == "BYTES" and spec.inputs[0].dims == (1,)
+    if not is_known:
+        return None
+    if isinstance(samples[0], Mapping):
+        return by_rows(encoder.feed(samples))
+    rows: list[Any] = [sample if isinstance(sample, tuple) else (sample,) for sample in samples]
+    columns = zip(*rows, strict=True)
     return {
-        record.name: bytes_column([texts[place] for texts in pairs])
-        for place, record in enumerate(records)
+        record.name: bytes_column(column)
+        for record, column in zip(served.client_inputs, columns, strict=False)
     }
-
-
-def _samples(served: Served, answer: Tensors) -> tuple[Sample, ...]:
-    """Return preprocessed texts, pairs or files of images as samples."""
-    if not served.is_text:
-        return tuple(answer[served.model_inputs[0].name][:, 0])
-    columns = [
-        [text.decode("utf-8", "replace") for text in answer[record.name][:, 0]]
-        for record in served.model_inputs
-    ]
-    if len(columns) == 1:
-        return tuple(columns[0])
-    return tuple(zip(columns[0], columns[1], strict=True))
 
 
 def _model_answer(served: Served, state: BuildState, samples: Sequence[Sample]) -> Tensors | None:
     """Return the model's answer to samples; None of token classifiers, whose spans Triton has."""
-    network = OrtNetwork(state.networks["float"].path)
-    names = [record.name for record in served.outputs]
-    if served.encoder is None:
-        values = network.values(names, state.encoder.feed(samples))
-        return {name: value if value.ndim > 1 else value[:, None] for name, value in values.items()}
     if served.task == "token-classification":
         return None
-    (logits,) = network.values(names[:1], state.encoder.feed(samples)).values()
-    if not served.has_head:
-        return {served.model_outputs[0].name: logits.astype(np.float32)}
-    facts = {
-        "task": served.task,
-        "labels": state.networks["float"].labels,
-        "activation": served.activation,
-        "outputs": [record.model_dump() for record in served.model_outputs],
-    }
-    head = Head(facts)
-    return dict(zip(head.outputs, head.answers(logits), strict=True))
-
-
-def _rows(tensors: Tensors) -> int:
-    return len(next(iter(tensors.values())))
+    network, head = state.networks["float"], None
+    if served.has_head:
+        facts = {
+            "task": served.task,
+            "labels": network.labels,
+            "activation": served.activation,
+            "outputs": [record.model_dump() for record in served.model_outputs],
+        }
+        head = Head(facts)
+    names = [record.name for record in served.outputs]
+    values = OrtNetwork(network.path).values(names, state.encoder.feed(samples))
+    answer = None if served.encoder is None else served.model_outputs[0].name
+    return model_answer(values, head, answer)
 
 
 def _listing(records: Sequence[TensorRecord]) -> str:

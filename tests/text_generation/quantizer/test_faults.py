@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 
-from engine_build.text_generation.__main__ import VARIABLES
 from onboarding.checkpoint import checkpoint_sha256
 from onboarding.tree import read_tree
 from tests.text_generation.quantizer.trees import Ended, llama_tree, read_model, run, write_model
@@ -66,17 +64,3 @@ def run_with_digest(root: Path, out: Path) -> Ended:
     write_model(root, spec)
     key = None if not read_tree(root).faults else "0" * 20
     return run(root, out, key=key)
-
-
-def test_libraries_find_their_variables_whoever_runs_the_program(tmp_path, monkeypatch):
-    """A training job calls `main`, as `run` does."""
-    for name in VARIABLES:
-        monkeypatch.delenv(name, raising=False)
-    run(llama_tree(tmp_path / "tree"), tmp_path / "out", key="0" * 20)
-    assert {name: os.environ[name] for name in VARIABLES} == VARIABLES
-
-
-def test_refuses_an_upload_to_nowhere(tmp_path):
-    root = llama_tree(tmp_path / "tree", schemes=("int8",))
-    ended = run(root, tmp_path / "out", "--upload")
-    assert ended.code == 1 and "--upload needs --store" in ended.result["reason"]

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import io
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 from engine_build.log import Log
-from engine_build.store import FolderStore
 from engine_build.text_generation.gate import (
-    References,
     candidate_scores,
     evaluation_of,
     judge,
     kv_scores,
     long_prompts,
+    source_answers,
 )
 from engine_build.text_generation.language_model import LanguageModel, next_tokens
 from engine_build.text_generation.scores import divergence
+from engine_build.work_folder import WorkFolder
 from onboarding.tree import read_tree
 from tests.text_generation.quantizer.trees import llama_tree
 
@@ -40,17 +41,9 @@ def evaluation(tmp_path_factory):
 @pytest.fixture(scope="module")
 def references(evaluation, tmp_path_factory, log):
     root, chosen = evaluation
-    folder = tmp_path_factory.mktemp("references")
-    source = LanguageModel(root / "models/data/tiny")
-    found = References(
-        source_sha256="0" * 64,
-        samples=chosen.token_lists(source),
-        here=FolderStore(folder / "here"),
-        scratch=folder,
-        log=log,
-    )
-    found.prepare(source, chosen.task)
-    return found
+    work = WorkFolder(tmp_path_factory.mktemp("references"))
+    source = SimpleNamespace(folder=root / "models/data/tiny", trusts_code=False)
+    return source_answers(source, chosen, SimpleNamespace(work=work, log=log))
 
 
 @pytest.fixture
@@ -104,21 +97,6 @@ def test_fp8_kv_cache_costs_more_with_a_bad_scale(candidate, references, log):
         good.value > 0
         and good.high < divergence(kv_scores(candidate, prompts, bad, log)).kl_per_token.low
     )
-
-
-def test_references_are_computed_once(references, evaluation, tmp_path, log):
-    again = References(
-        source_sha256="0" * 64,
-        samples=references.samples,
-        here=references.here,
-        scratch=tmp_path,
-        log=log,
-    )
-    again.prepare(None)
-    first, second = (next(iter(found.log_probabilities(0))) for found in (references, again))
-    assert np.array_equal(first, second)
-    fields = {"source_sha256": "0" * 64, "here": references.here, "scratch": tmp_path, "log": log}
-    assert References(samples=references.samples[1:], **fields).key != references.key
 
 
 def test_gate_of_the_source_holds(candidate, references, evaluation, log):

@@ -27,7 +27,7 @@ def tree(tmp_path_factory):
 def first(tree, tmp_path_factory):
     """A work folder and a store after one job of FP8."""
     folder = tmp_path_factory.mktemp("first")
-    ended = run(tree, folder / "out", "--store", str(folder / "store"), "--upload")
+    ended = run(tree, folder / "out", "--publish", str(folder / "store"))
     assert ended.code == 0, ended.log
     return folder, ended
 
@@ -47,13 +47,13 @@ def test_files_and_record_are_published_under_the_key(tree, first):
 
 
 def test_published_checkpoint_is_not_built_again(tree, first, tmp_path):
-    ended = run(tree, tmp_path / "out", "--store", str(first[0] / "store"), "--upload")
+    ended = run(tree, tmp_path / "out", "--publish", str(first[0] / "store"))
     assert (ended.code, ended.result["status"]) == (0, "known")
     assert not (tmp_path / "out/checkpoint").exists() and "quantize" not in ended.log
 
 
 def test_candidate_waits_under_its_own_name(tree, tmp_path):
-    store = ("--store", str(tmp_path / "store"), "--upload", "--candidate", "try-1")
+    store = ("--publish", str(tmp_path / "store"), "--candidate", "try-1")
     ended = run(tree, tmp_path / "out", *store)
     key, entry = keys(tree)["fp8"], record_of(tmp_path / "out")
     assert (ended.code, ended.result["status"]) == (0, "candidate")
@@ -69,7 +69,7 @@ def test_refused_checkpoint_is_recorded_and_its_files_are_not_published(tmp_path
     root = llama_tree(
         tmp_path / "tree", schemes=("nvfp4",), changes={"budget": {"kl_per_token": 1e-6}}
     )
-    store = ("--store", str(tmp_path / "store"), "--upload")
+    store = ("--publish", str(tmp_path / "store"))
     ended = run(root, tmp_path / "out", *store)
     entry = record_of(tmp_path / "out")
     assert ended.code == 0 and not entry.accepted
@@ -82,7 +82,7 @@ def test_finished_quantization_is_not_repeated(tree, first, tmp_path):
     """A job that ended after it had quantized, and before its record was written."""
     shutil.copytree(first[0] / "out", tmp_path / "out")
     (tmp_path / "out/checkpoint.json").unlink()
-    ended = run(tree, tmp_path / "out", "--store", str(tmp_path / "store"), "--upload")
+    ended = run(tree, tmp_path / "out", "--publish", str(tmp_path / "store"))
     assert ended.code == 0 and ended.log.count("is there already") == 1
     assert record_of(tmp_path / "out").files == record_of(first[0] / "out").files
 
@@ -103,10 +103,10 @@ def test_interrupted_upload_leaves_no_record(tree, first, tmp_path):
     (tmp_path / "store/checkpoints").mkdir(parents=True)
     blocked = store / "checkpoints" / f"{keys(tree)['fp8']}.json"
     blocked.mkdir()
-    ended = run(tree, tmp_path / "out", "--store", str(store), "--upload")
+    ended = run(tree, tmp_path / "out", "--publish", str(store))
     assert ended.code == 6 and "cannot be written" in ended.result["reason"]
     blocked.rmdir()
-    ended = run(tree, tmp_path / "out", "--store", str(store), "--upload")
+    ended = run(tree, tmp_path / "out", "--publish", str(store))
     assert (ended.code, ended.result["status"]) == (0, "built") and "quantize" not in ended.log
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from engine_build.text_generation.__main__ import main
+from engine_build.__main__ import main
 from onboarding.generation_resolve import checkpoint_keys
 from onboarding.rules.generation_case import generation_case
 from onboarding.text_generation.checkpoint_lock import RECORD_NAME, CheckpointEntry, read_record

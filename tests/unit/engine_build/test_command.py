@@ -65,6 +65,8 @@ NO_STORE = "is no store; allowed: s3://BUCKET, or a folder's path."
         (("--publish", "s3://a b"), f"--publish s3://a b {NO_STORE}"),
         (("--publish", "s3://bucket/folder"), f"--publish s3://bucket/folder {NO_STORE}"),
         (("--publish", __file__), "test_command.py is no folder"),
+        (("--candidate", "a"), "--candidate needs --publish; add it"),
+        (("--key", "0a" * 10, "--networks-only"), "and --networks-only of an engine; leave"),
         *(
             (("--plan-from", text), "is no engine; allowed")
             for text in ("", "abc", "0" * 20 + ":1", "0" * 21)

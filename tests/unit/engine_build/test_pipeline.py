@@ -10,7 +10,7 @@ import yaml
 
 from engine_build.build import build
 from engine_build.errors import InputRefused, SourceFault
-from engine_build.sources.export import export_image_network
+from engine_build.sources.export import export
 from engine_build.sources.image_model import ImageModel
 from engine_build.store import sha256_of
 from onboarding.checkpoint import checkpoint_sha256
@@ -174,7 +174,7 @@ def network_tree(tmp_path, **processor):
     folder = root / "networks"
     folder.mkdir()
     checkpoint = root / "checkpoints/tiny"
-    export_image_network(ImageModel(checkpoint), picture_files(20), folder)
+    export(ImageModel(checkpoint), picture_files(20), folder)
     shutil.copy(checkpoint / "config.json", folder)
     (folder / "preprocessor_config.json").write_text(json.dumps(PROCESSOR | processor))
     file = root / "models/tiny.yaml"

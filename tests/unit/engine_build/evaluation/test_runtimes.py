@@ -1,4 +1,4 @@
-"""Which runtimes a machine has, why it lacks the rest, and rows of those it has.
+"""Runtimes of a machine, the rows that they answer, and what each takes of its memory.
 
 The network is two multiplications, and a module does the same.
 """
@@ -24,71 +24,13 @@ from engine_build.evaluation.footprint import (
     measure_plan,
 )
 from engine_build.evaluation.runtimes import (
-    ORDER,
     TorchModule,
     load_engine,
-    machine_runtimes,
-    missing_runtimes,
+    other_subjects,
 )
 from engine_build.ort import BoundNetwork
 from engine_build.runner import Ended
 from tests.unit.engine_build.graphs import node, tensor, write_graph
-
-
-def runtimes(*, modules=("torch", "onnxruntime"), gpu=False, providers=(), cuda=False):
-    return machine_runtimes(
-        has_module=lambda name: name in modules,
-        has_gpu=lambda: gpu,
-        providers=lambda: providers,
-        torch_has_cuda=lambda: cuda,
-    )
-
-
-ALL = {
-    "modules": ("torch", "onnxruntime", "tensorrt"),
-    "providers": ("CUDAExecutionProvider",),
-    "cuda": True,
-}
-NO_TORCH, NO_ONNXRUNTIME = "no package torch", "no package onnxruntime"
-
-
-@pytest.mark.parametrize(
-    ("machine", "reasons"),
-    [
-        (
-            {},
-            dict.fromkeys(("onnxruntime CUDA", "pytorch CUDA", "tensorrt"), "no NVIDIA GPU"),
-        ),
-        ({"gpu": True, **ALL}, {}),
-        (
-            {"gpu": True},
-            {
-                "onnxruntime CUDA": "its build has no CUDAExecutionProvider",
-                "pytorch CUDA": "torch sees no GPU",
-                "tensorrt": "no package tensorrt",
-            },
-        ),
-        (
-            {"gpu": True, "modules": ()},
-            {
-                "onnxruntime": NO_ONNXRUNTIME,
-                "onnxruntime CUDA": NO_ONNXRUNTIME,
-                "pytorch": NO_TORCH,
-                "pytorch CUDA": NO_TORCH,
-                "tensorrt": "no package tensorrt",
-            },
-        ),
-    ],
-    ids=["no GPU", "everything", "a GPU alone", "no packages"],
-)
-def test_machine_says_what_it_lacks(machine, reasons):
-    lacks = runtimes(**machine)
-    assert {name: reason for name, reason in lacks.items() if reason is not None} == reasons
-    assert set(lacks) == set(ORDER)
-    listing = ", ".join(f"{name} ({reason})" for name, reason in reasons.items())
-    assert missing_runtimes(lacks) == (f"not on this machine: {listing}" if reasons else None)
-    assert machine_runtimes()["onnxruntime"] is None, "this machine's own"
-
 
 WEIGHT = np.random.default_rng(0).standard_normal((8, 3)).astype(np.float32)
 
@@ -125,8 +67,10 @@ def network(tmp_path_factory):
 def test_every_runtime_gives_the_same_rows(network):
     feed = {"x": np.random.default_rng(1).standard_normal((5, 8)).astype(np.float32)}
     expected = np.concatenate([feed["x"] @ WEIGHT, 2 * (feed["x"] @ WEIGHT)], axis=1)
-    engines = [load_engine("onnxruntime", network), BoundNetwork(network, device="cpu"), Source()]
-    for engine in engines:
+    subjects = other_subjects({"fp32": network}, Source())
+    assert [subject.runtime for subject in subjects] == ["onnxruntime", "pytorch"], "this machine"
+    engines = [load_engine("onnxruntime", network), BoundNetwork(network, device="cpu")]
+    for engine in (*engines, *(subject.load() for subject in subjects)):
         assert engine.rows(feed) == pytest.approx(expected, rel=1e-5, abs=1e-5)
     half = TorchModule(Source.module, ("x",), device="cpu", half=True).rows(feed)
     assert half.dtype == np.float32 and half == pytest.approx(expected, abs=0.02)

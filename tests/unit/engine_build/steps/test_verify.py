@@ -121,10 +121,9 @@ def evaluation(tools, machine, **answers):
             Candidate(precision=precision, path=Path(f"{name}.plan"))
             for precision, name in answers.items()
         ]
-        state.verified = verify_candidates(
-            tools, state, load=machine.load, compile_fallback=fallback
-        )
-        return choose_candidate(tools, state, load=machine.load)
+        verify_candidates(tools, state, load=machine.load, compile_fallback=fallback)
+        choose_candidate(tools, state, load=machine.load)
+        return state.evaluation
 
 
 def test_record_has_every_measurement_and_the_chosen_engine_last(start):

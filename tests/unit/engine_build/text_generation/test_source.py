@@ -55,26 +55,23 @@ def tiny(llama, tmp_path):
     return shutil.copytree(llama, tmp_path / "bucket/chat")
 
 
-def fetch_source(tmp_path, runner=None, *, token=None, huggingface_at=None, **source):
+def fetch_source(tmp_path, runner=None, *, huggingface_at=None, **source):
     bucket = FolderStore(tmp_path / "bucket")
     fetching = FetchContext(
         root=tmp_path,
         folder=tmp_path / "work",
         runner=runner or PackageIndex(),
         bucket=lambda address: bucket,
-        token=token,
         huggingface=huggingface_at,
     )
     fetching.folder.mkdir(exist_ok=True, parents=True)
     return fetch(GenerationSourceSpec(**source), fetching)
 
 
-def fetch_repository(tmp_path, files, token=None, *, path=None, needs=None, gated=False):
+def fetch_repository(tmp_path, files, *, path=None, needs=None, gated=False):
     """Fetch owner/name from a hub of this machine; return what is found and the files' requests."""
     with hub(files, needs, gated=gated) as (address, requests):
-        found = fetch_source(
-            tmp_path, huggingface=PIN, path=path, token=token, huggingface_at=address
-        )
+        found = fetch_source(tmp_path, huggingface=PIN, path=path, huggingface_at=address)
     return found, [request for request in requests if "/resolve/" in request]
 
 
@@ -176,12 +173,13 @@ CLOSED = {
 def test_refuses_a_closed_repository_and_reads_it_with_its_token(tmp_path, tiny, name, monkeypatch):
     gated, token, says = CLOSED[name]
     monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "none"))
-    monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.setenv("HF_TOKEN", token or "")
     files = files_of(tiny)
     with pytest.raises(SourceFault) as caught:
-        fetch_repository(tmp_path, files, token, needs=TOKEN, gated=gated)
+        fetch_repository(tmp_path, files, needs=TOKEN, gated=gated)
     assert says in str(caught.value) and PIN in str(caught.value) and "\n" not in str(caught.value)
-    found, _ = fetch_repository(tmp_path, files, TOKEN, needs=TOKEN, gated=gated)
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    found, _ = fetch_repository(tmp_path, files, needs=TOKEN, gated=gated)
     assert found.sha256 == checkpoint_sha256(tiny)
 
 

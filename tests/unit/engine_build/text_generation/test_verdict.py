@@ -7,6 +7,7 @@ import json
 import sys
 from pathlib import Path
 from statistics import median
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -175,7 +176,6 @@ def sample(tokens, kl, agree=0.9, nll=3.0, reference=2.9):
 def test_means_are_of_tokens_and_intervals_of_paired_samples(random):
     found = divergence([sample(10, 1.0), sample(90, 0.0)])
     assert found.kl_per_token.value == pytest.approx(0.1)
-    assert (found.tokens, found.samples) == (100, 2)
     assert found.perplexity_ratio.value == pytest.approx(np.exp(0.1))
     assert found.top1.value == pytest.approx(0.9)
     # Texts of any difficulty do not widen the ratio.
@@ -240,15 +240,9 @@ class Engines:
 def measure(engines, settings=ON_CPU, **spec):
     stream = io.StringIO()
     log, folders = Log(stream), (SOURCE, OURS)
+    tools = SimpleNamespace(settings=settings, runner=engines, log=log)
     record = measure_speed(
-        _spec(**spec),
-        folders,
-        2,
-        settings,
-        engines,
-        log,
-        gpu=lambda count: None,
-        clock=lambda: engines.now,
+        _spec(**spec), folders, 2, tools, gpu=lambda count: None, clock=lambda: engines.now
     )
     return record, stream.getvalue()
 
