@@ -28,12 +28,6 @@ from local_cloud.sagemaker.definitions import (
 from local_cloud.sagemaker.hosting.endpoint import Endpoint
 from local_cloud.sagemaker.hosting.endpoints import Endpoints
 from local_cloud.sagemaker.hosting.fleet import VariantFleet
-from local_cloud.sagemaker.hosting.model_data import check_model_data
-from local_cloud.sagemaker.hosting.update_request import (
-    check_update,
-    update_request,
-)
-from local_cloud.sagemaker.tags import Tags
 
 Record = Mapping[str, Any]
 logger = logging.getLogger("roundhouse.sagemaker")
@@ -117,15 +111,7 @@ class ControlPlane:
         self, endpoints: Endpoints, scaled_variants: Callable[[str], Collection[str]]
     ) -> None:
         self.endpoints = endpoints
-        self._scaled_variants = scaled_variants
         self.hosted_components: Callable[[str], Collection[str]] = lambda endpoint: ()
-        self.tags = Tags(
-            {
-                "model": endpoints.models,
-                "endpoint-config": endpoints.configs,
-                "endpoint": endpoints.endpoints,
-            }
-        )
         self.actions: Actions = {}
         self.add(
             {
@@ -144,7 +130,11 @@ class ControlPlane:
                 "ListEndpoints": lambda request: list_page(
                     request, "Endpoints", "Endpoint", map(summary, endpoints.endpoints.values())
                 ),
-                "UpdateEndpoint": self._update_endpoint,
+                "UpdateEndpoint": lambda request: {
+                    "EndpointArn": endpoints.update(
+                        request, scaled_variants(request["EndpointName"])
+                    ).arn
+                },
                 "UpdateEndpointWeightsAndCapacities": lambda request: {
                     "EndpointArn": endpoints.change(
                         request["EndpointName"],
@@ -156,7 +146,6 @@ class ControlPlane:
                 },
                 "DeleteEndpoint": self._delete_endpoint,
                 "CreateInferenceRecommendationsJob": _refuse_recommendations,
-                **self.tags.actions,
             }
         )
 
@@ -169,15 +158,11 @@ class ControlPlane:
         return dispatch("SageMaker", self.actions, target, body)
 
     def _create_model(self, request: Request) -> Request:
-        """Record a model whose data exists."""
+        """Record a model."""
         name = request["ModelName"]
         arn = sagemaker_arn("model", name)
         if name in self.endpoints.models:
             raise validation_error(f'Cannot create already existing model "{arn}".')
-        role = request["ExecutionRoleArn"]
-        for definition in containers(request):
-            check_model_data(definition, role)
-        self.tags.begin(arn, request.get("Tags"))
         self.endpoints.models[name] = _record(request, ModelArn=arn)
         return {"ModelArn": arn}
 
@@ -199,7 +184,6 @@ class ControlPlane:
                 self.endpoints.model(model)
         if request.get("DataCaptureConfig") is not None:
             logger.warning("%s: the local cloud captures no requests", name)
-        self.tags.begin(arn, request.get("Tags"))
         metrics = {**DEFAULT_METRICS, **(request.get("MetricsConfig") or {})}
         self.endpoints.configs[name] = _record(
             request, EndpointConfigArn=arn, MetricsConfig=metrics
@@ -215,19 +199,7 @@ class ControlPlane:
     def _create_endpoint(self, request: Request) -> Request:
         name, deployment = request["EndpointName"], request.get("DeploymentConfig")
         arn = self.endpoints.create(name, request["EndpointConfigName"], deployment).arn
-        self.tags.begin(arn, request.get("Tags"))
         return {"EndpointArn": arn}
-
-    def _update_endpoint(self, request: Request) -> Request:
-        """Put another endpoint config behind an endpoint; the present one must still exist."""
-        endpoint = self.endpoints.endpoint_named(request["EndpointName"])
-        update = update_request(request, endpoint)
-        self.endpoints.config(endpoint.config_name)
-        config = self.endpoints.config(update.config_name)
-        traffic = endpoint.traffic
-        if traffic is not None and not endpoint.is_in_progress:
-            check_update(update, traffic.fleet, config, self._scaled_variants(endpoint.name))
-        return {"EndpointArn": self.endpoints.update(update).arn}
 
     def _delete_endpoint(self, request: Request) -> Request:
         """Begin to delete an endpoint that hosts no inference component any more."""
@@ -250,7 +222,6 @@ def _refuse_recommendations(request: Request) -> Request:
 
 
 def _record(request: Request, **added: Any) -> Request:
-    """The record of a model or an endpoint config; tags are stored apart."""
-    fields = {name: value for name, value in request.items() if name != "Tags"}
-    isolated = fields.get("EnableNetworkIsolation") or False
-    return {**fields, "EnableNetworkIsolation": isolated, **added, "CreationTime": time.time()}
+    """The record of a model or an endpoint config."""
+    isolated = request.get("EnableNetworkIsolation") or False
+    return {**request, "EnableNetworkIsolation": isolated, **added, "CreationTime": time.time()}

@@ -31,10 +31,6 @@ class RolledBack(Exception):
     """What was before answers alone; the message is the failure reason."""
 
 
-class RollbackFailed(Exception):
-    """Old and new each answer a part; the message is the failure reason."""
-
-
 class InProgress(AwsError):
     """A resource takes no change while another one is under way."""
 
@@ -84,10 +80,9 @@ class Changing:
         status, reason = "InService", None
         try:
             change()
-        except (ServerError, RolledBack, RollbackFailed) as error:
+        except (ServerError, RolledBack) as error:
             logger.warning("%s: %s", self.arn, error)
-            failed = isinstance(error, RollbackFailed)
-            status, reason = "UpdateRollbackFailed" if failed else status_on_failure, str(error)
+            status, reason = status_on_failure, str(error)
         except Exception as error:
             logger.exception("%s", self.arn)
             status, reason = status_on_failure, f"the local cloud failed: {error}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextvars
-import hashlib
 import http.client
 import random
 import re
@@ -59,11 +58,6 @@ class Instance:
     pings_missed: int = 0
 
     @property
-    def id(self) -> str:
-        """The instance's id in the form of EC2's."""
-        return f"i-{hashlib.sha256(str(self.folder).encode()).hexdigest()[:17]}"
-
-    @property
     def log(self) -> Path:
         """Its server's output."""
         return self.container.spec.log
@@ -82,11 +76,6 @@ class Instance:
     def processes(self) -> tuple[int, ...]:
         """The first processes of what runs on it."""
         return (self.container.process.pid,)
-
-    @property
-    def requests(self) -> int:
-        """The requests in flight."""
-        return self.in_flight
 
     @property
     def is_unused(self) -> bool:
