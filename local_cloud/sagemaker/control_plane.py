@@ -98,12 +98,6 @@ def _images(variant: VariantFleet, find_model: FindModel) -> list[Record]:
     ]
 
 
-DEFAULT_METRICS = {"EnableDetailedObservability": True}
-"""Of endpoint configs since 2026-06-17. Source: SageMaker developer guide,
-monitoring-detailed-observability-getting-started.
-"""
-
-
 class ControlPlane:
     """Answers the `SageMaker.*` actions; `scaled_variants` are an endpoint's scalable targets."""
 
@@ -145,7 +139,6 @@ class ControlPlane:
                     ).arn
                 },
                 "DeleteEndpoint": self._delete_endpoint,
-                "CreateInferenceRecommendationsJob": _refuse_recommendations,
             }
         )
 
@@ -184,10 +177,7 @@ class ControlPlane:
                 self.endpoints.model(model)
         if request.get("DataCaptureConfig") is not None:
             logger.warning("%s: the local cloud captures no requests", name)
-        metrics = {**DEFAULT_METRICS, **(request.get("MetricsConfig") or {})}
-        self.endpoints.configs[name] = _record(
-            request, EndpointConfigArn=arn, MetricsConfig=metrics
-        )
+        self.endpoints.configs[name] = _record(request, EndpointConfigArn=arn)
         return {"EndpointConfigArn": arn}
 
     def _delete_endpoint_config(self, request: Request) -> Request:
@@ -212,13 +202,6 @@ class ControlPlane:
             )
         self.endpoints.delete(name)
         return {}
-
-
-def _refuse_recommendations(request: Request) -> Request:
-    raise validation_error(
-        "The local cloud has no Inference Recommender: create the job in an AWS account, through "
-        "an environment of it."
-    )
 
 
 def _record(request: Request, **added: Any) -> Request:

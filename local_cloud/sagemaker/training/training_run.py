@@ -18,7 +18,7 @@ from local_cloud.containers.archive import s3_location
 from local_cloud.containers.container import ContainerSpec
 from local_cloud.containers.images import ImageError, LocalImage, local_image
 from local_cloud.containers.job import Job
-from local_cloud.ministack.account import in_background, read_object, write_object
+from local_cloud.ministack.account import read_object, write_object
 
 LONGEST_REASON = 1024
 CHECKPOINTS = "/opt/ml/checkpoints"
@@ -105,7 +105,6 @@ def _upload_folder(folder: Path, uri: str) -> None:
 
 
 LOG_GROUP = "/aws/sagemaker/TrainingJobs"
-LOG_SECONDS = 0.3
 GRACE_SECONDS = 120.0
 """Between SIGTERM and SIGKILL."""
 
@@ -114,48 +113,18 @@ class JobFailed(Exception):
     """The job ends Failed; the message is its failure reason."""
 
 
-@dataclass(kw_only=True)
-class JobLog:
-    """A job's output, followed from its file into a CloudWatch log stream."""
-
-    path: Path
-    group: str
-    stream: str
-    _sent: int = 0
-    _over: threading.Event = field(default_factory=threading.Event)
-
-    def begin(self) -> threading.Thread:
-        """Create the stream, and publish the job's output until `end`."""
-        self.path.touch()
-        stream = {"logGroupName": self.group, "logStreamName": self.stream}
-        cloudwatch_logs._create_log_group({"logGroupName": self.group})
-        cloudwatch_logs._create_log_stream(stream)
-        return in_background(self._follow)
-
-    def end(self) -> None:
-        """Publish the last lines."""
-        self._over.set()
-
-    def _follow(self) -> None:
-        while not self._over.wait(LOG_SECONDS):
-            self._publish()
-        self._publish(whole=True)
-
-    def _publish(self, *, whole: bool = False) -> None:
-        with self.path.open("rb") as file:
-            file.seek(self._sent)
-            text = file.read()
-        complete = text if whole else text[: text.rfind(b"\n") + 1]
-        self._sent += len(complete)
-        now = int(time.time() * 1000)
-        events = [
-            {"timestamp": now, "message": line}
-            for line in complete.decode(errors="replace").splitlines()
-        ]
-        if events:
-            cloudwatch_logs._put_log_events(
-                {"logGroupName": self.group, "logStreamName": self.stream, "logEvents": events}
-            )
+def _publish_log(path: Path, stream: str) -> None:
+    """Put a job's output into a CloudWatch log stream."""
+    place = {"logGroupName": LOG_GROUP, "logStreamName": stream}
+    now = int(time.time() * 1000)
+    events = [
+        {"timestamp": now, "message": line}
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines()
+    ]
+    cloudwatch_logs._create_log_group({"logGroupName": LOG_GROUP})
+    cloudwatch_logs._create_log_stream(place)
+    if events:
+        cloudwatch_logs._put_log_events({**place, "logEvents": events})
 
 
 @dataclass(kw_only=True)
@@ -235,9 +204,7 @@ class TrainingRun(Job):
     def _wait(self, image: LocalImage) -> int | None:
         """The container's exit code; None when it took longer than it may."""
         name = self.record["TrainingJobName"]
-        stream = f"{name}/algo-1-{int(time.time())}"
-        log = JobLog(path=self.folder / "job.log", group=LOG_GROUP, stream=stream)
-        publisher = log.begin()
+        stream, log = f"{name}/algo-1-{int(time.time())}", self.folder / "job.log"
         options = ("--ml", str(self.folder / "ml"), "--tree", str(self.folder / "source"))
         spec = ContainerSpec(
             command=(*image.command, *options),
@@ -247,15 +214,14 @@ class TrainingRun(Job):
                 **(self.record.get("Environment") or {}),
             },
             folder=self.folder,
-            log=log.path,
+            log=log,
             own_network=False,
         )
         seconds = self.record["StoppingCondition"]["MaxRuntimeInSeconds"]
         try:
             return self.run_container(spec, seconds, GRACE_SECONDS)
         finally:
-            log.end()
-            publisher.join()
+            _publish_log(log, stream)
 
     def _enter(self, status: str, secondary: str, message: str = "") -> None:
         now = time.time()
