@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, MutableMapping
+from functools import partial
 from typing import Any
 
 from local_cloud.ministack.account import sagemaker_arn
@@ -109,7 +110,7 @@ class ControlPlane:
         self.actions: Actions = {}
         self.add(
             {
-                "CreateModel": self._create_model,
+                "CreateModel": partial(_store, endpoints.models, "Model", "model"),
                 "DescribeModel": lambda request: endpoints.model(request["ModelName"]),
                 "DeleteModel": self._delete_model,
                 "CreateEndpointConfig": self._create_endpoint_config,
@@ -150,35 +151,20 @@ class ControlPlane:
         """Answer one request of the JSON 1.1 protocol."""
         return dispatch("SageMaker", self.actions, target, body)
 
-    def _create_model(self, request: Request) -> Request:
-        """Record a model."""
-        name = request["ModelName"]
-        arn = sagemaker_arn("model", name)
-        if name in self.endpoints.models:
-            raise validation_error(f'Cannot create already existing model "{arn}".')
-        self.endpoints.models[name] = _record(request, ModelArn=arn)
-        return {"ModelArn": arn}
+    def _create_endpoint_config(self, request: Request) -> Request:
+        """Record an endpoint config whose models all exist."""
+        for variant in all_variants(request):
+            for model in model_names(variant):
+                self.endpoints.model(model)
+        if request.get("DataCaptureConfig") is not None:
+            name = request["EndpointConfigName"]
+            logger.warning("%s: the local cloud captures no requests", name)
+        return _store(self.endpoints.configs, "EndpointConfig", "endpoint-config", request)
 
     def _delete_model(self, request: Request) -> Request:
         self.endpoints.model(request["ModelName"])
         del self.endpoints.models[request["ModelName"]]
         return {}
-
-    def _create_endpoint_config(self, request: Request) -> Request:
-        """Record an endpoint config whose models all exist."""
-        name = request["EndpointConfigName"]
-        arn = sagemaker_arn("endpoint-config", name)
-        if name in self.endpoints.configs:
-            raise validation_error(
-                f'Cannot create already existing endpoint configuration "{arn}".'
-            )
-        for variant in all_variants(request):
-            for model in model_names(variant):
-                self.endpoints.model(model)
-        if request.get("DataCaptureConfig") is not None:
-            logger.warning("%s: the local cloud captures no requests", name)
-        self.endpoints.configs[name] = _record(request, EndpointConfigArn=arn)
-        return {"EndpointConfigArn": arn}
 
     def _delete_endpoint_config(self, request: Request) -> Request:
         """Forget an endpoint config, even one in use, as AWS does."""
@@ -204,7 +190,16 @@ class ControlPlane:
         return {}
 
 
-def _record(request: Request, **added: Any) -> Request:
-    """The record of a model or an endpoint config."""
+def _store(
+    records: MutableMapping[str, Record], kind: str, arn_kind: str, request: Request
+) -> Request:
+    """Record a new model or endpoint config; return its ARN."""
+    name, field = request[f"{kind}Name"], f"{kind}Arn"
+    arn = sagemaker_arn(arn_kind, name)
+    if name in records:
+        noun = "endpoint configuration" if kind == "EndpointConfig" else "model"
+        raise validation_error(f'Cannot create already existing {noun} "{arn}".')
     isolated = request.get("EnableNetworkIsolation") or False
-    return {**request, "EnableNetworkIsolation": isolated, **added, "CreationTime": time.time()}
+    own = {"EnableNetworkIsolation": isolated, field: arn, "CreationTime": time.time()}
+    records[name] = {**request, **own}
+    return {field: arn}

@@ -12,7 +12,7 @@ from local_cloud.ministack.account import Scoped, account_id, in_background, reg
 from local_cloud.protocol.errors import validation_error
 from local_cloud.sagemaker.hosting.changes import AlarmStates, Monitor
 from local_cloud.sagemaker.hosting.endpoint import Endpoint, Traffic
-from local_cloud.sagemaker.hosting.fleet import Fleet, Host, inspect, new_fleet
+from local_cloud.sagemaker.hosting.fleet import Fleet, inspect, new_fleet
 from local_cloud.sagemaker.hosting.rollout import rollout
 from local_cloud.sagemaker.hosting.update import Update
 from local_cloud.sagemaker.hosting.update_request import (
@@ -38,7 +38,6 @@ class Endpoints:
         self.configs: MutableMapping[str, Record] = Scoped()
         self.endpoints: MutableMapping[str, Endpoint] = Scoped()
         self._alarm_states = alarm_states
-        self._host = Host(settings=settings, find_model=self.model)
         self.move_components: Callable[[Endpoint, Fleet], None] = lambda endpoint, fleet: None
         self._all: dict[int, Endpoint] = {}
         self._turn = threading.Lock()
@@ -162,7 +161,8 @@ class Endpoints:
 
     def _fleet(self, endpoint: Endpoint, config: Record) -> Fleet:
         owner = f"{account_id()}-{region()}-{endpoint.name}-{uuid.uuid4().hex[:8]}"
-        return new_fleet(config, self._host, self.settings.state / "endpoints" / owner)
+        folder = self.settings.state / "endpoints" / owner
+        return new_fleet(config, self.settings, self.model, folder)
 
     def _remove(self, endpoint: Endpoint) -> None:
         fleets, endpoint.traffic = endpoint.fleets, None
@@ -176,9 +176,9 @@ class Endpoints:
             endpoint.become("Deleted")
 
 
-def _inspect(fleet: Fleet, pinging: bool) -> None:
+def _inspect(fleet: Fleet) -> None:
     """Drop lost instances, and start others in their place."""
-    inspect(fleet, pinging=pinging)
+    inspect(fleet)
     for variant in fleet.variants:
         variant.mend()
 

@@ -101,10 +101,6 @@ class Machine(Instance):
         """Whether one more copy fits."""
         return (self.taken_capacity + requirements).fits(self.instance_type)
 
-    def is_sick(self) -> bool:
-        """An instance answers no pings: its copies do."""
-        return False
-
 
 def start_machine(variant: Mapping[str, Any], instance_type: str, folder: Path) -> Machine:
     """Start an instance without a model."""

@@ -58,7 +58,7 @@ class Update:
         self.before.fleet.stop()
 
     def _trouble(self) -> str | None:
-        inspect(self.new, pinging=False)
+        inspect(self.new)
         if any(variant.lost for variant in self.new.variants):
             return f"instances of endpoint config {self.new.config_name} did not stay healthy."
         return None

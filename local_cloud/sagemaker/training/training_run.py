@@ -12,16 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ministack.services import cloudwatch_logs, s3
+from ministack.services import cloudwatch_logs
 
 from local_cloud.containers.archive import s3_location
 from local_cloud.containers.container import ContainerSpec
 from local_cloud.containers.images import ImageError, LocalImage, local_image
 from local_cloud.containers.job import Job
-from local_cloud.ministack.account import read_object, write_object
+from local_cloud.ministack.account import read_object
 
 LONGEST_REASON = 1024
-CHECKPOINTS = "/opt/ml/checkpoints"
 
 
 class DownloadError(Exception):
@@ -36,20 +35,13 @@ class OptMl:
     request: Mapping[str, Any]
 
     def lay_out(self) -> None:
-        """Write configuration, channels and checkpoints of an earlier job. Raises DownloadError."""
+        """Write configuration and channels, each of one object. Raises DownloadError."""
         for name in ("input/config", "input/data", "output/data", "model", "checkpoints"):
             (self.folder / name).mkdir(parents=True)
         values = json.dumps(dict(self.request.get("HyperParameters") or {}))
         (self.folder / "input/config/hyperparameters.json").write_text(values, encoding="utf-8")
         for channel in self.request.get("InputDataConfig") or ():
             _download(channel, self.folder / "input/data" / channel["ChannelName"])
-        if self._checkpoints is not None:
-            _copy_objects(self._checkpoints, self._checkpoint_folder)
-
-    def keep(self) -> None:
-        """Upload checkpoints, whatever came of the job; results and model, nobody reads here."""
-        if self._checkpoints is not None:
-            _upload_folder(self._checkpoint_folder, self._checkpoints)
 
     def failure(self) -> str:
         """Return the reason that the job left."""
@@ -58,50 +50,18 @@ class OptMl:
             return ""
         return path.read_text(encoding="utf-8", errors="replace")[:LONGEST_REASON].strip()
 
-    @property
-    def _checkpoints(self) -> str | None:
-        config: Mapping[str, str] = self.request.get("CheckpointConfig") or {}
-        return config.get("S3Uri")
-
-    @property
-    def _checkpoint_folder(self) -> Path:
-        config: Mapping[str, str] = self.request.get("CheckpointConfig") or {}
-        return self.folder / Path(config.get("LocalPath", CHECKPOINTS)).relative_to("/opt/ml")
-
 
 def _download(channel: Mapping[str, Any], folder: Path) -> None:
     uri = channel["DataSource"]["S3DataSource"]["S3Uri"]
     bucket, key = s3_location(uri)
-    single = read_object(bucket, key)
-    folder.mkdir(parents=True)
-    if single is not None:
-        (folder / Path(key).name).write_bytes(single)
-    elif not _copy_objects(uri, folder):
+    content = read_object(bucket, key)
+    if content is None:
         raise DownloadError(
             f'ClientError: Data download failed: No S3 objects found under S3 URL "{uri}" given '
             "in input data source."
         )
-
-
-def _copy_objects(uri: str, folder: Path) -> int:
-    """Copies what lies under an S3 prefix; how many objects."""
-    bucket, prefix = s3_location(uri)
-    below = prefix.rstrip("/") + "/"
-    objects = s3._buckets.get(bucket, {"objects": {}})["objects"]
-    keys = sorted(key for key in objects if key.startswith(below))
-    for key in keys:
-        path = folder / key.removeprefix(below)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(read_object(bucket, key) or b"")
-    return len(keys)
-
-
-def _upload_folder(folder: Path, uri: str) -> None:
-    bucket, prefix = s3_location(uri)
-    files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
-    for path in sorted(files):
-        key = f"{prefix.rstrip('/')}/{path.relative_to(folder).as_posix()}"
-        write_object(bucket, key, path.read_bytes(), "application/octet-stream")
+    folder.mkdir(parents=True)
+    (folder / Path(key).name).write_bytes(content)
 
 
 LOG_GROUP = "/aws/sagemaker/TrainingJobs"
@@ -189,7 +149,6 @@ class TrainingRun(Job):
         code = self._wait(image)
         with self._turn:
             self._enter("Stopping" if self.stopped.is_set() else "InProgress", "Uploading")
-        ml.keep()
         reason = ml.failure()
         shutil.rmtree(ml.folder, ignore_errors=True)
         if code is None:
