@@ -90,15 +90,15 @@ class Autoscaler:
         current = self.capacity(target.key)[0]
         policies = self._registry.policies_of(target.key)
         known = {policy.arn: policy for policy in policies}
-        asked = {
+        capacities = {
             breach.alarm: self._allowed_capacity(policy, breach, target, policies, current, now)
             for breach in breaches
             if (policy := known.get(breach.policy_arn)) is not None and breach.values
         }
-        alarm = max(asked, key=lambda name: asked[name], default=None)
-        if alarm is None or asked[alarm] == current:
+        alarm = max(capacities, key=lambda name: capacities[name], default=None)
+        if alarm is None or capacities[alarm] == current:
             return
-        capped, is_out = target.clamp(asked[alarm]), asked[alarm] > current
+        capped, is_out = target.clamp(capacities[alarm]), capacities[alarm] > current
         direction = f"DynamicScaling{'Out' if is_out else 'In'}Suspended"
         if (
             capped != current
@@ -118,7 +118,7 @@ class Autoscaler:
         now: float,
     ) -> int:
         """Nothing less than now while another tracking policy is not ready to scale in too."""
-        desired = asked_capacity(policy, breach, current)
+        desired = policy_capacity(policy, breach, current)
         desired = self._after_cooldown(policy, desired, current, target.last, now)
         if desired >= current:
             return desired
@@ -174,7 +174,7 @@ class Autoscaler:
         target.changing = Change(before=before, after=desired, at=0.0)
 
 
-def asked_capacity(policy: Policy, breach: Breach, current: int) -> int:
+def policy_capacity(policy: Policy, breach: Breach, current: int) -> int:
     """Return what a policy asks for.
 
     A scale-out follows the newest datapoint; a scale-in the highest, so that it lasts.
@@ -195,7 +195,7 @@ def tracked_capacity(current: int, metric: float, target: float) -> int:
 
 
 def _stepped_capacity(configuration: Mapping[str, Any], breach: Breach, current: int) -> int:
-    """Return what the step asks for that covers the breach's mean or, where asked, maximum."""
+    """Return what the step asks for that covers the breach's mean or, where it says so, maximum."""
     is_maximum = configuration.get("MetricAggregationType") == "Maximum"
     value = max(breach.values) if is_maximum else math.fsum(breach.values) / len(breach.values)
     for step in configuration["StepAdjustments"]:

@@ -64,25 +64,27 @@ def checked_request(operation: str, request: Request, service: str = SAGEMAKER) 
     and patterns are cfn-lint's.
     """
     shape = input_shape(operation, service)
-    known = _typed(shape, {name: value for name, value in request.items() if name in shape.members})
+    known = _convert(
+        shape, {name: value for name, value in request.items() if name in shape.members}
+    )
     report = ParamValidator().validate(known, shape)
     if report.has_errors():
         raise validation_error("; ".join(report.generate_report().splitlines()))
     return {**request, **known}
 
 
-def _typed(shape: Shape, value: Any) -> Any:
+def _convert(shape: Shape, value: Any) -> Any:
     """Return a value with the numbers and truth values that its text stands for, without Nones."""
     if isinstance(shape, StructureShape) and isinstance(value, Mapping):
         present = {name: item for name, item in value.items() if item is not None}
         return {
-            name: _typed(shape.members[name], item) if name in shape.members else item
+            name: _convert(shape.members[name], item) if name in shape.members else item
             for name, item in present.items()
         }
     if isinstance(shape, ListShape) and isinstance(value, list | tuple):
-        return [_typed(shape.member, item) for item in value]
+        return [_convert(shape.member, item) for item in value]
     if isinstance(shape, MapShape) and isinstance(value, Mapping):
-        return {key: _typed(shape.value, item) for key, item in value.items()}
+        return {key: _convert(shape.value, item) for key, item in value.items()}
     if shape.type_name in NUMBERS and isinstance(value, str | int | float):
         with contextlib.suppress(ValueError):
             number = float(value)
