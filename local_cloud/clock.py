@@ -1,54 +1,44 @@
-"""The local cloud's minutes: at the end of one metrics are published and alarms act."""
+"""The local cloud's minutes: capacities are sampled, alarms act, and scaling follows them."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
+
+from ministack.core.responses import request_scope
 
 from local_cloud.application_autoscaling.api import Scaling
 from local_cloud.cloudwatch import alarms, metric_store
 from local_cloud.cloudwatch.alarms import Alarms
+from local_cloud.sagemaker.components.component import Component
 from local_cloud.sagemaker.components.components import Components
-from local_cloud.sagemaker.components.samples import ComponentSamples
-from local_cloud.sagemaker.metrics.host_metrics import Hosts, running_count
-from local_cloud.sagemaker.metrics.invocation_metrics import HIGH_RESOLUTION_SHARE, publisher
+from local_cloud.sagemaker.metrics import Metrics, component_metrics, variant_metrics
 from local_cloud.settings import Settings
 from onboarding.metrics import HOST, INVOCATIONS
 
 SHORTEST_STEP_SECONDS = 0.05
 KEPT_MINUTES, KEPT_SECONDS = 180, 3600.0
 """CloudWatch keeps fine datapoints for three hours; where minutes are short, an hour is kept."""
+R = TypeVar("R")
 logger = logging.getLogger("roundhouse.clock")
 
 
 class Clock:
     """Steps through sixths of a minute, the finest resolution of any metric, in its own thread."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        components: Components,
-        scaling: Scaling,
-    ) -> None:
+    def __init__(self, settings: Settings, components: Components, scaling: Scaling) -> None:
         self._minute = settings.seconds_per_minute
-        endpoints, registry = components.endpoints, scaling.registry
-        self._hosts = Hosts(endpoints.endpoints, registry.variants)
-        self._components = ComponentSamples(components.components, registry.scales_component)
+        self._components, self._scaling = components, scaling
         self._alarms = Alarms(seconds_per_minute=self._minute, act=scaling.take_alarm_action)
-        self._scaling = scaling
         self._ended = threading.Event()
         self._last = (0, 0)
-        publisher.seconds_per_minute = self._minute
-        publisher.running = partial(running_count, endpoints.endpoints)
-        publisher.copies = self._components.copies
 
     def start(self) -> None:
-        """Replace MiniStack's alarms and queries, and begin."""
+        """Replace MiniStack's alarms, and begin."""
         alarms.install()
-        metric_store.install(publisher.flush)
         threading.Thread(target=self._run, name="clock", daemon=True).start()
 
     def stop(self) -> None:
@@ -61,21 +51,51 @@ class Clock:
 
     def step(self, now: float) -> None:
         """Do what is due at a time, in seconds since the epoch."""
-        minute, sixth = int(now // self._minute), int(now // (self._minute * HIGH_RESOLUTION_SHARE))
-        _run_part(self._hosts.sample_requests)
-        _run_part(self._components.sample_requests)
+        minute, sixth = int(now // self._minute), int(now // metric_store.SLOT_SECONDS)
+        _run_part(self._sample_requests)
         if sixth == self._last[1]:
             return
         if minute != self._last[0]:
-            begun, ended = (minute - 1) * self._minute, (minute - 1e-6) * self._minute
+            _run_part(self._sample_minute, (minute - 1e-6) * self._minute)
             forgotten = now - max(KEPT_MINUTES * self._minute, KEPT_SECONDS)
-            _run_part(self._hosts.sample_minute, begun, ended)
-            _run_part(self._components.sample_minute, begun, ended)
             _run_part(metric_store.forget, (INVOCATIONS, HOST), forgotten)
         self._last = (minute, sixth)
-        publisher.flush(now)
         _run_part(self._alarms.sweep, now)
         _run_part(self._scaling.step, now)
+
+    def _sample_requests(self) -> None:
+        """Record each copy's concurrent requests; of components without scaling only if any."""
+        for component, metrics in self._all_components():
+            counts = [copy.in_flight for copy in tuple(component.copies)]
+            if any(counts) or self._scaling.registry.scales_component(component.name):
+                for count in counts:
+                    metrics.add("ConcurrentRequestsPerCopy", count)
+
+    def _sample_minute(self, ended: float) -> None:
+        """Record what a minute that has ended leaves of instances and of what is scaled."""
+        for endpoint in self._scoped(self._components.endpoints.endpoints):
+            scaled = self._scaling.registry.variants(endpoint.name)
+            for variant in (item for fleet in endpoint.fleets for item in fleet.variants):
+                metrics = variant_metrics(endpoint.name, variant.name)
+                for instance in tuple(variant.instances):
+                    metrics.record_memory(instance.processes, ended)
+                if variant.name in scaled and not endpoint.is_asynchronous:
+                    metrics.record_none(ended)
+        for component, metrics in self._all_components():
+            if self._scaling.registry.scales_component(component.name):
+                metrics.record_none(ended)
+
+    def _all_components(self) -> Iterator[tuple[Component, Metrics]]:
+        for component in self._scoped(self._components.components):
+            yield component, component_metrics(component.name)
+
+    @staticmethod
+    def _scoped(records: Mapping[str, R]) -> Iterator[R]:
+        """Yield the records of every account, each in its own scope."""
+        scoped = records._data  # type: ignore[attr-defined]
+        for (account, region, _), record in list(scoped.items()):
+            with request_scope(account, region):
+                yield record
 
 
 def _run_part(work: Callable[..., None], *arguments: object) -> None:

@@ -71,10 +71,10 @@ def _install(emulator: Any, settings: Settings) -> Callable[[], None]:
     autoscaler = Autoscaler(registry, components, alarm_states, stretch)
     scaling, runtime = Scaling(registry, autoscaler), Runtime(components)
     control_plane = ControlPlane(endpoints, registry.variants)
-    control_plane.add(ComponentActions(components, control_plane.tags).actions)
+    control_plane.add(ComponentActions(components).actions)
     control_plane.hosted_components = components.names_of
     clock = Clock(settings, components, scaling)
-    jobs = TrainingJobs(settings, control_plane.tags)
+    jobs = TrainingJobs(settings)
     control_plane.add(jobs.actions)
     resource_types.install(control_plane, components, scaling)
     builds.install()

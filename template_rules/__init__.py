@@ -1,5 +1,6 @@
 """CloudFormation checks of SageMaker deployments, for whole cloud assemblies."""
 
-from template_rules.findings import Finding, check
+from template_rules.findings import check
+from template_rules.templates import Finding
 
 __all__ = ["Finding", "check"]

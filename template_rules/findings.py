@@ -1,14 +1,14 @@
 """Findings of all templates of a folder: by cfn-lint, and by our rules."""
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from template_rules.read import TemplateFiles, read_templates
 from template_rules.rule import RULES, Rule
-from template_rules.templates import Assembly, Problem, Severity, Template
+from template_rules.templates import Assembly, Finding, Template
 from template_rules.values import at, items
 
 UNREADABLE = "E9000"
@@ -19,28 +19,6 @@ PROMOTED = {
     "W1020": "a substitution that is not there",
 }
 """Warnings of cfn-lint that refuse a deployment here, and why."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """One fault of a template; `message` holds the value, the allowed values and the way out."""
-
-    rule: str
-    severity: Severity
-    template: str
-    resource: str | None
-    path: str
-    message: str
-    line: int | None = None
-
-    def __str__(self) -> str:
-        line = "" if self.line is None else f":{self.line}"
-        return f"{self.template}{line}: {self.rule} {self.place}: {self.message}"
-
-    @property
-    def place(self) -> str:
-        """Return the resource and the path in it."""
-        return ".".join(part for part in (self.resource, self.path) if part) or "template"
 
 
 def check(folder: Path, *, only: Collection[str] | None = None) -> tuple[Finding, ...]:
@@ -58,14 +36,7 @@ def check_files(
 ) -> tuple[Finding, ...]:
     """Return the findings of templates that are read already; only those of `only` are linted."""
     found = {
-        Finding(
-            rule=UNREADABLE,
-            severity="error",
-            template=name,
-            resource=None,
-            path="",
-            message=f"{fault}; synthesise again",
-        )
+        Finding(rule=UNREADABLE, template=name, message=f"{fault}; synthesise again")
         for name, fault in files.faults
     }
     for template in files.templates:
@@ -76,11 +47,20 @@ def check_files(
 
 
 def own_findings(templates: Sequence[Template]) -> Iterator[Finding]:
-    """Yield what our rules find in templates that are deployed together."""
-    assembly = Assembly(templates)
+    """Yield what our rules find in templates that are deployed together.
+
+    Left out is what cfn-lint metadata of its resource or template ignores.
+    """
+    assembly, by_file = Assembly(templates), {template.file: template for template in templates}
     for rule in own_rules():
         for problem in rule.problems(assembly):
-            yield from _unless_suppressed(rule.id, problem)
+            template = by_file[problem.template]
+            holders = (template.resources[str(problem.resource)].raw, template.document)
+            ignored = (
+                at(item, "Metadata", "cfn-lint", "config", "ignore_checks") for item in holders
+            )
+            if not any(rule.id in items(given) for given in ignored):
+                yield replace(problem, rule=rule.id)
 
 
 def own_rules() -> Sequence[Rule]:
@@ -144,37 +124,3 @@ def _lint(template: Template, region: str) -> Iterator[Finding]:
             message=f"{match.message}{reason}",
             line=match.linenumber,
         )
-
-
-def _unless_suppressed(rule: str, problem: Problem) -> Iterator[Finding]:
-    """Yield a finding, unless cfn-lint metadata of its resource or template ignores the rule."""
-    resource = problem.resource
-    holders = (resource.raw, resource.template.document)
-    ignored = [at(holder, "Metadata", "cfn-lint", "config", "ignore_checks") for holder in holders]
-    if any(rule in items(given) for given in ignored):
-        return
-    yield Finding(
-        rule=rule,
-        severity="error",
-        template=resource.template.file,
-        resource=resource.logical_id,
-        path=problem.path,
-        message=problem.message,
-        line=_line(resource.template.document, problem.keys),
-    )
-
-
-def _line(document: Any, keys: list[str | int]) -> int | None:
-    """Return the line of the innermost key that the template has; None without positions."""
-    line = None
-    for key in keys:
-        if isinstance(document, dict):
-            own = next((name for name in document if name == key), None)
-            mark = getattr(own, "start_mark", None)
-            document = document.get(key)
-        elif isinstance(document, list) and isinstance(key, int) and key < len(document):
-            mark = getattr(document[key], "start_mark", None)
-        else:
-            break
-        line = mark.line + 1 if mark is not None else line
-    return line

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from template_rules.templates import Assembly, Problem, Resource
+from template_rules.templates import Assembly, Finding, Resource
 
-Problems = Callable[[Assembly], Iterator[Problem]]
+Problems = Callable[[Assembly], Iterator[Finding]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,11 +35,11 @@ def rule(id: str, shortdesc: str) -> Callable[[Problems], Rule]:
 
 def resource_rule(
     id: str, shortdesc: str, *types: str
-) -> Callable[[Callable[[Resource], Iterator[Problem]]], Rule]:
+) -> Callable[[Callable[[Resource], Iterator[Finding]]], Rule]:
     """Return a decorator that makes a rule of a function of a resource of one of these types."""
 
-    def decorate(function: Callable[[Resource], Iterator[Problem]]) -> Rule:
-        def problems(assembly: Assembly) -> Iterator[Problem]:
+    def decorate(function: Callable[[Resource], Iterator[Finding]]) -> Rule:
+        def problems(assembly: Assembly) -> Iterator[Finding]:
             for resource in assembly.of_type(*types):
                 yield from function(resource)
 

@@ -10,10 +10,28 @@ from template_rules.intrinsics import Resolver, Stack
 from template_rules.values import at, display, fields
 
 Severity = Literal["error", "warning"]
-_STEP = re.compile(r"[^.\[\]]+")
 
 
-OUTSIDE_PROPERTIES = ("DependsOn", "Type", "DeletionPolicy", "UpdateReplacePolicy", "Metadata")
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One fault of a template; `message` holds the value, the allowed values and the way out."""
+
+    rule: str = ""
+    severity: Severity = "error"
+    template: str
+    resource: str | None = None
+    path: str = ""
+    message: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        line = "" if self.line is None else f":{self.line}"
+        return f"{self.template}{line}: {self.rule} {self.place}: {self.message}"
+
+    @property
+    def place(self) -> str:
+        """Return the resource and the path in it."""
+        return ".".join(part for part in (self.resource, self.path) if part) or "template"
 
 
 class Template:
@@ -79,40 +97,18 @@ class Resource:
         *,
         value: Any = None,
         allowed: str | Iterable[object] | None = None,
-    ) -> "Problem":
+    ) -> "Finding":
         """Return a fault of this resource; `allowed` are the allowed values or say them."""
         if allowed is not None and not isinstance(allowed, str):
             allowed = ", ".join(map(str, allowed))
-        return Problem(
-            resource=self, path=path, what=what, value=value, allowed=allowed, way_out=way_out
+        given = "" if value is None else f": {display(value)}"
+        choice = "" if allowed is None else f" (allowed: {allowed})"
+        return Finding(
+            template=self.template.file,
+            resource=self.logical_id,
+            path=path,
+            message=display_whole(f"{what}{given}{choice}; {way_out}"),
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Problem:
-    """A fault at a property of a resource; the message names value, allowed values and way out."""
-
-    resource: Resource
-    path: str
-    what: str
-    value: Any = None
-    allowed: str | None = None
-    way_out: str
-
-    @property
-    def message(self) -> str:
-        """Return the fault as one sentence for a person."""
-        value = "" if self.value is None else f": {display(self.value)}"
-        allowed = "" if self.allowed is None else f" (allowed: {self.allowed})"
-        return display_whole(f"{self.what}{value}{allowed}; {self.way_out}")
-
-    @property
-    def keys(self) -> list[str | int]:
-        """Return the path from the top of the template on, as cfn-lint takes it."""
-        steps = _STEP.findall(self.path)
-        own = [int(step) if step.isdecimal() else step for step in steps]
-        inner = [] if steps[:1] and steps[0] in OUTSIDE_PROPERTIES else ["Properties"]
-        return ["Resources", self.resource.logical_id, *inner, *own]
 
 
 class Assembly:

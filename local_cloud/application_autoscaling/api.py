@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import logging
-import time
 import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ministack.core.responses import request_scope
 
-from local_cloud.application_autoscaling.autoscaler import Autoscaler
-from local_cloud.application_autoscaling.policy_alarms import delete_alarms, put_alarms
+from local_cloud.application_autoscaling.autoscaler import Autoscaler, Breach
 from local_cloud.application_autoscaling.records import (
     CONFIGURATIONS,
     NAMESPACE,
     RESOURCES,
     SUSPENSIONS,
-    Description,
     Key,
     Policy,
     Target,
+    not_found,
 )
-from local_cloud.application_autoscaling.registry import Registry, not_found
-from local_cloud.application_autoscaling.tracking import Breach
+from local_cloud.application_autoscaling.registry import Registry, delete_alarms, put_alarms
 from local_cloud.cloudwatch.evaluation import Verdict
 from local_cloud.ministack.account import account_id, region
 from local_cloud.protocol.constraints import SCALING, checked_actions
@@ -32,10 +29,6 @@ from local_cloud.protocol.listing import page
 
 logger = logging.getLogger("roundhouse.scaling")
 PAGE = 50
-SERVICE_ROLE = (
-    "aws-service-role/sagemaker.application-autoscaling.amazonaws.com/"
-    "AWSServiceRoleForApplicationAutoScaling_SageMaker{}"
-)
 
 
 class Scaling:
@@ -49,16 +42,11 @@ class Scaling:
             "DeregisterScalableTarget": self._deregister,
             "PutScalingPolicy": self._put_policy,
             "DeleteScalingPolicy": self._delete_policy,
-            "PutScheduledAction": self._put_scheduled_action,
-            "DeleteScheduledAction": self._delete_scheduled_action,
             "DescribeScalableTargets": lambda request: _describe(
                 request, "ScalableTargets", registry.targets.values()
             ),
             "DescribeScalingPolicies": lambda request: _describe(
                 request, "ScalingPolicies", registry.policies.values()
-            ),
-            "DescribeScheduledActions": lambda request: _describe(
-                request, "ScheduledActions", registry.scheduled.values()
             ),
         }
         self.actions = checked_actions(actions, SCALING)
@@ -87,29 +75,18 @@ class Scaling:
             with request_scope(*scope), self.registry.turn:
                 self._autoscaler.step(called, now)
 
-    def declare(self, properties: Request) -> Request:
-        """Register a target as a template describes it: with exactly its scheduled actions."""
-        declared = properties.get("ScheduledActions") or ()
-        names = {str(action["ScheduledActionName"]) for action in declared}
-        with self.registry.turn:
-            reply = self.actions["RegisterScalableTarget"](properties)
-            key = _key_of(properties)
-            self.registry.forget_scheduled(key, but=names)
-            for action in declared:
-                self.actions["PutScheduledAction"]({**key.as_description(), **action})
-        return reply
-
     def _register(self, request: Request) -> Request:
         """Register a target or change its bounds, and bring its variant within them."""
         key, suspended = _key_of(request), request.get("SuspendedState") or {}
-        low, high = request.get("MinCapacity"), request.get("MaxCapacity")
+        if request.get("ScheduledActions"):
+            logger.warning("%s: the local cloud runs no scheduled actions", key.resource_id)
         with self.registry.turn:
             target = self.registry.targets.get(key)
-            if target is not None:
-                low, high = (
-                    target.low if low is None else low,
-                    target.high if high is None else high,
-                )
+            present = (None, None) if target is None else (target.low, target.high)
+            given = (request.get("MinCapacity"), request.get("MaxCapacity"))
+            low, high = (
+                old if new is None else new for old, new in zip(present, given, strict=True)
+            )
             if low is None or high is None or not 0 <= low <= high:
                 raise validation_error(
                     f"MinCapacity {low} and MaxCapacity {high} must be given, and not be crossed."
@@ -117,9 +94,7 @@ class Scaling:
             self._autoscaler.capacity(key)
             if target is None:
                 arn = _arn("application-autoscaling", f"scalable-target/{uuid.uuid4().hex[:28]}")
-                kind = "Endpoint" if key.component is None else "InferenceComponent"
-                role = f"arn:aws:iam::{account_id()}:role/{SERVICE_ROLE.format(kind)}"
-                target = Target(key=key, arn=arn, role=role, low=low, high=high)
+                target = Target(key=key, arn=arn, low=low, high=high)
             target.low, target.high = low, high
             target.suspended.update(
                 {name: suspended[name] for name in SUSPENSIONS if suspended.get(name) is not None}
@@ -143,7 +118,9 @@ class Scaling:
             if configuration is None:
                 raise validation_error(f"{CONFIGURATIONS.get(kind, kind)} must be specified")
             if policy is None:
-                policy = Policy(key=key, name=name, arn=_record_arn(key, "scalingPolicy", name))
+                resource = f"resource/{key.namespace}/{key.resource_id}:policyName/{name}"
+                arn = _arn("autoscaling", f"scalingPolicy:{uuid.uuid4()}:{resource}")
+                policy = Policy(key=key, name=name, arn=arn)
             policy.kind, policy.configuration = kind, configuration
             self.registry.policies[(key, name)] = policy
             put_alarms(policy)
@@ -154,54 +131,27 @@ class Scaling:
         with self.registry.turn:
             policy = self.registry.policies.pop((key, name), None)
             if policy is None:
-                raise not_found(f"No scaling policy found for {key.text}, policy name: {name}")
+                raise not_found("No scaling policy found", key, f", policy name: {name}")
             delete_alarms(policy)
         return {}
 
-    def _put_scheduled_action(self, request: Request) -> Request:
-        """Record new bounds of a registered target at a time, which no clock here sets."""
-        name = request["ScheduledActionName"]
-        with self.registry.turn:
-            key = self.registry.target(_key_of(request)).key
-            self.registry.scheduled[(key, name)] = {
-                **request,
-                "ScheduledActionARN": _record_arn(key, "scheduledAction", name),
-                "CreationTime": time.time(),
-            }
-        logger.warning("%s: scheduled action %s is kept and not run", key.resource_id, name)
-        return {}
 
-    def _delete_scheduled_action(self, request: Request) -> Request:
-        key, name = _key_of(request), request["ScheduledActionName"]
-        with self.registry.turn:
-            if self.registry.scheduled.pop((key, name), None) is None:
-                raise not_found(
-                    f"No scheduled action found for {key.text}, scheduled action name: {name}"
-                )
-        return {}
-
-
-def _describe(
-    request: Request, field: str, records: Iterable[Target | Policy | Description]
-) -> Request:
+def _describe(request: Request, field: str, records: Iterable[Target | Policy]) -> Request:
     """A page of the records of a request's namespace, resource, dimension and names."""
     if request["ServiceNamespace"] != NAMESPACE:
         return {field: []}
-    descriptions = (
-        record if isinstance(record, dict) else record.as_description() for record in records
-    )
-    matching = [record for record in descriptions if _matches(record, request)]
+    found = [record.as_description() for record in records]
+    fields = ("ResourceId", "ScalableDimension")
+    matching = [
+        record
+        for record in found
+        if all(request.get(name) in (None, record[name]) for name in fields)
+        and all(
+            not request.get(f"{name}s") or record.get(name) in request[f"{name}s"]
+            for name in ("ResourceId", "PolicyName")
+        )
+    ]
     return page(request, field, matching, min(int(request.get("MaxResults") or PAGE), PAGE))
-
-
-def _matches(record: Description, request: Request) -> bool:
-    single = all(
-        request.get(field) in (None, record[field]) for field in ("ResourceId", "ScalableDimension")
-    )
-    return single and all(
-        not request.get(f"{field}s") or record.get(field) in request[f"{field}s"]
-        for field in ("ResourceId", "PolicyName", "ScheduledActionName")
-    )
 
 
 def _key_of(request: Request) -> Key:
@@ -211,12 +161,6 @@ def _key_of(request: Request) -> Key:
     if key.namespace != NAMESPACE or form is None or form.fullmatch(key.resource_id) is None:
         raise validation_error("Unsupported service namespace, resource type or scalable dimension")
     return key
-
-
-def _record_arn(key: Key, kind: str, name: str) -> str:
-    resource = f"resource/{key.namespace}/{key.resource_id}"
-    field = {"scalingPolicy": "policyName", "scheduledAction": "scheduledActionName"}[kind]
-    return _arn("autoscaling", f"{kind}:{uuid.uuid4()}:{resource}:{field}/{name}")
 
 
 def _arn(service: str, rest: str) -> str:

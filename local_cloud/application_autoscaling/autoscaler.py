@@ -1,20 +1,14 @@
-"""Scaling: open activities are followed, and alarms change capacities within their bounds."""
+"""Scaling: alarms change capacities within their bounds, and not while they cool down."""
 
 from __future__ import annotations
 
 import logging
-import time
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from local_cloud.application_autoscaling.records import Activity, Change, Key, Policy, Target
-from local_cloud.application_autoscaling.tracking import (
-    Breach,
-    Proposal,
-    capacity_after_cooldown,
-    policy_proposal,
-)
+from local_cloud.application_autoscaling.records import Change, Key, Policy, Target
 from local_cloud.protocol.errors import AwsError, validation_error
 
 if TYPE_CHECKING:
@@ -23,7 +17,21 @@ if TYPE_CHECKING:
     from local_cloud.sagemaker.components.components import Components
     from local_cloud.sagemaker.hosting.endpoint import Endpoint
 
+ROUNDING = 1e-9
+DEFAULT_COOLDOWN_SECONDS = 300
+"""Application Auto Scaling's default for SageMaker's variants."""
 logger = logging.getLogger("roundhouse.scaling")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Breach:
+    """An alarm in ALARM that triggers a policy; `values` are its datapoints, oldest first."""
+
+    policy_arn: str
+    alarm: str
+    values: tuple[float, ...]
+    threshold: float
+    below: bool
 
 
 class Autoscaler:
@@ -59,46 +67,38 @@ class Autoscaler:
     def enforce(self, target: Target) -> None:
         """Bring a target within its bounds, as registering it does."""
         desired = self.capacity(target.key)[1]
-        bounded = target.clamp(desired)
-        if bounded != desired:
-            bound = "minimum" if bounded > desired else "maximum"
-            self._set_capacity(target, bounded, f"{bound} capacity was set to {bounded}")
+        if target.clamp(desired) != desired:
+            self._set_capacity(target, target.clamp(desired), "its bounds")
 
     def step(self, breaches: Sequence[Breach], now: float) -> None:
-        """Follow the present account's open activities, and scale for breached alarms."""
-        activities = self._registry.activities
-        activities[:] = [activity for activity in activities if self._is_open(activity)]
+        """Scale the present account for breached alarms; a target without a resource goes."""
         for target in list(self._registry.targets.values()):
-            self._step_target(target, breaches, now)
-
-    def _step_target(self, target: Target, breaches: Sequence[Breach], now: float) -> None:
-        """A target whose resource is gone is removed."""
-        try:
-            self._state(target.key)
-        except AwsError:
-            self._registry.forget(target.key)
-            return
-        try:
-            self.act(target, breaches, now)
-        except AwsError as error:
-            logger.warning("%s: %s", target.key.resource_id, error.message)
+            try:
+                state = self._state(target.key)
+            except AwsError:
+                self._registry.forget(target.key)
+                continue
+            if target.changing is not None and state.status == "InService":
+                target.last, target.changing = replace(target.changing, at=now), None
+            try:
+                self.act(target, breaches, now)
+            except AwsError as error:
+                logger.warning("%s: %s", target.key.resource_id, error.message)
 
     def act(self, target: Target, breaches: Iterable[Breach], now: float) -> None:
         """Scale one target to the largest capacity that the policies of breached alarms ask for."""
         current = self.capacity(target.key)[0]
         policies = self._registry.policies_of(target.key)
         known = {policy.arn: policy for policy in policies}
-        proposals = [
-            replace(item, desired=self._allowed_capacity(item, target, policies, current, now))
+        capacities = {
+            breach.alarm: self._allowed_capacity(policy, breach, target, policies, current, now)
             for breach in breaches
-            if breach.policy_arn in known
-            and (item := policy_proposal(known[breach.policy_arn], breach, current, self._stretch))
-            is not None
-        ]
-        chosen = max(proposals, key=lambda proposal: proposal.desired, default=None)
-        if chosen is None or chosen.desired == current:
+            if (policy := known.get(breach.policy_arn)) is not None and breach.values
+        }
+        alarm = max(capacities, key=lambda name: capacities[name], default=None)
+        if alarm is None or capacities[alarm] == current:
             return
-        capped, is_out = target.clamp(chosen.desired), chosen.desired > current
+        capped, is_out = target.clamp(capacities[alarm]), capacities[alarm] > current
         direction = f"DynamicScaling{'Out' if is_out else 'In'}Suspended"
         if (
             capped != current
@@ -106,19 +106,20 @@ class Autoscaler:
             and self._state(target.key).status == "InService"
             and not target.suspended[direction]
         ):
-            self._set_capacity(target, capped, chosen.cause)
+            self._set_capacity(target, capped, f"alarm {alarm}")
 
     def _allowed_capacity(
         self,
-        proposal: Proposal,
+        policy: Policy,
+        breach: Breach,
         target: Target,
         policies: Sequence[Policy],
         current: int,
         now: float,
     ) -> int:
         """Nothing less than now while another tracking policy is not ready to scale in too."""
-        desired = capacity_after_cooldown(proposal, current, target.last, now)
-        policy = proposal.policy
+        desired = policy_capacity(policy, breach, current)
+        desired = self._after_cooldown(policy, desired, current, target.last, now)
         if desired >= current:
             return desired
         others = [
@@ -134,17 +135,34 @@ class Autoscaler:
         names = [name for name in policy.alarms if "-AlarmLow-" in name]
         return "ALARM" in self._alarm_states(names).values()
 
+    def _after_cooldown(
+        self, policy: Policy, desired: int, current: int, last: Change | None, now: float
+    ) -> int:
+        """Return what a policy may ask for after the last change.
+
+        Within a scale-out's cool-down, its instances count toward the next scale-out. A scale-in's
+        cool-down blocks the next scale-in, and never a scale-out.
+        """
+        is_out = desired > current
+        if last is None or desired == current or (last.after > last.before) != is_out:
+            return desired
+        name = f"Scale{'Out' if is_out else 'In'}Cooldown" if policy.is_tracking else "Cooldown"
+        given = policy.configuration.get(name)
+        seconds = (DEFAULT_COOLDOWN_SECONDS if given is None else given) * self._stretch
+        if now >= last.at + seconds:
+            return desired
+        return max(current, desired - (last.after - last.before)) if is_out else current
+
     def _state(self, key: Key) -> Endpoint | Component:
-        """What has a status and a failure reason. Raises AwsError where it is gone."""
+        """What has a status. Raises AwsError where it is gone."""
         if key.component is not None:
             return self._components.component(key.component)
         return self._endpoints.endpoint_named(key.endpoint)
 
     def _set_capacity(self, target: Target, desired: int, cause: str) -> None:
         """Request a capacity; a refusal is logged."""
-        key = target.key
-        activity = Activity(key=key, desired=desired, before=self.capacity(key)[0])
-        logger.info("%s: setting desired capacity to %d (%s)", key.resource_id, desired, cause)
+        key, before = target.key, self.capacity(target.key)[0]
+        logger.info("%s: setting desired capacity to %d by %s", key.resource_id, desired, cause)
         try:
             if key.component is not None:
                 self._components.scale(key.component, desired)
@@ -153,23 +171,36 @@ class Autoscaler:
         except AwsError as error:
             logger.warning("%s: %s", key.resource_id, error.message)
             return
-        self._registry.activities.append(activity)
+        target.changing = Change(before=before, after=desired, at=0.0)
 
-    def _is_open(self, activity: Activity) -> bool:
-        """Whether the resource has not settled yet; the target's cool-down begins once it has."""
-        key = activity.key
-        try:
-            state = self._state(key)
-            # Status before counts: the counts read before it would be those of a change under way.
-            if state.status in ("Updating", "SystemUpdating", "RollingBack"):
-                return True
-            running = self.capacity(key)[0]
-        except AwsError:
-            return False
-        target = self._registry.targets.get(key)
-        if running != activity.desired:
-            reason = state.failure_reason or f"is {state.status} with a capacity of {running}"
-            logger.warning("%s: %s", key.resource_id, reason)
-        elif target is not None:
-            target.last = Change(before=activity.before, after=running, at=time.time())
-        return False
+
+def policy_capacity(policy: Policy, breach: Breach, current: int) -> int:
+    """Return what a policy asks for.
+
+    A scale-out follows the newest datapoint; a scale-in the highest, so that it lasts.
+    """
+    if not policy.is_tracking:
+        return _stepped_capacity(policy.configuration, breach, current)
+    target = float(policy.configuration["TargetValue"])
+    if breach.below:
+        return min(current, tracked_capacity(current, max(breach.values), target))
+    return max(current, tracked_capacity(current, breach.values[-1], target))
+
+
+def tracked_capacity(current: int, metric: float, target: float) -> int:
+    """Return the fewest instances that bring a metric per instance to its target or below."""
+    if current == 0:
+        return int(metric > target)
+    return math.ceil(current * metric / target - ROUNDING)
+
+
+def _stepped_capacity(configuration: Mapping[str, Any], breach: Breach, current: int) -> int:
+    """Return what the step asks for that covers the breach's mean or, where it says so, maximum."""
+    is_maximum = configuration.get("MetricAggregationType") == "Maximum"
+    value = max(breach.values) if is_maximum else math.fsum(breach.values) / len(breach.values)
+    for step in configuration["StepAdjustments"]:
+        low, high = (step.get(f"MetricInterval{side}Bound") for side in ("Lower", "Upper"))
+        above = value - breach.threshold
+        if (low is None or low <= above) and (high is None or above < high):
+            return max(0, current + int(step["ScalingAdjustment"]))
+    return current

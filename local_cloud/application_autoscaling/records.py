@@ -1,23 +1,20 @@
-"""Scalable targets, their policies, and the changes of capacity that are under way."""
+"""Scalable targets and their policies; pure."""
 
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from local_cloud.protocol.errors import AwsError
+
 Description = dict[str, Any]
-SUSPENSIONS = (
-    "DynamicScalingInSuspended",
-    "DynamicScalingOutSuspended",
-    "ScheduledScalingSuspended",
+SUSPENSIONS = tuple(
+    f"{kind}Suspended" for kind in ("DynamicScalingIn", "DynamicScalingOut", "ScheduledScaling")
 )
 TRACKING, STEP = "TargetTrackingScaling", "StepScaling"
 CONFIGURATIONS = {kind: f"{kind}PolicyConfiguration" for kind in (TRACKING, STEP)}
-
-
 NAMESPACE = "sagemaker"
 DIMENSION = "sagemaker:variant:DesiredInstanceCount"
 COMPONENT_DIMENSION = "sagemaker:inference-component:DesiredCopyCount"
@@ -26,24 +23,6 @@ RESOURCES = {
     COMPONENT_DIMENSION: re.compile(r"inference-component/[^/]+"),
 }
 """The form of a resource id, by scalable dimension."""
-VARIANT_METRICS = {
-    "SageMakerVariantInvocationsPerInstance": ("InvocationsPerInstance", "Sum", 60),
-    "SageMakerVariantConcurrentRequestsPerModelHighResolution": (
-        "ConcurrentRequestsPerModel",
-        "Average",
-        10,
-    ),
-}
-COMPONENT_METRICS = {
-    "SageMakerInferenceComponentInvocationsPerCopy": ("InvocationsPerCopy", "Sum", 60),
-    "SageMakerInferenceComponentConcurrentRequestsPerCopyHighResolution": (
-        "ConcurrentRequestsPerCopy",
-        "Average",
-        10,
-    ),
-}
-PREDEFINED = {DIMENSION: VARIANT_METRICS, COMPONENT_DIMENSION: COMPONENT_METRICS}
-"""The metric, statistic and period that a predefined metric tracks, by scalable dimension."""
 
 
 class Key(NamedTuple):
@@ -60,14 +39,6 @@ class Key(NamedTuple):
             "ResourceId": self.resource_id,
             "ScalableDimension": self.dimension,
         }
-
-    @property
-    def text(self) -> str:
-        """How refusals name it."""
-        return (
-            f"service namespace: {self.namespace}, resource ID: {self.resource_id}, scalable "
-            f"dimension: {self.dimension}"
-        )
 
     @property
     def component(self) -> str | None:
@@ -88,17 +59,15 @@ class Key(NamedTuple):
     @property
     def metric_dimensions(self) -> list[dict[str, str]]:
         """The CloudWatch dimensions of its metrics."""
+        values = {"EndpointName": self.endpoint, "VariantName": self.variant}
         if self.component is not None:
-            return [{"Name": "InferenceComponentName", "Value": self.component}]
-        return [
-            {"Name": "EndpointName", "Value": self.endpoint},
-            {"Name": "VariantName", "Value": self.variant},
-        ]
+            values = {"InferenceComponentName": self.component}
+        return [{"Name": name, "Value": value} for name, value in values.items()]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """A completed change of capacity; `at` in seconds since the epoch."""
+    """A change of capacity; `at`, when it was complete, is in seconds since the epoch."""
 
     before: int
     after: int
@@ -107,15 +76,17 @@ class Change:
 
 @dataclass(kw_only=True)
 class Target:
-    """A scalable target: its bounds, its suspensions, and the last change of its capacity."""
+    """A scalable target: its bounds, its suspensions, and its changes of capacity.
+
+    `changing` is under way, `last` is complete.
+    """
 
     key: Key
     arn: str
-    role: str
     low: int
     high: int
-    created: float = field(default_factory=time.time)
     suspended: dict[str, bool] = field(default_factory=lambda: dict.fromkeys(SUSPENSIONS, False))
+    changing: Change | None = None
     last: Change | None = None
 
     def clamp(self, desired: int) -> int:
@@ -128,8 +99,6 @@ class Target:
             **self.key.as_description(),
             "MinCapacity": self.low,
             "MaxCapacity": self.high,
-            "RoleARN": self.role,
-            "CreationTime": self.created,
             "SuspendedState": self.suspended,
             "ScalableTargetARN": self.arn,
         }
@@ -144,7 +113,6 @@ class Policy:
     arn: str
     kind: str = TRACKING
     configuration: Mapping[str, Any] = field(default_factory=dict)
-    created: float = field(default_factory=time.time)
     alarms: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -166,14 +134,13 @@ class Policy:
             "PolicyType": self.kind,
             CONFIGURATIONS[self.kind]: dict(self.configuration),
             "Alarms": [{"AlarmName": name, "AlarmARN": arn} for name, arn in self.alarms.items()],
-            "CreationTime": self.created,
         }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Activity:
-    """A change of capacity that was requested, until its resource has settled."""
-
-    key: Key
-    desired: int
-    before: int
+def not_found(what: str, key: Key, name: str = "") -> AwsError:
+    """Return the refusal of a record that does not exist."""
+    message = (
+        f"{what} for service namespace: {key.namespace}, resource ID: {key.resource_id}, scalable "
+        f"dimension: {key.dimension}{name}"
+    )
+    return AwsError("ObjectNotFoundException", message)

@@ -1,41 +1,118 @@
-"""Records of Application Auto Scaling, by account and region."""
+"""All scalable targets and policies, and the alarms that target tracking policies create.
+
+3 datapoints of a minute above the target scale out; 15 minutes below 90 % of it may scale in.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, MutableMapping
+import time
+import uuid
+from collections.abc import Mapping, MutableMapping
+from typing import Any
 
-from local_cloud.application_autoscaling.policy_alarms import delete_alarms
-from local_cloud.application_autoscaling.records import (
-    Activity,
-    Description,
-    Key,
-    Policy,
-    Target,
-)
-from local_cloud.ministack.account import Scoped
-from local_cloud.protocol.errors import AwsError
+from ministack.services import cloudwatch
+
+from local_cloud.application_autoscaling.records import Key, Policy, Target, not_found
+from local_cloud.ministack.account import Scoped, account_id, region
+from local_cloud.protocol.errors import present_fields
+from onboarding.metrics import INVOCATIONS
+
+HIGH_DATAPOINTS = 3
+LOW_SECONDS = 15 * 60
+SCALE_IN_SHARE = 0.9
+"""Target tracking scales in only below this share of its target."""
+PERIOD = 60
+PREDEFINED = {
+    "SageMakerVariantInvocationsPerInstance": ("InvocationsPerInstance", "Sum", 60),
+    "SageMakerInferenceComponentInvocationsPerCopy": ("InvocationsPerCopy", "Sum", 60),
+    "SageMakerInferenceComponentConcurrentRequestsPerCopyHighResolution": (
+        "ConcurrentRequestsPerCopy",
+        "Average",
+        10,
+    ),
+}
+"""The metric, statistic and period in seconds that a predefined metric tracks."""
+Alarm = dict[str, Any]
 
 
-def not_found(message: str) -> AwsError:
-    """Return the refusal of a record that does not exist."""
-    return AwsError("ObjectNotFoundException", message)
+def put_alarms(policy: Policy) -> None:
+    """Replace a policy's alarms by ones with new names, as every PutScalingPolicy does."""
+    delete_alarms(policy)
+    alarms = _policy_alarms(policy) if policy.is_tracking else []
+    for alarm in alarms:
+        cloudwatch.cloudformation_put_metric_alarm(alarm)
+    policy.alarms = {alarm["AlarmName"]: alarm["AlarmArn"] for alarm in alarms}
+
+
+def delete_alarms(policy: Policy) -> None:
+    """Delete the alarms of a policy."""
+    for name in policy.alarms:
+        cloudwatch.cloudformation_delete_metric_alarm(name)
+    policy.alarms = {}
+
+
+def _policy_alarms(policy: Policy) -> list[Alarm]:
+    """AlarmHigh, and AlarmLow unless scale-in is disabled."""
+    target = float(policy.configuration["TargetValue"])
+    metric = _metric(policy.key, policy.configuration)
+    high = {
+        "ComparisonOperator": "GreaterThanThreshold",
+        "Threshold": target,
+        "EvaluationPeriods": HIGH_DATAPOINTS,
+    }
+    low = {
+        "ComparisonOperator": "LessThanThreshold",
+        "Threshold": target * SCALE_IN_SHARE,
+        "EvaluationPeriods": LOW_SECONDS // int(metric["Period"]),
+    }
+    alarms = [_alarm(policy, "AlarmHigh", metric | high)]
+    return [*alarms, _alarm(policy, "AlarmLow", metric | low)] if policy.scales_in else alarms
+
+
+def _metric(key: Key, configuration: Mapping[str, Any]) -> Alarm:
+    """The metric and statistic that a policy's alarms watch."""
+    custom = configuration.get("CustomizedMetricSpecification")
+    if custom is None:
+        predefined = configuration["PredefinedMetricSpecification"]["PredefinedMetricType"]
+        name, statistic, period = PREDEFINED[predefined]
+        return {
+            "Namespace": INVOCATIONS,
+            "MetricName": name,
+            "Statistic": statistic,
+            "Period": period,
+            "Dimensions": key.metric_dimensions,
+        }
+    names = ("Namespace", "MetricName", "Statistic", "Unit")
+    metric = present_fields(**{name: custom.get(name) for name in names})
+    return {**metric, "Period": PERIOD, "Dimensions": list(custom.get("Dimensions") or ())}
+
+
+def _alarm(policy: Policy, kind: str, rule: Alarm) -> Alarm:
+    name, now = f"TargetTracking-{policy.key.resource_id}-{kind}-{uuid.uuid4()}", int(time.time())
+    return {
+        "AlarmName": name,
+        "AlarmArn": f"arn:aws:cloudwatch:{region()}:{account_id()}:alarm:{name}",
+        "ActionsEnabled": True,
+        "AlarmActions": [policy.arn],
+        "OKActions": [],
+        "InsufficientDataActions": [],
+        "StateValue": "INSUFFICIENT_DATA",
+        "StateReason": "Unchecked: Initial alarm creation",
+        "StateUpdatedTimestamp": now,
+        "AlarmConfigurationUpdatedTimestamp": now,
+        "TreatMissingData": "missing",
+        **rule,
+    }
 
 
 class Registry:
-    """Targets, policies, scheduled actions and open activities; `turn` is their lock."""
+    """All targets and policies; `turn` is their lock."""
 
     def __init__(self) -> None:
         self.targets: MutableMapping[Key, Target] = Scoped()
         self.policies: MutableMapping[tuple[Key, str], Policy] = Scoped()
-        self.scheduled: MutableMapping[tuple[Key, str], Description] = Scoped()
-        self._activities: MutableMapping[str, list[Activity]] = Scoped()
         self.turn = threading.RLock()
-
-    @property
-    def activities(self) -> list[Activity]:
-        """The open activities of the present account and region."""
-        return self._activities.setdefault("open", [])
 
     @property
     def scopes(self) -> list[tuple[str, str]]:
@@ -46,7 +123,7 @@ class Registry:
         """Return a target. Raises AwsError where it is not registered."""
         target = self.targets.get(key)
         if target is None:
-            raise not_found(f"No scalable target registered for {key.text}")
+            raise not_found("No scalable target registered", key)
         return target
 
     def variants(self, endpoint: str) -> frozenset[str]:
@@ -61,16 +138,9 @@ class Registry:
         """Return the policies of one target."""
         return [policy for policy in self.policies.values() if policy.key == key]
 
-    def forget_scheduled(self, key: Key, but: Collection[str] = ()) -> None:
-        """Remove the scheduled actions of one target, apart from some names."""
-        for owner, name in list(self.scheduled):
-            if owner == key and name not in but:
-                del self.scheduled[(owner, name)]
-
     def forget(self, key: Key) -> None:
-        """Remove a target, its policies with their alarms, and its scheduled actions."""
+        """Remove a target, and its policies with their alarms."""
         for policy in self.policies_of(key):
             delete_alarms(policy)
             del self.policies[(key, policy.name)]
-        self.forget_scheduled(key)
         self.targets.pop(key, None)

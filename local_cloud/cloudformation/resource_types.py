@@ -112,7 +112,6 @@ class SlowType:
         """Change a resource in place; on failure what was before still answers."""
         name = last(physical_id)
         request = self.changes(self.find(name), old, new)
-        self.control_plane.tags.begin(physical_id, new.get("Tags"))
         if request is None:
             return physical_id, self._attributes(name, physical_id)
         action = f"Update{self.kind}"
@@ -184,7 +183,6 @@ WAITING = (ENDPOINT_TYPE, COMPONENT_TYPE)
 TARGET_TYPE = "AWS::ApplicationAutoScaling::ScalableTarget"
 POLICY_TYPE = "AWS::ApplicationAutoScaling::ScalingPolicy"
 OIDC_TYPE = "AWS::IAM::OIDCProvider"
-SLACK_TYPE = "AWS::Chatbot::SlackChannelConfiguration"
 TARGET_FIELDS = ("ResourceId", "ScalableDimension", "ServiceNamespace")
 """A scalable target's Ref joins them in this order."""
 
@@ -240,25 +238,15 @@ def install(control_plane: ControlPlane, components: Components, scaling: Scalin
                 "update": lambda physical_id, old, new, stack: put_provider(new, physical_id),
                 "delete": lambda physical_id, properties: delete_provider(physical_id),
             },
-            SLACK_TYPE: {"create": _refuse_channel, "delete": lambda physical_id, properties: None},
         }
     )
     provisioners._REPLACING_PROPERTIES.update(REPLACING_PROPERTIES)
-    provisioners._STACK_TAG_PROPERTY |= dict.fromkeys(WAITING, ("Tags", "list"))
     provisioners._CUSTOM_NAME_REPLACEMENT.update(
         {kind: {"name": name} for kind, name in CUSTOM_NAMES.items()}
     )
     runs_on_thread = stacks._runs_on_worker_thread
     stacks._runs_on_worker_thread = lambda kind: kind in WAITING or runs_on_thread(kind)
     _accept_every_alarm()
-
-
-def _refuse_channel(logical_id: str, properties: Properties, stack: str) -> Created:
-    """Refuse as AWS refuses a workspace that nobody authorized, which here nobody can."""
-    raise ValueError(
-        f"The local cloud has no Slack: workspace {properties.get('SlackWorkspaceId')} cannot be"
-        " authorized there. Leave alarm_slack out of this environment's file."
-    )
 
 
 def _named_handlers(control_plane: ControlPlane, kind: str, arn_kind: str) -> dict[str, Any]:
@@ -271,7 +259,6 @@ def _named_handlers(control_plane: ControlPlane, kind: str, arn_kind: str) -> di
         return sagemaker_arn(arn_kind, name), {field: name, "Id": sagemaker_arn(arn_kind, name)}
 
     def update(physical_id: str, old: Properties, new: Properties, stack: str) -> Created:
-        control_plane.tags.begin(physical_id, new.get("Tags"))
         return physical_id, {field: last(physical_id), "Id": physical_id}
 
     def delete(physical_id: str, properties: Properties) -> None:
@@ -290,7 +277,7 @@ def _handlers(put: Callable[[Properties], Created], delete: Action) -> dict[str,
 
 
 def _put_target(scaling: Scaling, properties: Properties) -> Created:
-    call(scaling.declare, properties)
+    call(scaling.actions["RegisterScalableTarget"], properties)
     identity = "|".join(str(properties[name]) for name in TARGET_FIELDS)
     return identity, {"Id": identity}
 

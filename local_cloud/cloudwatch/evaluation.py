@@ -9,11 +9,11 @@ from dataclasses import dataclass
 EXTRA_DATAPOINTS = 2
 """CloudWatch looks this much farther back than the evaluation periods: in its examples 5 for 3."""
 OK, ALARM, INSUFFICIENT_DATA = "OK", "ALARM", "INSUFFICIENT_DATA"
-COMPARISONS: dict[str, tuple[Callable[[float, float], bool], str]] = {
-    "GreaterThanThreshold": (operator.gt, "greater than"),
-    "GreaterThanOrEqualToThreshold": (operator.ge, "greater than or equal to"),
-    "LessThanThreshold": (operator.lt, "less than"),
-    "LessThanOrEqualToThreshold": (operator.le, "less than or equal to"),
+COMPARISONS: dict[str, Callable[[float, float], bool]] = {
+    "GreaterThanThreshold": operator.gt,
+    "GreaterThanOrEqualToThreshold": operator.ge,
+    "LessThanThreshold": operator.lt,
+    "LessThanOrEqualToThreshold": operator.le,
 }
 
 
@@ -29,7 +29,7 @@ class Rule:
 
     def breaches(self, value: float) -> bool:
         """Whether a value is beyond the threshold."""
-        return COMPARISONS[self.comparison][0](value, self.threshold)
+        return COMPARISONS[self.comparison](value, self.threshold)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,10 +78,9 @@ def _reason(rule: Rule, counted: Sequence[float], state: str) -> str:
     if not counted:
         treated = "" if state == INSUFFICIENT_DATA else f", and were treated as {rule.missing}"
         return f"Insufficient Data: no datapoints were received{treated}."
-    breaching = sum(map(rule.breaches, counted))
     shown = ", ".join(f"{value:g}" for value in counted)
+    breaching = sum(map(rule.breaches, counted))
     return (
-        f"Threshold Crossed: {breaching} out of the last {len(counted)} datapoints [{shown}] were "
-        f"{COMPARISONS[rule.comparison][1]} the threshold ({rule.threshold:g}) (minimum "
-        f"{rule.datapoints_to_alarm} for ALARM)."
+        f"{breaching} of the last {len(counted)} datapoints [{shown}] cross {rule.threshold:g} "
+        f"({rule.comparison}; minimum {rule.datapoints_to_alarm} for ALARM)."
     )

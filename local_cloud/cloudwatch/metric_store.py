@@ -6,50 +6,57 @@ Import it only after MiniStack is configured.
 from __future__ import annotations
 
 import threading
+import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ministack.core import responses
 from ministack.services import cloudwatch
 
-from local_cloud.cloudwatch.buffer import Gathered
 from local_cloud.cloudwatch.metric_math import Question, Series
+from local_cloud.settings import seconds_per_minute
 
-READERS = ("_list_metrics", "_get_metric_statistics", "_get_metric_data")
+Point = dict[str, Any]
+SLOT_SECONDS = seconds_per_minute() / 6
+"""The finest resolution of SageMaker's metrics: ten of AWS's seconds."""
+_newest: dict[tuple[object, ...], tuple[int, dict[float, Point]]] = {}
+"""By account, region and metric: the newest slot, and its points by value."""
 _writing = threading.Lock()
 
 
-def install(flush: Callable[[], None]) -> None:
-    """Call `flush`, which stores what is still gathered, before every read of metrics."""
-    for name in READERS:
-        setattr(cloudwatch, name, _flush_first(getattr(cloudwatch, name), flush))
+def add(
+    namespace: str,
+    name: str,
+    value: float,
+    dimensions: Mapping[str, str],
+    unit: str = "None",
+    at: float | None = None,
+) -> None:
+    """Add a value of three digits to a metric of the present account and region, now or `at`.
 
-
-def _flush_first(handler: Callable[..., Any], flush: Callable[[], None]) -> Callable[..., Any]:
-    def reply(*request: Any, **more: Any) -> Any:
-        flush()
-        return handler(*request, **more)
-
-    return reply
-
-
-def put(gathered: Iterable[Gathered]) -> None:
-    """Add gathered values, each for the account and region that it belongs to."""
-    for item in gathered:
-        metric, dimensions = item.metric, dict(item.metric.dimensions)
-        base = {"Timestamp": item.at, "Unit": metric.unit, "Dimensions": dimensions}
-        key = (metric.namespace, metric.name, cloudwatch._dims_key(dimensions))
-        with _writing, responses.request_scope(metric.account, metric.region):
-            cloudwatch._metric_bucket(key).extend(
-                {**base, "Value": value, "Count": count} for value, count in item.counts.items()
-            )
+    Equal values of a slot are one point: a load's latencies would be as many points as requests.
+    """
+    at, value = time.time() if at is None else at, float(f"{value:.3g}")
+    key, slot = (namespace, name, cloudwatch._dims_key(dimensions)), int(at // SLOT_SECONDS)
+    scoped = (responses.get_account_id(), responses.get_region(), *key)
+    with _writing:
+        newest, points = _newest.get(scoped, (slot, {}))
+        if newest != slot:
+            points = {}
+        if value in points:
+            points[value]["Count"] += 1
+        else:
+            fields = {"Timestamp": at, "Unit": unit, "Dimensions": dict(dimensions)}
+            points[value] = {**fields, "Value": value, "Count": 1}
+            cloudwatch._metric_bucket(key).append(points[value])
+        _newest[scoped] = (slot, points)
 
 
 def series(question: Question, *, period: float, start: float, end: float) -> Series:
     """Return a statistic by period, in seconds; a period without data is absent."""
     key = (question.namespace, question.name, cloudwatch._dims_key(dict(question.dimensions)))
-    points: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    points: dict[int, list[Point]] = defaultdict(list)
     for point in tuple(cloudwatch._metrics.get(key) or ()):
         if start <= point["Timestamp"] < end and question.unit in (None, point["Unit"]):
             points[int(point["Timestamp"] // period)].append(point)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import time
-import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,7 +24,6 @@ class Builds:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.runs: dict[str, BuildRun] = {}
-        self._by_token: dict[tuple[str, str], str] = {}
 
     def install(self) -> None:
         """Puts these actions where MiniStack looks for its own."""
@@ -38,11 +36,7 @@ class Builds:
         project = codebuild._projects.get(name)
         if project is None:
             return _not_found(f"Project not found: {name}")
-        token = (account_id(), str(request.get("idempotencyToken") or uuid.uuid4()))
-        if token in self._by_token:
-            return json_reply({"build": copy.deepcopy(self.runs[self._by_token[token]].record)})
         record = build_record(project, request)
-        self._by_token[token] = record["id"]
         run = BuildRun(
             record=record,
             account=account_id(),

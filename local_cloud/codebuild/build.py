@@ -24,19 +24,11 @@ PHASES = ("build", "post_build")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Phase:
-    """One phase's commands."""
-
-    name: str
-    commands: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Buildspec:
-    """The phases in CodeBuild's order, and the variables whose values the build's record tells."""
+    """Commands by phase in CodeBuild's order, and the variables that the build's record tells."""
 
-    phases: tuple[Phase, ...]
-    exported: tuple[str, ...] = ()
+    phases: Mapping[str, tuple[str, ...]]
+    exported: tuple[str, ...]
 
 
 def read_buildspec(text: str) -> Buildspec:
@@ -44,22 +36,18 @@ def read_buildspec(text: str) -> Buildspec:
     content = yaml.safe_load(text)
     phases = content["phases"]
     return Buildspec(
-        phases=tuple(
-            Phase(name=name, commands=tuple(phases[name]["commands"]))
-            for name in PHASES
-            if name in phases
-        ),
+        phases={name: tuple(phases[name]["commands"]) for name in PHASES if name in phases},
         exported=tuple((content.get("env") or {}).get("exported-variables") or ()),
     )
 
 
-def phase_script(phase: Phase, exported: tuple[str, ...], shell_folder: Path) -> str:
+def phase_script(commands: tuple[str, ...], exported: tuple[str, ...], shell_folder: Path) -> str:
     """Return the `bash -e` script of one phase."""
     prints = [
         f'printf %s "${{{name}-}}" > {shlex.quote(str(shell_folder / name))}' for name in exported
     ]
     lines = [f"at_end() {{ {'; '.join((*prints, ':'))}; }}", "trap at_end EXIT"]
-    for number, command in enumerate(phase.commands):
+    for number, command in enumerate(commands):
         title = shlex.quote(f"[Container] Running command {command.strip()}")
         progress = shlex.quote(str(shell_folder / "progress"))
         lines += [f"echo {number} > {progress}", f"echo {title}", command]
@@ -99,8 +87,8 @@ class BuildRun(Job):
 
     def _run_phases(self) -> str:
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        self._phase("SUBMITTED", lambda: None)
-        self._phase("QUEUED", lambda: None)
+        for name in ("SUBMITTED", "QUEUED"):
+            self._phase(name, lambda: None)
         self._phase("PROVISIONING", self._provision)
         buildspec = self._phase("DOWNLOAD_SOURCE", self._download)
         failure = self._run_commands(buildspec)
@@ -112,8 +100,7 @@ class BuildRun(Job):
         failure: PhaseError | None = None
         for phase in buildspec.phases:
             try:
-                run = partial(self._run_phase, phase, buildspec.exported)
-                self._phase(phase.name.upper(), run)
+                self._phase(phase.upper(), partial(self._run_phase, phase, buildspec))
             except PhaseError as error:
                 failure = failure or error
                 if error.status != "FAILED":
@@ -178,19 +165,20 @@ class BuildRun(Job):
             message = f"the build specification cannot be read: {error}"
             raise PhaseError("YAML_FILE_ERROR", message) from error
 
-    def _run_phase(self, phase: Phase, exported: tuple[str, ...]) -> None:
+    def _run_phase(self, phase: str, buildspec: Buildspec) -> None:
         shell = self.folder / "shell"
         shell.mkdir(parents=True, exist_ok=True)
-        script = shell / f"{phase.name}.sh"
-        script.write_text(phase_script(phase, exported, shell), encoding="utf-8")
+        script, commands = shell / f"{phase}.sh", buildspec.phases[phase]
+        script.write_text(phase_script(commands, buildspec.exported, shell), encoding="utf-8")
+        image = local_image(str(self.record["environment"]["image"]), self.settings)
         spec = ContainerSpec(
             command=("/bin/bash", "-e", str(script)),
-            environment=self._variables(),
+            environment={**self.environment(image), **self.variables},
             folder=self.folder / "src",
             log=self.log,
             own_network=False,
         )
-        self._write_line(f"[Container] Entering phase {phase.name.upper()}")
+        self._write_line(f"[Container] Entering phase {phase.upper()}")
         status = self.run_container(spec, max(self.deadline - time.monotonic(), 0))
         if self.stopped.is_set():
             raise PhaseError("STOPPED", "the build was stopped", "STOPPED")
@@ -201,13 +189,9 @@ class BuildRun(Job):
             done = int((shell / "progress").read_text(encoding="utf-8"))
             raise PhaseError(
                 "COMMAND_EXECUTION_ERROR",
-                f"Error while executing command: {phase.commands[done].strip()}. Reason: exit "
+                f"Error while executing command: {commands[done].strip()}. Reason: exit "
                 f"status {status}. Last line of the log: {self._last_line()}",
             )
-
-    def _variables(self) -> dict[str, str]:
-        image = local_image(str(self.record["environment"]["image"]), self.settings)
-        return {**self.environment(image), **self.variables}
 
     def _finish(self, status: str) -> None:
         if status == "SUCCEEDED":

@@ -1,4 +1,4 @@
-"""The account and region of the present request, and their S3, SNS and CloudWatch.
+"""The account and region of the present request, and its S3.
 
 Import it only after MiniStack is configured.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ministack.core import responses
-from ministack.services import cloudwatch, s3, sns
+from ministack.services import s3
 
 Scoped = responses.AccountRegionScopedDict
 
@@ -55,18 +55,6 @@ def write_object(
             "x-amz-server-side-encryption-aws-kms-key-id": kms_key,
         }
     return int(s3._put_object(bucket, key, content, headers)[0]) < 300
-
-
-def publish(topic_arn: str, message: str) -> bool:
-    """Sends a message to an SNS topic; False when there is no such topic."""
-    return sns.publish_internal(topic_arn, message) is not None
-
-
-def record_metric(
-    namespace: str, name: str, value: float, unit: str, dimensions: dict[str, str]
-) -> None:
-    """Adds one data point to CloudWatch."""
-    cloudwatch.record_metric(namespace, name, value, unit, dimensions)
 
 
 def in_background(function: Callable[..., Any], *arguments: Any) -> threading.Thread:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, MutableMapping
+from functools import partial
 from typing import Any
 
 from local_cloud.ministack.account import sagemaker_arn
@@ -28,12 +29,6 @@ from local_cloud.sagemaker.definitions import (
 from local_cloud.sagemaker.hosting.endpoint import Endpoint
 from local_cloud.sagemaker.hosting.endpoints import Endpoints
 from local_cloud.sagemaker.hosting.fleet import VariantFleet
-from local_cloud.sagemaker.hosting.model_data import check_model_data
-from local_cloud.sagemaker.hosting.update_request import (
-    check_update,
-    update_request,
-)
-from local_cloud.sagemaker.tags import Tags
 
 Record = Mapping[str, Any]
 logger = logging.getLogger("roundhouse.sagemaker")
@@ -104,12 +99,6 @@ def _images(variant: VariantFleet, find_model: FindModel) -> list[Record]:
     ]
 
 
-DEFAULT_METRICS = {"EnableDetailedObservability": True}
-"""Of endpoint configs since 2026-06-17. Source: SageMaker developer guide,
-monitoring-detailed-observability-getting-started.
-"""
-
-
 class ControlPlane:
     """Answers the `SageMaker.*` actions; `scaled_variants` are an endpoint's scalable targets."""
 
@@ -117,19 +106,11 @@ class ControlPlane:
         self, endpoints: Endpoints, scaled_variants: Callable[[str], Collection[str]]
     ) -> None:
         self.endpoints = endpoints
-        self._scaled_variants = scaled_variants
         self.hosted_components: Callable[[str], Collection[str]] = lambda endpoint: ()
-        self.tags = Tags(
-            {
-                "model": endpoints.models,
-                "endpoint-config": endpoints.configs,
-                "endpoint": endpoints.endpoints,
-            }
-        )
         self.actions: Actions = {}
         self.add(
             {
-                "CreateModel": self._create_model,
+                "CreateModel": partial(_store, endpoints.models, "Model", "model"),
                 "DescribeModel": lambda request: endpoints.model(request["ModelName"]),
                 "DeleteModel": self._delete_model,
                 "CreateEndpointConfig": self._create_endpoint_config,
@@ -144,7 +125,11 @@ class ControlPlane:
                 "ListEndpoints": lambda request: list_page(
                     request, "Endpoints", "Endpoint", map(summary, endpoints.endpoints.values())
                 ),
-                "UpdateEndpoint": self._update_endpoint,
+                "UpdateEndpoint": lambda request: {
+                    "EndpointArn": endpoints.update(
+                        request, scaled_variants(request["EndpointName"])
+                    ).arn
+                },
                 "UpdateEndpointWeightsAndCapacities": lambda request: {
                     "EndpointArn": endpoints.change(
                         request["EndpointName"],
@@ -155,8 +140,6 @@ class ControlPlane:
                     ).arn
                 },
                 "DeleteEndpoint": self._delete_endpoint,
-                "CreateInferenceRecommendationsJob": _refuse_recommendations,
-                **self.tags.actions,
             }
         )
 
@@ -168,43 +151,20 @@ class ControlPlane:
         """Answer one request of the JSON 1.1 protocol."""
         return dispatch("SageMaker", self.actions, target, body)
 
-    def _create_model(self, request: Request) -> Request:
-        """Record a model whose data exists."""
-        name = request["ModelName"]
-        arn = sagemaker_arn("model", name)
-        if name in self.endpoints.models:
-            raise validation_error(f'Cannot create already existing model "{arn}".')
-        role = request["ExecutionRoleArn"]
-        for definition in containers(request):
-            check_model_data(definition, role)
-        self.tags.begin(arn, request.get("Tags"))
-        self.endpoints.models[name] = _record(request, ModelArn=arn)
-        return {"ModelArn": arn}
+    def _create_endpoint_config(self, request: Request) -> Request:
+        """Record an endpoint config whose models all exist."""
+        for variant in all_variants(request):
+            for model in model_names(variant):
+                self.endpoints.model(model)
+        if request.get("DataCaptureConfig") is not None:
+            name = request["EndpointConfigName"]
+            logger.warning("%s: the local cloud captures no requests", name)
+        return _store(self.endpoints.configs, "EndpointConfig", "endpoint-config", request)
 
     def _delete_model(self, request: Request) -> Request:
         self.endpoints.model(request["ModelName"])
         del self.endpoints.models[request["ModelName"]]
         return {}
-
-    def _create_endpoint_config(self, request: Request) -> Request:
-        """Record an endpoint config whose models all exist."""
-        name = request["EndpointConfigName"]
-        arn = sagemaker_arn("endpoint-config", name)
-        if name in self.endpoints.configs:
-            raise validation_error(
-                f'Cannot create already existing endpoint configuration "{arn}".'
-            )
-        for variant in all_variants(request):
-            for model in model_names(variant):
-                self.endpoints.model(model)
-        if request.get("DataCaptureConfig") is not None:
-            logger.warning("%s: the local cloud captures no requests", name)
-        self.tags.begin(arn, request.get("Tags"))
-        metrics = {**DEFAULT_METRICS, **(request.get("MetricsConfig") or {})}
-        self.endpoints.configs[name] = _record(
-            request, EndpointConfigArn=arn, MetricsConfig=metrics
-        )
-        return {"EndpointConfigArn": arn}
 
     def _delete_endpoint_config(self, request: Request) -> Request:
         """Forget an endpoint config, even one in use, as AWS does."""
@@ -215,19 +175,7 @@ class ControlPlane:
     def _create_endpoint(self, request: Request) -> Request:
         name, deployment = request["EndpointName"], request.get("DeploymentConfig")
         arn = self.endpoints.create(name, request["EndpointConfigName"], deployment).arn
-        self.tags.begin(arn, request.get("Tags"))
         return {"EndpointArn": arn}
-
-    def _update_endpoint(self, request: Request) -> Request:
-        """Put another endpoint config behind an endpoint; the present one must still exist."""
-        endpoint = self.endpoints.endpoint_named(request["EndpointName"])
-        update = update_request(request, endpoint)
-        self.endpoints.config(endpoint.config_name)
-        config = self.endpoints.config(update.config_name)
-        traffic = endpoint.traffic
-        if traffic is not None and not endpoint.is_in_progress:
-            check_update(update, traffic.fleet, config, self._scaled_variants(endpoint.name))
-        return {"EndpointArn": self.endpoints.update(update).arn}
 
     def _delete_endpoint(self, request: Request) -> Request:
         """Begin to delete an endpoint that hosts no inference component any more."""
@@ -242,15 +190,16 @@ class ControlPlane:
         return {}
 
 
-def _refuse_recommendations(request: Request) -> Request:
-    raise validation_error(
-        "The local cloud has no Inference Recommender: create the job in an AWS account, through "
-        "an environment of it."
-    )
-
-
-def _record(request: Request, **added: Any) -> Request:
-    """The record of a model or an endpoint config; tags are stored apart."""
-    fields = {name: value for name, value in request.items() if name != "Tags"}
-    isolated = fields.get("EnableNetworkIsolation") or False
-    return {**fields, "EnableNetworkIsolation": isolated, **added, "CreationTime": time.time()}
+def _store(
+    records: MutableMapping[str, Record], kind: str, arn_kind: str, request: Request
+) -> Request:
+    """Record a new model or endpoint config; return its ARN."""
+    name, field = request[f"{kind}Name"], f"{kind}Arn"
+    arn = sagemaker_arn(arn_kind, name)
+    if name in records:
+        noun = "endpoint configuration" if kind == "EndpointConfig" else "model"
+        raise validation_error(f'Cannot create already existing {noun} "{arn}".')
+    isolated = request.get("EnableNetworkIsolation") or False
+    own = {"EnableNetworkIsolation": isolated, field: arn, "CreationTime": time.time()}
+    records[name] = {**request, **own}
+    return {field: arn}

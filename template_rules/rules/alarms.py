@@ -14,7 +14,7 @@ from template_rules.hosting import (
 )
 from template_rules.policies import allows_service, resource_statements
 from template_rules.rule import rule
-from template_rules.templates import Assembly, Problem, Resource
+from template_rules.templates import Assembly, Finding, Resource
 from template_rules.values import at, is_known, number, objects, texts
 
 TOPIC, KEY, ALIAS = "AWS::SNS::Topic", "AWS::KMS::Key", "AWS::KMS::Alias"
@@ -22,7 +22,7 @@ ACTIONS = ("AlarmActions", "OKActions", "InsufficientDataActions")
 
 
 @rule("E9600", "A rollback alarm exists, and watches the endpoint that it rolls back")
-def rollback_alarm(assembly: Assembly) -> Iterator[Problem]:
+def rollback_alarm(assembly: Assembly) -> Iterator[Finding]:
     for updated in assembly.of_type(ENDPOINT, COMPONENT):
         own = updated.properties.get("EndpointName", updated.name)
         allowed = ({own}, set()) if updated.type == COMPONENT else ({own},)
@@ -39,7 +39,7 @@ def rollback_alarm(assembly: Assembly) -> Iterator[Problem]:
 
 
 @rule("E9601", "A rollback alarm rings within the waits of the rollout")
-def rollback_period(assembly: Assembly) -> Iterator[Problem]:
+def rollback_period(assembly: Assembly) -> Iterator[Finding]:
     for endpoint in assembly.of_type(ENDPOINT):
         wait = _baking_seconds(endpoint)
         for path, name in rollback_alarms(endpoint):
@@ -71,7 +71,7 @@ def _baking_seconds(endpoint: Resource) -> float | None:
 
 
 @rule("E9602", "An alarm, and every other publisher, names a topic that a template has")
-def topic_exists(assembly: Assembly) -> Iterator[Problem]:
+def topic_exists(assembly: Assembly) -> Iterator[Finding]:
     for resource, path, topic in topics_named(assembly):
         if assembly.find(topic, TOPIC) is not None or not assembly.names(TOPIC):
             continue
@@ -97,7 +97,7 @@ def topics_named(assembly: Assembly) -> Iterator[tuple[Resource, str, str]]:
 
 
 @rule("E9603", "CloudWatch may publish to the topic of an alarm, and use its key")
-def topic_reachable(assembly: Assembly) -> Iterator[Problem]:
+def topic_reachable(assembly: Assembly) -> Iterator[Finding]:
     actions: dict[Resource, Resource] = {}
     for alarm, _, action in topics_named(assembly):
         topic = assembly.find(action, TOPIC)

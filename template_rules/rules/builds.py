@@ -9,7 +9,7 @@ from template_rules.policies import ROLE, trusts
 from template_rules.rule import rule
 from template_rules.rules.needs import PUSH, Need, Place, lacking_actions
 from template_rules.state_machine import Call, calls, definition, sample, states
-from template_rules.templates import Assembly, Problem, Resource
+from template_rules.templates import Assembly, Finding, Resource
 from template_rules.values import at, boolean, fields, objects
 
 BUILD_WRITES = ("networks/", "candidates/", "timing-caches/")
@@ -19,7 +19,7 @@ CHECKPOINTS = "jobs/"
 
 
 @rule("E9703", "A build's role may do what the build needs")
-def build_role(assembly: Assembly) -> Iterator[Problem]:
+def build_role(assembly: Assembly) -> Iterator[Finding]:
     for project in assembly.of_type(PROJECT):
         needs = _project_needs(assembly, project)
         yield from lacking_actions(assembly, project, "ServiceRole", list(needs))
@@ -61,7 +61,7 @@ def _engine_build_needs(place: Place, bucket: str, extra: str = "") -> Iterator[
 
 
 @rule("E9704", "A state machine's role may make the calls of its tasks")
-def machine_role(assembly: Assembly) -> Iterator[Problem]:
+def machine_role(assembly: Assembly) -> Iterator[Finding]:
     for machine in assembly.of_type(MACHINE):
         needs: list[Need] = []
         for call in calls(assembly):
@@ -123,7 +123,7 @@ def _projects(assembly: Assembly, call: Call) -> list[Resource]:
 
 
 @rule("E9705", "A training job's role may do what the build in it needs")
-def job_role(assembly: Assembly) -> Iterator[Problem]:
+def job_role(assembly: Assembly) -> Iterator[Finding]:
     for call in calls(assembly):
         role = assembly.find(call.arguments.get("RoleArn"), ROLE)
         if call.operation != "CreateTrainingJob" or role is None:

@@ -21,7 +21,7 @@ from template_rules.hosting import (
     scaled_endpoint,
 )
 from template_rules.rule import resource_rule, rule
-from template_rules.templates import Assembly, Problem, Resource
+from template_rules.templates import Assembly, Finding, Resource
 from template_rules.values import at, boolean, fields, known_text, number, objects
 
 BLUE_GREEN = "DeploymentConfig.BlueGreenUpdatePolicy"
@@ -37,7 +37,7 @@ BATCHES = (
 
 
 @rule("E9141", "Canary, linear step or rolling batch without a size, or out of bounds")
-def batch_sizes(assembly: Assembly) -> Iterator[Problem]:
+def batch_sizes(assembly: Assembly) -> Iterator[Finding]:
     """Canaries, linear steps and rolling batches have the sizes that SageMaker takes."""
     for endpoint in assembly.of_type(ENDPOINT, COMPONENT):
         kind = known_text(endpoint.at(f"{ROUTING}.Type"))
@@ -62,7 +62,7 @@ def batch_sizes(assembly: Assembly) -> Iterator[Problem]:
 
 
 @rule("E9152", "Rollout without a baking period, or ended before its waits are over")
-def rollout_waits(assembly: Assembly) -> Iterator[Problem]:
+def rollout_waits(assembly: Assembly) -> Iterator[Finding]:
     """A rollout waits long enough for its alarms, and has the time that its waits take."""
     for endpoint in assembly.of_type(ENDPOINT, COMPONENT):
         alarms = bool(rollback_alarms(endpoint))
@@ -83,7 +83,7 @@ def rollout_waits(assembly: Assembly) -> Iterator[Problem]:
         yield from _too_short(endpoint)
 
 
-def _too_short(endpoint: Resource) -> Iterator[Problem]:
+def _too_short(endpoint: Resource) -> Iterator[Finding]:
     update, routing = fields(endpoint.at(BLUE_GREEN)), fields(endpoint.at(ROUTING))
     most = number(update.get("MaximumExecutionTimeoutInSeconds"))
     wait = number(routing.get("WaitIntervalInSeconds", 0))
@@ -111,7 +111,7 @@ def _steps(routing: dict[str, Any]) -> int | None:
 
 
 @resource_rule("E9147", "No rollback alarm, too many, or one twice", ENDPOINT, COMPONENT)
-def rollback_alarm_count(endpoint: Resource) -> Iterator[Problem]:
+def rollback_alarm_count(endpoint: Resource) -> Iterator[Finding]:
     """A deployment is rolled back by one to ten alarms, each named once."""
     deployment = endpoint.properties.get("DeploymentConfig")
     path = "DeploymentConfig.AutoRollbackConfiguration.Alarms"
@@ -130,7 +130,7 @@ def rollback_alarm_count(endpoint: Resource) -> Iterator[Problem]:
 
 
 @rule("E9153", "Update that resets the instance count of a scaled variant")
-def update_keeps_count(assembly: Assembly) -> Iterator[Problem]:
+def update_keeps_count(assembly: Assembly) -> Iterator[Finding]:
     """An update of a scaled endpoint keeps the instance count that scaling chose."""
     what = "an update starts with InitialInstanceCount, however many instances are in use"
     for target in assembly.of_type(TARGET):
@@ -147,7 +147,7 @@ def update_keeps_count(assembly: Assembly) -> Iterator[Problem]:
 
 
 @resource_rule("E9108", "Model without network isolation", MODEL)
-def network_isolation(model: Resource) -> Iterator[Problem]:
+def network_isolation(model: Resource) -> Iterator[Finding]:
     """A model's container has no way out to the network."""
     if boolean(model.properties.get("EnableNetworkIsolation", False)) is False:
         yield model.problem(
@@ -159,7 +159,7 @@ def network_isolation(model: Resource) -> Iterator[Problem]:
 
 
 @resource_rule("E9129", "Data capture or asynchronous output without a KMS key", ENDPOINT_CONFIG)
-def output_encryption(config: Resource) -> Iterator[Problem]:
+def output_encryption(config: Resource) -> Iterator[Finding]:
     """Captured data and asynchronous responses are encrypted with a customer managed key."""
     capture = config.properties.get("DataCaptureConfig")
     output = config.at("AsyncInferenceConfig.OutputConfig")

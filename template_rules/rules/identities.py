@@ -13,7 +13,7 @@ from template_rules.policies import (
     trust_statements,
 )
 from template_rules.rule import resource_rule, rule
-from template_rules.templates import Assembly, Problem, Resource
+from template_rules.templates import Assembly, Finding, Resource
 from template_rules.values import display, fields, is_known, known_text, texts
 
 EVERYTHING = re.compile(r"\*|arn:[^:]*:(\*|[a-z0-9-]*):[^:]*:[^:]*:\*")
@@ -38,7 +38,7 @@ application-autoscaling:DescribeScheduledActions pricing:GetProducts
 
 
 @rule("E9220", "Policy that allows all actions, a whole service, or all but some")
-def exact_actions(assembly: Assembly) -> Iterator[Problem]:
+def exact_actions(assembly: Assembly) -> Iterator[Finding]:
     """A policy allows actions by name."""
     for statement in identity_statements(assembly):
         if not statement.allows:
@@ -53,7 +53,7 @@ def exact_actions(assembly: Assembly) -> Iterator[Problem]:
 
 
 @rule("E9222", "Policy on every resource")
-def exact_resources(assembly: Assembly) -> Iterator[Problem]:
+def exact_resources(assembly: Assembly) -> Iterator[Finding]:
     """A policy names what its actions are about, where the action takes resources."""
     buckets = re.compile(r"arn:[^:]*:s3:::(\*|[^/]*\*[^/]*)(/.*)?")
     for statement in identity_statements(assembly):
@@ -74,7 +74,7 @@ def exact_resources(assembly: Assembly) -> Iterator[Problem]:
 
 
 @rule("E9223", "Use of every KMS key")
-def key_use(assembly: Assembly) -> Iterator[Problem]:
+def key_use(assembly: Assembly) -> Iterator[Finding]:
     """A role may use keys by ARN, or by an alias or what they encrypt in a condition."""
     for statement in identity_statements(assembly):
         uses = [name for name in statement.actions if name.lower().startswith("kms:")]
@@ -90,7 +90,7 @@ def key_use(assembly: Assembly) -> Iterator[Problem]:
 
 
 @rule("E9224", "iam:PassRole of every role, or to every service")
-def pass_role(assembly: Assembly) -> Iterator[Problem]:
+def pass_role(assembly: Assembly) -> Iterator[Finding]:
     """A role may pass roles that are named, to services that are named."""
     for statement in identity_statements(assembly):
         passes = [name for name in statement.actions if name.lower() == "iam:passrole"]
@@ -106,7 +106,7 @@ def pass_role(assembly: Assembly) -> Iterator[Problem]:
 
 
 @resource_rule("E9225", "Managed policy with full access", ROLE)
-def managed_policies(identity: Resource) -> Iterator[Problem]:
+def managed_policies(identity: Resource) -> Iterator[Finding]:
     """No managed policy gives full access."""
     for arn in texts(identity.properties.get("ManagedPolicyArns")):
         if FULL_ACCESS.search(arn):
@@ -115,7 +115,7 @@ def managed_policies(identity: Resource) -> Iterator[Problem]:
 
 
 @resource_rule("E9226", "Role that others than its own account's services may assume", ROLE)
-def trust(role: Resource) -> Iterator[Problem]:
+def trust(role: Resource) -> Iterator[Finding]:
     """A role is assumed by services and accounts that are named, for its own account."""
     account = role.template.stack.account
     for statement in trust_statements(role):
@@ -141,7 +141,7 @@ def trust(role: Resource) -> Iterator[Problem]:
 
 
 @rule("E9227", "Resource policy that is open to others")
-def open_resource_policy(assembly: Assembly) -> Iterator[Problem]:
+def open_resource_policy(assembly: Assembly) -> Iterator[Finding]:
     """A resource's policy lets nobody in whom it does not name, nor another account's services."""
     for statement in resource_statements(assembly):
         account = statement.resource.template.stack.account
@@ -167,7 +167,7 @@ def open_resource_policy(assembly: Assembly) -> Iterator[Problem]:
 
 def _problem(
     statement: Statement, key: str, what: str, way_out: str, value: str | None = None
-) -> Problem:
+) -> Finding:
     sid = known_text(fields(statement.content).get("Sid"))
     path = f"{statement.path}.{key}"
     named = what if sid is None or not is_known(sid) else f"{what} (statement {sid})"

@@ -18,12 +18,12 @@ from template_rules.hosting import (
     variants,
 )
 from template_rules.rule import rule
-from template_rules.templates import Assembly, Problem, Resource
+from template_rules.templates import Assembly, Finding, Resource
 from template_rules.values import is_known
 
 
 @rule("E9131", "Name of a resource that the template does not have")
-def names_exist(assembly: Assembly) -> Iterator[Problem]:
+def names_exist(assembly: Assembly) -> Iterator[Finding]:
     """A config, an endpoint, a component and a target name what the template has, by its name."""
     for resource, path, name, kinds in _names(assembly):
         names, found = assembly.names(*kinds), assembly.find(name, *kinds)

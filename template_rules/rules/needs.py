@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from template_rules.policies import ROLE, Statement, is_allowed, role_statements
 from template_rules.rules.alarms import KEY, TOPIC, key_of
-from template_rules.templates import Assembly, Problem, Resource
+from template_rules.templates import Assembly, Finding, Resource
 from template_rules.values import display, texts
 
 PULL = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
@@ -181,7 +181,7 @@ class Place:
 
 def lacking_actions(
     assembly: Assembly, user: Resource, path: str, needs: list[Need], role: Resource | None = None
-) -> Iterator[Problem]:
+) -> Iterator[Finding]:
     """Yield the actions that a role lacks, one finding a reason."""
     found = role or assembly.find(user.properties.get(path), ROLE)
     if found is None:

@@ -28,7 +28,7 @@ from template_rules.policies import (
 )
 from template_rules.rule import rule
 from template_rules.rules.needs import Need, Place, lacking_actions
-from template_rules.templates import Assembly, Problem, Resource
+from template_rules.templates import Assembly, Finding, Resource
 from template_rules.values import at, boolean, fields, is_known, known_text, texts
 
 USERS = {
@@ -41,7 +41,7 @@ USERS = {
 
 
 @rule("E9700", "A role lets the service that uses it assume it, for this account")
-def role_trust(assembly: Assembly) -> Iterator[Problem]:
+def role_trust(assembly: Assembly) -> Iterator[Finding]:
     for resource in assembly.of_type(*USERS):
         path, service = USERS[resource.type]
         value = resource.properties.get(path)
@@ -68,7 +68,7 @@ def role_trust(assembly: Assembly) -> Iterator[Problem]:
 
 
 @rule("E9701", "A model's role may do what its endpoints need")
-def model_role(assembly: Assembly) -> Iterator[Problem]:
+def model_role(assembly: Assembly) -> Iterator[Finding]:
     for model in assembly.of_type(MODEL):
         needs = [*_model_needs(assembly, model)]
         for endpoint in endpoints_of(assembly, model):
@@ -122,7 +122,7 @@ def _endpoint_needs(assembly: Assembly, model: Resource, endpoint: Resource) -> 
 
 
 @rule("E9702", "An asynchronous endpoint's role may read requests, not archives alone")
-def asynchronous_requests(assembly: Assembly) -> Iterator[Problem]:
+def asynchronous_requests(assembly: Assembly) -> Iterator[Finding]:
     for endpoint in assembly.of_type(ENDPOINT):
         config = config_of(assembly, endpoint)
         if config is None or "AsyncInferenceConfig" not in config.properties:
@@ -152,7 +152,7 @@ def _under(arn: str, archives: list[str]) -> bool:
 
 
 @rule("E9706", "A role is passed to a service that may assume it")
-def passed_role(assembly: Assembly) -> Iterator[Problem]:
+def passed_role(assembly: Assembly) -> Iterator[Finding]:
     for owner in assembly.of_type(ROLE):
         for statement in role_statements(assembly, owner):
             if not any(action.lower() == "iam:passrole" for action in statement.actions):
@@ -173,7 +173,7 @@ def passed_role(assembly: Assembly) -> Iterator[Problem]:
 
 
 @rule("E9707", "Conditions name the stack's own region and account")
-def conditions_here(assembly: Assembly) -> Iterator[Problem]:
+def conditions_here(assembly: Assembly) -> Iterator[Finding]:
     trusted = [item for role in assembly.of_type(ROLE) for item in trust_statements(role)]
     for statement in (*identity_statements(assembly), *resource_statements(assembly), *trusted):
         stack = statement.resource.template.stack

@@ -9,7 +9,7 @@ from typing import Any
 from template_rules.hosting import MODEL, containers
 from template_rules.policies import resource_statements
 from template_rules.rule import resource_rule, rule
-from template_rules.templates import Assembly, Problem, Resource
+from template_rules.templates import Assembly, Finding, Resource
 from template_rules.values import at, boolean, fields, known_text, objects
 
 BUCKET, TOPIC, KEY = "AWS::S3::Bucket", "AWS::SNS::Topic", "AWS::KMS::Key"
@@ -21,7 +21,7 @@ SECRET_VALUE = re.compile(r"AKIA[0-9A-Z]{16}|hf_[A-Za-z0-9]{20,}|ghp_[A-Za-z0-9]
 
 
 @rule("E9400", "Stateful resource without a deletion policy that keeps it")
-def deletion_policy(assembly: Assembly) -> Iterator[Problem]:
+def deletion_policy(assembly: Assembly) -> Iterator[Finding]:
     """A stateful resource is kept when its stack or its logical id goes."""
     allowed = {
         "DeletionPolicy": ("Retain", "RetainExceptOnCreate"),
@@ -36,7 +36,7 @@ def deletion_policy(assembly: Assembly) -> Iterator[Problem]:
 
 
 @rule("E9401", "Store without a customer managed key, or a key without rotation")
-def store_encryption(assembly: Assembly) -> Iterator[Problem]:
+def store_encryption(assembly: Assembly) -> Iterator[Finding]:
     """Buckets and topics are encrypted with a customer managed key that rotates."""
     for bucket in assembly.of_type(BUCKET):
         rules = list(objects(bucket.at("BucketEncryption.ServerSideEncryptionConfiguration")))
@@ -58,7 +58,7 @@ def store_encryption(assembly: Assembly) -> Iterator[Problem]:
 
 
 @resource_rule("E9402", "Bucket that is open to the public, or without versions", BUCKET)
-def bucket_access(bucket: Resource) -> Iterator[Problem]:
+def bucket_access(bucket: Resource) -> Iterator[Finding]:
     """A bucket blocks every kind of public access, and keeps versions."""
     block = bucket.properties.get("PublicAccessBlockConfiguration")
     open_blocks = [name for name in BLOCKS if not boolean(fields(block).get(name, False))]
@@ -78,7 +78,7 @@ def bucket_access(bucket: Resource) -> Iterator[Problem]:
 
 
 @rule("E9403", "Bucket or topic that takes requests without TLS")
-def secure_transport(assembly: Assembly) -> Iterator[Problem]:
+def secure_transport(assembly: Assembly) -> Iterator[Finding]:
     """A bucket and a topic refuse requests without TLS."""
     policies = {
         BUCKET: ("AWS::S3::BucketPolicy", "Bucket"),
@@ -113,7 +113,7 @@ def _denies(content: dict[str, Any], kind: str) -> bool:
 
 
 @resource_rule("E9404", "Image repository with mutable tags, or without scans", REPOSITORY)
-def repository(repository: Resource) -> Iterator[Problem]:
+def repository(repository: Resource) -> Iterator[Finding]:
     """An image repository has tags that are never moved, and scans what is pushed."""
     mutability = repository.properties.get("ImageTagMutability", "MUTABLE")
     if str(mutability).startswith("MUTABLE"):
@@ -125,7 +125,7 @@ def repository(repository: Resource) -> Iterator[Problem]:
 
 
 @resource_rule("E9405", "Log group without retention", LOG_GROUP)
-def log_retention(group: Resource) -> Iterator[Problem]:
+def log_retention(group: Resource) -> Iterator[Finding]:
     """A log group says how long it keeps its events."""
     if "RetentionInDays" not in group.properties:
         what = "events are kept, and paid for, for ever"
@@ -133,13 +133,13 @@ def log_retention(group: Resource) -> Iterator[Problem]:
 
 
 @rule("E9406", "Lifecycle rule that takes away what a model serves")
-def served_objects(assembly: Assembly) -> Iterator[Problem]:
+def served_objects(assembly: Assembly) -> Iterator[Finding]:
     """No lifecycle rule takes away or archives what a model serves, and each has its own Id."""
     for bucket in assembly.of_type(BUCKET):
         yield from lifecycle_problems(assembly, bucket)
 
 
-def lifecycle_problems(assembly: Assembly, bucket: Resource) -> Iterator[Problem]:
+def lifecycle_problems(assembly: Assembly, bucket: Resource) -> Iterator[Finding]:
     """Yield the lifecycle rules of a bucket that act on served archives, or share an Id."""
     served = _served_keys(assembly, bucket)
     seen: set[str] = set()
@@ -175,7 +175,7 @@ def _served_keys(assembly: Assembly, bucket: Resource) -> list[str]:
 
 
 @rule("E9407", "Secret in plain text")
-def plain_secrets(assembly: Assembly) -> Iterator[Problem]:
+def plain_secrets(assembly: Assembly) -> Iterator[Finding]:
     """No secret is in a template as plain text."""
     for resource, path, name, value in _variables(assembly):
         text = known_text(value) or ""

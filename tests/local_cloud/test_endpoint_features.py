@@ -20,12 +20,7 @@ from tests.local_cloud.tiny_session import QUESTION, Caller, deploy_all, session
 
 pytestmark = pytest.mark.local_cloud
 
-# A morning in four years: a floor that begins while a test runs is another endpoint.
-OWN = (
-    "{instance_type: ml.c7i.large, data_capture: {percent: 100},"
-    ' scaling: {min: 1, max: 2, schedule: [{schedule: "cron(0 6 29 2 ? *)", min: 2, timezone: '
-    "Europe/Berlin}]}}"
-)
+OWN = "{instance_type: ml.c7i.large, data_capture: {percent: 100}, scaling: {min: 1, max: 2}}"
 QUEUE = (
     "{instance_type: ml.c7i.large, asynchronous: {max_concurrent_invocations: 2}, scaling: "
     "{min: 1, max: 1}}"
@@ -73,19 +68,6 @@ def test_variant_without_weight_answers_whoever_names_it(session):
     caller = Caller(session)
     assert {caller.invoke(ENDPOINT)["greeting"] for _ in range(5)} == {"AllTraffic"}
     assert caller.invoke(ENDPOINT, TargetVariant="beside") == {"greeting": "beside", "rows": 1}
-
-
-def test_floor_is_registered_as_the_file_says(session):
-    scaling = session.clients("application-autoscaling")
-    found = scaling.describe_scheduled_actions(ServiceNamespace="sagemaker")["ScheduledActions"]
-    actions = {item["ResourceId"]: item for item in found}
-    # The model that joins takes the endpoint's scaling, since it says none of its own.
-    assert actions.keys() == {
-        f"endpoint/{ENDPOINT}/variant/{variant}" for variant in ("AllTraffic", "beside")
-    }
-    action = actions[f"endpoint/{ENDPOINT}/variant/AllTraffic"]
-    assert (action["Schedule"], action["Timezone"]) == ("cron(0 6 29 2 ? *)", "Europe/Berlin")
-    assert action["ScalableTargetAction"] == {"MinCapacity": 2, "MaxCapacity": 2}
 
 
 def test_queue_answers_by_way_of_s3(session):

@@ -98,14 +98,6 @@ def test_marks_what_no_lock_names_and_nothing_else(tiny, session):
     assert models == {"gone-model", "gone-chat", None}
 
 
-def test_a_mark_keeps_the_sha256_by_which_a_checkpoint_is_copied(session):
-    pruned(session)
-    s3, bucket = session.clients("s3"), artifact_bucket(session.environment)
-    name = f"checkpoints/{CHECKPOINT}/model.safetensors"
-    head = s3.head_object(Bucket=bucket, Key=name, ChecksumMode="ENABLED")
-    assert base64.b64decode(head["ChecksumSHA256"]) == hashlib.sha256(FILES[name]).digest()
-
-
 def test_a_checkpoint_that_a_lock_or_a_candidate_names_is_left_alone(tiny, session):
     entry = checkpoint_entry(CHECKPOINT, model="forgotten")
     lock = write_lock_entry(tiny.lock.parent, "forgotten", entry)
@@ -130,36 +122,31 @@ def test_a_checkpoint_that_a_lock_or_a_candidate_names_is_left_alone(tiny, sessi
     assert not any(CHECKPOINT in name for name in marks(session))
 
 
-def test_a_mark_begins_the_days_anew_and_keeps_the_bytes(session):
+def test_a_mark_begins_the_days_anew_and_keeps_bytes_tags_and_sha256(session):
+    """S3 deletes by the day an object was made: without a copy an old engine would go at once."""
     s3, bucket = session.clients("s3"), artifact_bucket(session.environment)
-    s3.put_object_tagging(
-        Bucket=bucket,
-        Key=f"engines/{LOST}/card.html",
-        Tagging={"TagSet": [{"Key": "team", "Value": "a b"}]},
-    )
-    before = {
-        engine.name: engine.modified
-        for engine in tags.objects_under(s3, bucket, f"engines/{LOST}/")
-    }
-    versions = len(
-        s3.list_object_versions(Bucket=bucket, Prefix=f"engines/{LOST}/card.html")["Versions"]
-    )
+    page = {"Bucket": bucket, "Key": f"engines/{LOST}/card.html"}
+    own = {"Key": "team", "Value": "a b"}
+    s3.put_object_tagging(**page, Tagging={"TagSet": [own]})
+    objects = tags.objects_under(s3, bucket, f"engines/{LOST}/")
+    before = {item.name: item.modified for item in objects}
+
+    def versions():
+        return len(s3.list_object_versions(Bucket=bucket, Prefix=page["Key"])["Versions"])
+
+    count = versions()
     pruned(session)
     after = marks(session)
     assert all(after[name] >= before[name] for name in before)
-    answer = s3.get_object(Bucket=bucket, Key=f"engines/{LOST}/card.html")
+    answer = s3.get_object(**page)
     assert (answer["Body"].read(), answer["ContentType"]) == (b"<p>card</p>", "text/html")
-    tag_set = {
-        tag["Key"]: tag["Value"]
-        for tag in s3.get_object_tagging(Bucket=bucket, Key=f"engines/{LOST}/card.html")["TagSet"]
-    }
-    assert tag_set == {"team": "a b", UNREFERENCED_TAG[0]: UNREFERENCED_TAG[1]}
-    # What S3 deletes by is the day an object was made: without a copy an old engine would go with
-    # the next morning.
-    assert (
-        len(s3.list_object_versions(Bucket=bucket, Prefix=f"engines/{LOST}/card.html")["Versions"])
-        == versions + 1
-    )
+    tag_set = s3.get_object_tagging(**page)["TagSet"]
+    found = {tag["Key"]: tag["Value"] for tag in tag_set}
+    assert found == {own["Key"]: own["Value"], UNREFERENCED_TAG[0]: UNREFERENCED_TAG[1]}
+    assert versions() == count + 1
+    name = f"checkpoints/{CHECKPOINT}/model.safetensors"
+    head = s3.head_object(Bucket=bucket, Key=name, ChecksumMode="ENABLED")
+    assert base64.b64decode(head["ChecksumSHA256"]) == hashlib.sha256(FILES[name]).digest()
 
 
 def test_pruning_takes_the_mark_off_what_a_lock_names_again(tiny, session):
@@ -186,25 +173,15 @@ def test_an_engine_that_another_branch_deployed_is_left_alone(tiny, session):
 
 
 @pytest.mark.parametrize(
-    ("broken", "message"),
-    [
-        (
-            "build/local/locks/tiny.lock.yaml",
-            r"tiny.lock.yaml: is not a lock file; restore it from git",
-        ),
-        (
-            "build/local/locks/forgotten.lock.yaml",
-            r"forgotten.lock.yaml: is not a lock file; restore it from git",
-        ),
-        ("models/tiny.yaml", r"models/tiny.yaml"),
-    ],
+    "broken",
+    ["build/local/locks/tiny.lock.yaml", "build/local/locks/new.lock.yaml", "models/tiny.yaml"],
 )
-def test_refuses_to_mark_anything_while_a_file_cannot_be_read(tiny, session, broken, message):
+def test_refuses_to_mark_anything_while_a_file_cannot_be_read(tiny, session, broken):
     path = tiny.paths.tree / broken
     kept = path.read_bytes() if path.exists() else None
     path.write_text("engines: [")
     try:
-        with pytest.raises(FaultsError, match=message):
+        with pytest.raises(FaultsError, match=path.name):
             pruned(session, days=400)
     finally:
         path.unlink()

@@ -1,4 +1,4 @@
-"""Updates by every rollout policy, under load.
+"""Updates and their rollbacks, under load.
 
 The old fleet answers until the new one does, and goes on when it does not.
 """
@@ -22,7 +22,6 @@ pytestmark = pytest.mark.local_cloud
 
 ALARM = "too-slow"
 WATCHED = {"AutoRollbackConfiguration": {"Alarms": [{"AlarmName": ALARM}]}}
-HALF = {"Type": "CAPACITY_PERCENT", "Value": 50}
 
 
 def blue_green(kind, wait=60, **step):
@@ -36,14 +35,8 @@ def blue_green(kind, wait=60, **step):
     }
 
 
-ROLLOUTS = {
-    "canary": blue_green("CANARY", CanarySize={"Type": "INSTANCE_COUNT", "Value": 1}),
-    "linear": blue_green("LINEAR", LinearStepSize={"Type": "CAPACITY_PERCENT", "Value": 40}),
-    "rolling": {
-        "RollingUpdatePolicy": {"MaximumBatchSize": HALF, "WaitIntervalInSeconds": 60},
-        **WATCHED,
-    },
-}
+CANARY = blue_green("CANARY", CanarySize={"Type": "INSTANCE_COUNT", "Value": 1})
+LINEAR = blue_green("LINEAR", LinearStepSize={"Type": "CAPACITY_PERCENT", "Value": 40})
 
 
 def baking(deployment, seconds):
@@ -95,15 +88,19 @@ def described(cloud, name):
     return cloud.client("sagemaker").describe_endpoint(EndpointName=name)
 
 
-@pytest.mark.parametrize("kind", ["linear", "rolling"])
-def test_update_under_load_fails_no_request(cloud, alarm, kind):
-    name = f"roll-{kind.replace('_', '-')}"
-    assert deployed(cloud, name, "1", ROLLOUTS[kind]) == CREATED
+def has_only(load, greeting):
+    """Waits for answers to new requests, and checks that all greet alike."""
+    load.forget_answers()
+    until(lambda: len(load.answers) > 20)
+    assert load.greetings() == {greeting}
+
+
+def test_linear_update_under_load_fails_no_request(cloud, alarm):
+    name = "roll-linear"
+    assert deployed(cloud, name, "1", LINEAR) == CREATED
     with steady_load(cloud, name) as load:
-        assert deployed(cloud, name, "2", ROLLOUTS[kind]) == UPDATED
-        load.forget_answers()
-        until(lambda: len(load.answers) > 20)
-        assert load.greetings() == {"version 2"}
+        assert deployed(cloud, name, "2", LINEAR) == UPDATED
+        has_only(load, "version 2")
     assert load.failures == []
     shown = described(cloud, name)
     assert (shown["EndpointStatus"], shown["EndpointConfigName"]) == ("InService", f"{name}-2")
@@ -112,46 +109,31 @@ def test_update_under_load_fails_no_request(cloud, alarm, kind):
     assert wait_until_gone(name)
 
 
-@pytest.mark.parametrize("kind", ["canary", "rolling"])
-def test_alarm_rolls_an_update_back_and_fails_no_request(cloud, alarm, kind):
-    name = f"back-{kind.replace('_', '-')}"
-    deployed(cloud, name, "1", ROLLOUTS[kind])
+def test_sick_version_and_an_alarm_roll_back_under_load_and_the_next_version_comes(cloud, alarm):
+    name = "roll-back"
+    deployed(cloud, name, "1", CANARY)
     with steady_load(cloud, name) as load:
+        sick = {"environment": {"SERVER_MODE": "exits"}}
+        status, reason = deployed(cloud, name, "2", CANARY, **sick)
+        assert status == "UPDATE_ROLLBACK_COMPLETE"
+        assert "the engine was made for another GPU" in reason
+        assert load.greetings() == {"version 1"}
         tripping = threading.Thread(
-            target=lambda: (load.until_answered("version 2"), alarm("ALARM"))
+            target=lambda: (load.until_answered("version 3"), alarm("ALARM"))
         )
         tripping.start()
-        status, reason = deployed(cloud, name, "2", baking(ROLLOUTS[kind], 3600))
+        status, reason = deployed(cloud, name, "3", baking(CANARY, 3600))
         tripping.join()
-        load.forget_answers()
-        until(lambda: len(load.answers) > 20)
-        assert load.greetings() == {"version 1"}
+        has_only(load, "version 1")
         shown = described(cloud, name)
+        assert status == "UPDATE_ROLLBACK_COMPLETE"
+        assert f"AutoRollbackConfiguration are in ALARM state: {ALARM}." in reason
+        assert (shown["EndpointStatus"], shown["EndpointConfigName"]) == ("InService", f"{name}-1")
+        assert shown["FailureReason"] in reason
+        assert shown["ProductionVariants"][0]["CurrentInstanceCount"] == 2
         alarm("OK")
-        assert deployed(cloud, name, "3", ROLLOUTS[kind])[0] == "UPDATE_COMPLETE"
-        assert cloud.invoke(name)["greeting"] == "version 3"
+        assert deployed(cloud, name, "4", CANARY)[0] == "UPDATE_COMPLETE"
+        assert cloud.invoke(name)["greeting"] == "version 4"
     assert load.failures == []
-    assert status == "UPDATE_ROLLBACK_COMPLETE"
-    assert f"AutoRollbackConfiguration are in ALARM state: {ALARM}." in reason
-    assert (shown["EndpointStatus"], shown["EndpointConfigName"]) == ("InService", f"{name}-1")
-    assert shown["FailureReason"] in reason
-    assert shown["ProductionVariants"][0]["CurrentInstanceCount"] == 2
-    cloud.destroy(name)
-    assert wait_until_gone(name)
-
-
-@pytest.mark.parametrize("kind", ["canary", "rolling"])
-def test_sick_new_version_is_rolled_back_and_the_old_one_answers_throughout(cloud, alarm, kind):
-    name = f"sick-{kind.replace('_', '-')}"
-    deployed(cloud, name, "1", ROLLOUTS[kind])
-    with steady_load(cloud, name) as load:
-        status, reason = deployed(
-            cloud, name, "2", ROLLOUTS[kind], environment={"SERVER_MODE": "exits"}
-        )
-    assert load.failures == []
-    assert load.greetings() == {"version 1"}
-    assert status == "UPDATE_ROLLBACK_COMPLETE"
-    assert "the engine was made for another GPU" in reason
-    assert described(cloud, name)["ProductionVariants"][0]["CurrentInstanceCount"] == 2
     cloud.destroy(name)
     assert wait_until_gone(name)

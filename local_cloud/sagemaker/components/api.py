@@ -8,7 +8,6 @@ from local_cloud.protocol.listing import list_page
 from local_cloud.sagemaker.components.component import Component, description, summary
 from local_cloud.sagemaker.components.components import Components
 from local_cloud.sagemaker.hosting.endpoint import Endpoint
-from local_cloud.sagemaker.tags import Tags
 
 KIND = "inference-component"
 
@@ -16,9 +15,8 @@ KIND = "inference-component"
 class ComponentActions:
     """Answers the actions on inference components."""
 
-    def __init__(self, components: Components, tags: Tags) -> None:
-        self.components, self.tags = components, tags
-        tags.resources[KIND] = components.components
+    def __init__(self, components: Components) -> None:
+        self.components = components
         self.actions: Actions = {
             "CreateInferenceComponent": self._create,
             "DescribeInferenceComponent": self._describe,
@@ -49,7 +47,6 @@ class ComponentActions:
             desired=(request.get("RuntimeConfig") or {"CopyCount": 0})["CopyCount"],
         )
         self.components.create(component)
-        self.tags.begin(component.arn, request.get("Tags"))
         return {"InferenceComponentArn": component.arn}
 
     def _endpoint(self, name: str) -> Endpoint:

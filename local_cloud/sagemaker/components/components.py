@@ -325,11 +325,11 @@ class Components:
         with self._turn:
             return list(self._all.values())
 
-    def _inspect(self, monitored: tuple[Component, Callable[[], None]], pinging: bool) -> None:
+    def _inspect(self, monitored: tuple[Component, Callable[[], None]]) -> None:
         """Remove lost copies of one component; have them replaced, and again later on failure."""
         component, mend = monitored
         copies = tuple(component.copies)
-        lost = [copy for copy in copies if copy.has_ended() or (pinging and copy.is_sick())]
+        lost = [copy for copy in copies if copy.has_ended()]
         component.remove(lost)
         for copy in lost:
             logger.warning("copy %s is lost (log: %s)", copy.folder.name, copy.log)

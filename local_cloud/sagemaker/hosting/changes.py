@@ -18,7 +18,6 @@ from local_cloud.settings import Settings
 WAIT_SECONDS = 4200.0
 POLL_SECONDS = 0.05
 LOOK_SECONDS = 0.2
-PING_EVERY_SECONDS = 5.0
 IN_PROGRESS = ("Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting")
 REASON_CHARACTERS = 1024
 AlarmStates = Callable[[Sequence[str]], Mapping[str, str]]
@@ -29,10 +28,6 @@ logger = logging.getLogger("roundhouse.changes")
 
 class RolledBack(Exception):
     """What was before answers alone; the message is the failure reason."""
-
-
-class RollbackFailed(Exception):
-    """Old and new each answer a part; the message is the failure reason."""
 
 
 class InProgress(AwsError):
@@ -84,10 +79,9 @@ class Changing:
         status, reason = "InService", None
         try:
             change()
-        except (ServerError, RolledBack, RollbackFailed) as error:
+        except (ServerError, RolledBack) as error:
             logger.warning("%s: %s", self.arn, error)
-            failed = isinstance(error, RollbackFailed)
-            status, reason = "UpdateRollbackFailed" if failed else status_on_failure, str(error)
+            status, reason = status_on_failure, str(error)
         except Exception as error:
             logger.exception("%s", self.arn)
             status, reason = status_on_failure, f"the local cloud failed: {error}"
@@ -137,11 +131,9 @@ class Watch:
 
 
 class Monitor(Generic[T]):
-    """Inspects what runs from a thread of its own, with a ping now and then."""
+    """Inspects what runs from a thread of its own."""
 
-    def __init__(
-        self, items: Callable[[], Sequence[T]], inspect: Callable[[T, bool], None]
-    ) -> None:
+    def __init__(self, items: Callable[[], Sequence[T]], inspect: Callable[[T], None]) -> None:
         self._items, self._inspect = items, inspect
         self._ended = threading.Event()
         threading.Thread(target=self._run, name="health-monitor", daemon=True).start()
@@ -151,12 +143,9 @@ class Monitor(Generic[T]):
         self._ended.set()
 
     def _run(self) -> None:
-        pinged = time.monotonic()
         while not self._ended.wait(LOOK_SECONDS):
-            pinging = time.monotonic() - pinged >= PING_EVERY_SECONDS
-            pinged = time.monotonic() if pinging else pinged
             for item in self._items():
                 try:
-                    self._inspect(item, pinging)
+                    self._inspect(item)
                 except Exception:
                     logger.exception("monitoring failed")

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
+from local_cloud.protocol.errors import validation_error
 from local_cloud.sagemaker.hosting.changes import Changing
 from local_cloud.sagemaker.hosting.fleet import Fleet, VariantFleet
 from local_cloud.sagemaker.hosting.instance import Instance, NoInstance
@@ -29,11 +30,25 @@ class Endpoint(Changing):
         fleets = () if traffic is None else (traffic.fleet, traffic.new)
         return tuple(fleet for fleet in fleets if fleet is not None)
 
+    def live_traffic(self) -> Traffic:
+        """Return its traffic. Raises AwsError where no fleet answers, and none ever will."""
+        if self.traffic is None:
+            raise validation_error(
+                f'Cannot update endpoint "{self.arn}" in status {self.status}: it can only be '
+                "deleted."
+            )
+        return self.traffic
+
     @property
     def is_asynchronous(self) -> bool:
         """Whether it takes its requests from a queue."""
         traffic = self.traffic
         return traffic is not None and traffic.fleet.config.get("AsyncInferenceConfig") is not None
+
+    def running(self, variant: str) -> int:
+        """Return how many instances answer for a variant."""
+        variants = (item for fleet in self.fleets for item in fleet.variants)
+        return sum(len(item.instances) for item in variants if item.name == variant)
 
     def route(self, traffic: Traffic) -> None:
         """Set the traffic for the next request."""

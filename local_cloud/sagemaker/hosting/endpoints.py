@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Mapping, MutableMapping
 from functools import partial
 from typing import Any, TypeVar
 
 from local_cloud.ministack.account import Scoped, account_id, in_background, region, sagemaker_arn
 from local_cloud.protocol.errors import validation_error
-from local_cloud.sagemaker.hosting.changes import AlarmStates, Monitor, RolledBack
+from local_cloud.sagemaker.hosting.changes import AlarmStates, Monitor
 from local_cloud.sagemaker.hosting.endpoint import Endpoint, Traffic
-from local_cloud.sagemaker.hosting.fleet import Fleet, Host, inspect, new_fleet
+from local_cloud.sagemaker.hosting.fleet import Fleet, inspect, new_fleet
 from local_cloud.sagemaker.hosting.rollout import rollout
 from local_cloud.sagemaker.hosting.update import Update
 from local_cloud.sagemaker.hosting.update_request import (
     COUNT,
-    UpdateRequest,
     Wanted,
     apply_changes,
     check_changes,
+    check_update,
     keep_properties,
 )
 from local_cloud.settings import Settings
@@ -38,7 +38,6 @@ class Endpoints:
         self.configs: MutableMapping[str, Record] = Scoped()
         self.endpoints: MutableMapping[str, Endpoint] = Scoped()
         self._alarm_states = alarm_states
-        self._host = Host(settings=settings, find_model=self.model)
         self.move_components: Callable[[Endpoint, Fleet], None] = lambda endpoint, fleet: None
         self._all: dict[int, Endpoint] = {}
         self._turn = threading.Lock()
@@ -81,19 +80,20 @@ class Endpoints:
         endpoint.begin(partial(self._create, endpoint, config), "Failed")
         return endpoint
 
-    def update(self, request: UpdateRequest) -> Endpoint:
-        """Begin to replace an endpoint's fleet by that of another endpoint config."""
+    def update(self, request: Record, scaled_variants: Collection[str]) -> Endpoint:
+        """Begin to replace an endpoint's fleet by that of another endpoint config.
+
+        The present config must still exist; `scaled_variants` are scalable targets.
+        """
         with self._turn:
-            endpoint = self._settled_endpoint(request.endpoint_name)
-            config = self.config(request.config_name)
-            if endpoint.traffic is None:
-                raise validation_error(
-                    f'Cannot update endpoint "{endpoint.arn}" in status {endpoint.status}: it '
-                    "can only be deleted."
-                )
-            endpoint.deployment_config = request.deployment_config
+            endpoint = self._settled_endpoint(request["EndpointName"])
+            self.config(endpoint.config_name)
+            config = self.config(request["EndpointConfigName"])
+            before = endpoint.live_traffic()
+            check_update(request, before.fleet, config, scaled_variants)
+            endpoint.deployment_config = request.get("DeploymentConfig")
             endpoint.become("Updating")
-        endpoint.begin(partial(self._update, endpoint, request, config), "InService")
+        endpoint.begin(partial(self._update, endpoint, before, request, config), "InService")
         return endpoint
 
     def scale(self, endpoint_name: str, variant_name: str, desired: int) -> None:
@@ -145,17 +145,14 @@ class Endpoints:
         fleet.start()
         endpoint.route(Traffic(fleet=fleet))
 
-    def _update(self, endpoint: Endpoint, request: UpdateRequest, config: Record) -> None:
-        before = endpoint.traffic
-        if before is None:
-            raise RolledBack(f"endpoint {endpoint.name} has no fleet")
+    def _update(self, endpoint: Endpoint, before: Traffic, request: Record, config: Record) -> None:
         fleet = self._fleet(endpoint, config)
         keep_properties(request, before.fleet, fleet)
         counts = {name: variant.desired for name, variant in fleet.production.items()}
         Update(
             before=before,
             new=fleet,
-            plan=rollout(request.deployment_config, counts),
+            plan=rollout(endpoint.deployment_config, counts),
             settings=self.settings,
             alarm_states=self._alarm_states,
             route=endpoint.route,
@@ -164,7 +161,8 @@ class Endpoints:
 
     def _fleet(self, endpoint: Endpoint, config: Record) -> Fleet:
         owner = f"{account_id()}-{region()}-{endpoint.name}-{uuid.uuid4().hex[:8]}"
-        return new_fleet(config, self._host, self.settings.state / "endpoints" / owner)
+        folder = self.settings.state / "endpoints" / owner
+        return new_fleet(config, self.settings, self.model, folder)
 
     def _remove(self, endpoint: Endpoint) -> None:
         fleets, endpoint.traffic = endpoint.fleets, None
@@ -178,9 +176,9 @@ class Endpoints:
             endpoint.become("Deleted")
 
 
-def _inspect(fleet: Fleet, pinging: bool) -> None:
+def _inspect(fleet: Fleet) -> None:
     """Drop lost instances, and start others in their place."""
-    inspect(fleet, pinging=pinging)
+    inspect(fleet)
     for variant in fleet.variants:
         variant.mend()
 

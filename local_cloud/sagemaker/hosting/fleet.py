@@ -35,15 +35,9 @@ from local_cloud.settings import Settings
 DRAIN_SECONDS = 10.0
 RETRY_SECONDS = 5.0
 Spec = Mapping[str, Any]
+FindModel = Callable[[str], Spec]
+"""Raises AwsError for a model that does not exist."""
 logger = logging.getLogger("roundhouse.fleet")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Host:
-    """What every fleet starts its instances with; `find_model` raises AwsError."""
-
-    settings: Settings
-    find_model: Callable[[str], Spec]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -51,7 +45,8 @@ class VariantFleet:
     """One variant's instances: `desired` is their number, `instances` are the healthy ones."""
 
     spec: Spec
-    host: Host
+    settings: Settings
+    find_model: FindModel
     folder: Path
     weight: float
     desired: int
@@ -105,7 +100,7 @@ class VariantFleet:
         self._end(instances, drain_seconds)
 
     def drop(self, instance: Instance) -> None:
-        """Send no more requests to an instance whose server is gone or sick."""
+        """Send no more requests to an instance whose server is gone."""
         with self._turn:
             if instance not in self.instances:
                 return
@@ -147,13 +142,13 @@ class VariantFleet:
             folder=folder,
             given_up=self._given_up,
         )
-        return start_instance(launch, self.host.settings)
+        return start_instance(launch, self.settings)
 
     def _model(self) -> Spec:
         """The model of the first pool, which always has capacity here, or the variant's."""
         name = ordered_pools(self.spec)[0].get("ModelNameOverride") or self.spec["ModelName"]
         try:
-            return self.host.find_model(name)
+            return self.find_model(name)
         except AwsError as error:
             raise ServerError(error.message) from error
 
@@ -221,14 +216,15 @@ class Fleet:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def new_fleet(config: Spec, host: Host, folder: Path) -> Fleet:
+def new_fleet(config: Spec, settings: Settings, find_model: FindModel, folder: Path) -> Fleet:
     """Return a fleet as its endpoint config describes it, not started yet."""
 
     def variants(field: str) -> Mapping[str, VariantFleet]:
         return {
             spec["VariantName"]: VariantFleet(
                 spec=spec,
-                host=host,
+                settings=settings,
+                find_model=find_model,
                 folder=folder,
                 weight=spec.get("InitialVariantWeight", 1),
                 desired=spec["InitialInstanceCount"],
@@ -245,9 +241,9 @@ def new_fleet(config: Spec, host: Host, folder: Path) -> Fleet:
     )
 
 
-def inspect(fleet: Fleet, *, pinging: bool) -> None:
-    """Remove instances whose server ended, and with `pinging` those that fail /ping."""
+def inspect(fleet: Fleet) -> None:
+    """Remove instances whose server ended."""
     for variant in fleet.variants:
         for instance in tuple(variant.instances):
-            if instance.has_ended() or (pinging and instance.is_sick()):
+            if instance.has_ended():
                 variant.drop(instance)

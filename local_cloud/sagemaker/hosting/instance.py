@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextvars
-import hashlib
 import http.client
 import random
 import re
@@ -31,7 +30,6 @@ STARTUP_SECONDS = 60.0
 STOP_SECONDS = 5.0
 POLL_SECONDS = 0.03
 PING_SECONDS = 2.0
-PINGS_MISSED = 3
 STARTED_AT_ONCE = 4
 COMPLAINT = re.compile(r"error|refus|fail|cannot|exception", re.IGNORECASE)
 
@@ -56,12 +54,6 @@ class Instance:
     client: ServerClient
     target_models: TargetModels | None = None
     in_flight: int = 0
-    pings_missed: int = 0
-
-    @property
-    def id(self) -> str:
-        """The instance's id in the form of EC2's."""
-        return f"i-{hashlib.sha256(str(self.folder).encode()).hexdigest()[:17]}"
 
     @property
     def log(self) -> Path:
@@ -72,21 +64,10 @@ class Instance:
         """Whether its server is gone."""
         return self.container.exit_status() is not None
 
-    def is_sick(self) -> bool:
-        """Ping once; sick is who refused three times in a row, not who is too busy to answer."""
-        healthy = _ping(self.client) in (200, None)
-        self.pings_missed = 0 if healthy else self.pings_missed + 1
-        return self.pings_missed >= PINGS_MISSED
-
     @property
     def processes(self) -> tuple[int, ...]:
         """The first processes of what runs on it."""
         return (self.container.process.pid,)
-
-    @property
-    def requests(self) -> int:
-        """The requests in flight."""
-        return self.in_flight
 
     @property
     def is_unused(self) -> bool:
@@ -249,7 +230,7 @@ def _wait_until_healthy(launch: Launch, container: Container, client: ServerClie
             raise ServerError(
                 f"production variant {launch.name} was stopped while an instance of it started."
             )
-        if _ping(client) == 200:
+        if _is_healthy(client):
             return
         status = container.exit_status()
         if status is not None:
@@ -266,14 +247,11 @@ def _unhealthy(launch: Launch, container: Container, cause: str) -> ServerError:
     )
 
 
-def _ping(client: ServerClient) -> int | None:
-    """The status of `/ping`: 0 without a connection, None when the answer takes too long."""
+def _is_healthy(client: ServerClient) -> bool:
     try:
-        return client.request("GET", "/ping", timeout_seconds=PING_SECONDS).status
-    except TimeoutError:
-        return None
+        return client.request("GET", "/ping", timeout_seconds=PING_SECONDS).status == 200
     except (OSError, http.client.HTTPException):
-        return 0
+        return False
 
 
 def last_complaint(log: str) -> str:

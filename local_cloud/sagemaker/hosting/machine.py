@@ -81,11 +81,6 @@ class Machine(Instance):
         own = (self.container.process.pid,)
         return (*own, *(pid for copy in self.copies for pid in copy.processes))
 
-    @property
-    def requests(self) -> int:
-        """The requests in flight of its copies."""
-        return sum(copy.in_flight for copy in self.copies)
-
     def terminate(self, grace_seconds: float) -> None:
         """End it, and whatever of its copies is left."""
         for copy in self.copies:
@@ -105,10 +100,6 @@ class Machine(Instance):
     def holds(self, requirements: Requirements) -> bool:
         """Whether one more copy fits."""
         return (self.taken_capacity + requirements).fits(self.instance_type)
-
-    def is_sick(self) -> bool:
-        """An instance answers no pings: its copies do."""
-        return False
 
 
 def start_machine(variant: Mapping[str, Any], instance_type: str, folder: Path) -> Machine:

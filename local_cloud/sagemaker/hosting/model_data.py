@@ -8,22 +8,8 @@ from typing import Any
 
 from local_cloud.containers.archive import ArchiveError, s3_location, unpack_model
 from local_cloud.ministack.account import object_keys, read_object
-from local_cloud.protocol.errors import validation_error
 
 Definition = Mapping[str, Any]
-
-
-def check_model_data(definition: Definition, role: str) -> None:
-    """Refuse model data that is not there; a multi-model container's may come later."""
-    url = model_data_url(definition)
-    if url is None or definition.get("Mode") == "MultiModel" or _exists(url):
-        return
-    raise validation_error(
-        f'Could not access model data at {url}. Please ensure that the role "{role}" exists '
-        'and that its trust relationship policy allows the action "sts:AssumeRole" for the '
-        'service principal "sagemaker.amazonaws.com". Also ensure that the role has '
-        '"s3:GetObject" permissions and that the object is located in the endpoint\'s region.'
-    )
 
 
 def model_data_url(definition: Definition) -> str | None:
@@ -49,11 +35,6 @@ def fetch_model_data(url: str, folder: Path) -> None:
             "ensure that there is an object located at the URL and that the role passed to "
             "CreateModel has permissions to download the object."
         )
-
-
-def _exists(url: str) -> bool:
-    bucket, key = s3_location(url)
-    return bool(object_keys(bucket, key)) if url.endswith("/") else key in object_keys(bucket, key)
 
 
 def _copy_file(bucket: str, key: str, folder: Path, name: str) -> None:

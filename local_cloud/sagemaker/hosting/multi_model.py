@@ -31,16 +31,6 @@ class LoadError(Exception):
         self.response = response
 
 
-@dataclass(frozen=True, kw_only=True)
-class Loading:
-    """The times of loading a target model; unloading others counts apart."""
-
-    cache_hit: bool
-    downloading_seconds: float = 0.0
-    loading_seconds: float = 0.0
-    unloading_seconds: tuple[float, ...] = ()
-
-
 @dataclass(kw_only=True)
 class TargetModels:
     """Loads, invokes and unloads target models by SageMaker's multi-model contract.
@@ -57,15 +47,13 @@ class TargetModels:
     _turn: threading.Lock = field(default_factory=threading.Lock)
     _loading: threading.Lock = field(default_factory=threading.Lock)
 
-    @property
-    def loaded_count(self) -> int:
-        """How many target models the server has."""
-        return len(self._loaded)
-
     def invoke(
         self, target_model: str, body: bytes, headers: Mapping[str, str], timeout_seconds: float
-    ) -> tuple[Response, Loading]:
-        """Invoke one target model, loading it first if the server does not have it."""
+    ) -> tuple[Response, float]:
+        """Invoke one target model, loading it first if the server does not have it.
+
+        Returns the reply, and the seconds that loading took: 0 where it was loaded.
+        """
         name = hashlib.sha256(target_model.encode()).hexdigest()[:32]
         loading = self._acquire(name, target_model)
         try:
@@ -81,26 +69,20 @@ class TargetModels:
                 self._loaded.pop(name, None)
         return response, loading
 
-    def _acquire(self, name: str, target_model: str) -> Loading:
+    def _acquire(self, name: str, target_model: str) -> float:
         """Mark a target model as in use; load it first where needed, one at a time."""
         if self._acquire_loaded(name):
-            return Loading(cache_hit=True)
+            return 0.0
         with self._loading:
             if self._acquire_loaded(name):
-                return Loading(cache_hit=True)
+                return 0.0
             begun = time.monotonic()
             self._fetch(name, target_model)
-            fetched = time.monotonic()
-            unloading = self._load(name, target_model)
+            self._load(name, target_model)
             with self._turn:
                 self._loaded[name] = target_model
                 self._in_use[name] = self._in_use.get(name, 0) + 1
-            return Loading(
-                cache_hit=False,
-                downloading_seconds=fetched - begun,
-                loading_seconds=time.monotonic() - fetched - sum(unloading),
-                unloading_seconds=unloading,
-            )
+            return time.monotonic() - begun
 
     def _acquire_loaded(self, name: str) -> bool:
         with self._turn:
@@ -127,9 +109,8 @@ class TargetModels:
         unpack_model(content, draft / "model", f"s3://{bucket}/{key}")
         draft.rename(self.folder / name)
 
-    def _load(self, name: str, target_model: str) -> tuple[float, ...]:
-        """Load, after unloading others while the server replies 507; return seconds per unload."""
-        unloading: list[float] = []
+    def _load(self, name: str, target_model: str) -> None:
+        """Load, after unloading others while the server replies 507. Raises LoadError."""
         body = f'{{"model_name": "{name}", "url": "{self.folder / name / "model"}"}}'.encode()
         headers = {"Content-Type": "application/json", TARGET_MODEL: target_model}
         deadline = time.monotonic() + LOAD_SECONDS
@@ -137,15 +118,12 @@ class TargetModels:
             response = self.client.request("POST", "/models", body, headers, LOAD_SECONDS)
             is_loaded = response.status == 409 and self._has(name, headers)
             if response.status == 200 or is_loaded:
-                return tuple(unloading)
+                return
             if response.status == 409 and time.monotonic() < deadline:
                 # A load that nobody waits for any more, or an unload, has not ended yet.
                 time.sleep(POLL_SECONDS)
-                continue
-            begun = time.monotonic()
-            if response.status != 507 or not self._unload_one():
+            elif response.status != 507 or not self._unload_one():
                 raise LoadError(response)
-            unloading.append(time.monotonic() - begun)
 
     def _has(self, name: str, headers: Mapping[str, str]) -> bool:
         """Whether the server has loaded a target model."""

@@ -13,23 +13,17 @@ STEP_OF = {"CANARY": "CanarySize", "LINEAR": "LinearStepSize"}
 
 @dataclass(frozen=True, kw_only=True)
 class Rollout:
-    """Shares of traffic, each held for a wait; or, when rolling, the instances of each batch.
+    """Shares of traffic, each held for a wait; or, when rolling, the copies of each batch.
 
     Waits and the limit are in AWS's seconds; `limit_seconds` None is no limit.
     """
 
     shares: tuple[float, ...] = (1.0,)
     batches: tuple[int, ...] = ()
-    rollback_batches: tuple[int, ...] = ()
     wait_seconds: float = 0.0
     termination_wait_seconds: float = 0.0
     limit_seconds: float | None = None
     alarms: tuple[str, ...] = ()
-
-    @property
-    def is_rolling(self) -> bool:
-        """Whether instances are replaced batch by batch instead of fleet by fleet."""
-        return bool(self.batches)
 
 
 def rollout(deployment: DeploymentConfig | None, counts: Mapping[str, int]) -> Rollout:
@@ -61,11 +55,9 @@ def _blue_green(plan: Rollout, policy: Mapping[str, Any], counts: Mapping[str, i
 
 def _rolling(plan: Rollout, policy: Mapping[str, Any], counts: Mapping[str, int]) -> Rollout:
     total = sum(counts.values())
-    back = policy.get("RollbackMaximumBatchSize") or {"Type": "CAPACITY_PERCENT", "Value": 100}
     return replace(
         plan,
         batches=batches(total, _fraction(policy["MaximumBatchSize"], counts)),
-        rollback_batches=batches(total, _fraction(back, counts)),
         wait_seconds=float(policy.get("WaitIntervalInSeconds", 0)),
         limit_seconds=policy.get("MaximumExecutionTimeoutInSeconds"),
     )
@@ -78,7 +70,7 @@ def linear_shares(step: float) -> tuple[float, ...]:
 
 
 def batches(total: int, fraction: float) -> tuple[int, ...]:
-    """Instances of each batch: at most a fraction of all, at least one."""
+    """Copies of each batch: at most a fraction of all, at least one."""
     size = max(1, math.floor(total * fraction + 1e-9))
     return tuple(min(size, total - done) for done in range(0, total, size))
 

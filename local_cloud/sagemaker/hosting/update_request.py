@@ -1,9 +1,8 @@
-"""UpdateEndpoint: its request, and its refusals."""
+"""UpdateEndpoint and UpdateEndpointWeightsAndCapacities: what they change, and their refusals."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from local_cloud.protocol.errors import validation_error
@@ -17,31 +16,8 @@ Wanted = Mapping[str, Record]
 COUNT, WEIGHT = "DesiredInstanceCount", "DesiredWeight"
 
 
-@dataclass(frozen=True, kw_only=True)
-class UpdateRequest:
-    """An UpdateEndpoint request; variants of the same name keep the `retained` properties."""
-
-    endpoint_name: str
-    config_name: str
-    deployment_config: Mapping[str, Any] | None = None
-    retained: frozenset[str] = frozenset()
-
-
-def update_request(request: Mapping[str, Any], endpoint: Endpoint) -> UpdateRequest:
-    """Read a request."""
-    retains = bool(request.get("RetainAllVariantProperties"))
-    properties = request.get("ExcludeRetainedVariantProperties") or ()
-    excluded = {item["VariantPropertyType"] for item in properties}
-    return UpdateRequest(
-        endpoint_name=endpoint.name,
-        config_name=str(request["EndpointConfigName"]),
-        deployment_config=request.get("DeploymentConfig"),
-        retained=frozenset({COUNT, WEIGHT} - excluded if retains else ()),
-    )
-
-
 def check_update(
-    request: UpdateRequest, old: Fleet, config: Record, scaled_variants: Collection[str]
+    request: Record, old: Fleet, config: Record, scaled_variants: Collection[str]
 ) -> None:
     """Refuse an update that SageMaker would refuse; `scaled_variants` are scalable targets."""
     if old.hosts_components != any(map(hosts_components, config["ProductionVariants"])):
@@ -50,7 +26,7 @@ def check_update(
             "models of its variants and inference components: delete it, and create it again."
         )
     new = {variant["VariantName"]: variant for variant in config["ProductionVariants"]}
-    if request.deployment_config and set(new) != set(old.production):
+    if request.get("DeploymentConfig") and set(new) != set(old.production):
         raise validation_error(
             "When doing a blue/green or rolling deployment, the new endpoint configuration must "
             "have the same variant names as the old endpoint configuration: found "
@@ -66,24 +42,24 @@ def check_update(
             )
 
 
-def keep_properties(request: UpdateRequest, old: Fleet, new: Fleet) -> None:
-    """Give variants of a new fleet the present counts and weights of the same names."""
+def keep_properties(request: Record, old: Fleet, new: Fleet) -> None:
+    """Give variants of a new fleet what the request retains of those of the same names."""
+    if not request.get("RetainAllVariantProperties"):
+        return
+    properties = request.get("ExcludeRetainedVariantProperties") or ()
+    excluded = {item["VariantPropertyType"] for item in properties}
     before = _variants(old)
     for variant in new.variants:
-        if variant.name in before and COUNT in request.retained:
-            variant.desired = before[variant.name].desired
-        if variant.name in before and WEIGHT in request.retained:
-            variant.weight = before[variant.name].weight
+        present = before.get(variant.name)
+        if present is not None and COUNT not in excluded:
+            variant.desired = present.desired
+        if present is not None and WEIGHT not in excluded:
+            variant.weight = present.weight
 
 
 def check_changes(endpoint: Endpoint, wanted: Wanted) -> None:
     """Refuse unknown variants, and zero instances behind a real-time endpoint."""
-    if endpoint.traffic is None:
-        raise validation_error(
-            f'Cannot update endpoint "{endpoint.arn}" in status {endpoint.status}: it can only '
-            "be deleted."
-        )
-    known = _variants(endpoint.traffic.fleet)
+    known = _variants(endpoint.live_traffic().fleet)
     for name, change in wanted.items():
         if name not in known:
             raise validation_error(
@@ -99,8 +75,7 @@ def check_changes(endpoint: Endpoint, wanted: Wanted) -> None:
 
 def apply_changes(endpoint: Endpoint, wanted: Wanted) -> None:
     """Start and stop instances, then set the weights; one failure puts all counts back."""
-    assert endpoint.traffic is not None
-    variants = _variants(endpoint.traffic.fleet)
+    variants = _variants(endpoint.live_traffic().fleet)
     before = {name: variants[name].desired for name in wanted}
     try:
         for name, change in wanted.items():

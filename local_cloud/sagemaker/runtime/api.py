@@ -7,7 +7,6 @@ Source of the refusals of inference components: its own sentences, as its users 
 from __future__ import annotations
 
 import contextvars
-import http.client
 import logging
 import random
 import re
@@ -16,101 +15,26 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from local_cloud.containers.container import NotListening
-from local_cloud.containers.server_client import OpenResponse, Response
 from local_cloud.ministack.account import account_id
 from local_cloud.protocol.constraints import RUNTIME, checked_request, header_fields
 from local_cloud.protocol.errors import AwsError, Reply, error_reply
-from local_cloud.protocol.event_stream import CONTENT_TYPE
 from local_cloud.sagemaker.components.component import Component
 from local_cloud.sagemaker.components.components import Components
 from local_cloud.sagemaker.hosting.endpoint import Endpoint, Served
 from local_cloud.sagemaker.hosting.fleet import VariantFleet
 from local_cloud.sagemaker.hosting.instance import Instance, NoInstance
-from local_cloud.sagemaker.metrics.invocation_metrics import ComponentMetrics
+from local_cloud.sagemaker.metrics import component_metrics
 from local_cloud.sagemaker.runtime.asynchronous import Asynchronous
 from local_cloud.sagemaker.runtime.invocation import (
     TARGET_VARIANT,
     Invocation,
-    passed_back,
+    StreamedReply,
     refusal,
 )
-from local_cloud.sagemaker.runtime.streams import (
-    Progress,
-    StreamedReply,
-    event_stream,
-)
-
-AMZN_CONTENT_TYPE = "X-Amzn-SageMaker-Content-Type"
-
-
-@dataclass(frozen=True, kw_only=True)
-class StreamedInvocation(Invocation):
-    """An invocation whose parts are passed on as they come.
-
-    The pause between two parts may last `model_seconds`; AWS's limit is not published.
-    """
-
-    def send(self, instance: Instance) -> Reply | StreamedReply:
-        """Invoke one instance. Raises NotListening, so that another one may be tried."""
-        if instance.target_models is not None:
-            raise refusal(
-                "InvokeEndpointWithResponseStream does not support multi-model endpoints."
-            )
-        begin = time.monotonic()
-        try:
-            response = instance.client.open(
-                "/invocations", self.body, self.passed_on, self.model_seconds
-            )
-        except NotListening:
-            raise
-        except (OSError, http.client.HTTPException) as error:
-            return self.unreachable(instance, error, begin)
-        if response.status >= 400:
-            return self._error(instance, response, begin)
-        progress = Progress(begun=begin)
-        found = passed_back(response.headers, instance)
-        content_type = found.pop("content-type", "application/octet-stream")
-        return StreamedReply(
-            status=response.status,
-            headers={**found, AMZN_CONTENT_TYPE: content_type, "content-type": CONTENT_TYPE},
-            parts=self._recorded_parts(instance, response, progress),
-            leave=response.close,
-        )
-
-    def _error(self, instance: Instance, response: OpenResponse, begin: float) -> Reply:
-        """The reply for a container that refuses before it streams."""
-        progress = Progress(begun=begin)
-        body = b"".join(progress.parts(response))
-        response.close()
-        self._record(instance, response.status, progress)
-        whole = Response(status=response.status, headers=response.headers, body=body)
-        return self.model_error(instance, whole)
-
-    def _recorded_parts(
-        self, instance: Instance, response: OpenResponse, progress: Progress
-    ) -> Iterator[bytes]:
-        """Yield the parts, then record the invocation, however it ends."""
-        try:
-            yield from event_stream(progress, response)
-        finally:
-            self._record(instance, response.status, progress)
-
-    def _record(self, instance: Instance, status: int, progress: Progress) -> None:
-        now, metrics = time.monotonic(), self.metrics(instance)
-        overhead = progress.begun - self.begun
-        broken = progress.broken is not None
-        metrics.record(
-            status=0 if broken else status,
-            model_seconds=now - progress.begun,
-            overhead_seconds=overhead,
-        )
-        if progress.first is not None:
-            first = progress.first - progress.begun
-            metrics.record_stream(first_part=first, overhead_seconds=overhead, broken=broken)
-
+from local_cloud.sagemaker.runtime.streams import StreamedInvocation
 
 THREADS = 8
 WAITING = 64
@@ -173,7 +97,6 @@ class Runtime:
 
     def answer(self, path: str, headers: Mapping[str, str], body: bytes) -> Reply | StreamedReply:
         """Answer one invocation, refusing what SageMaker Runtime refuses."""
-        begun = time.monotonic()
         try:
             match = PATH.fullmatch(path)
             if match is None:
@@ -187,7 +110,7 @@ class Runtime:
                 return self._asynchronous.accept(endpoint, headers, body)
             _check_body(body)
             kind = StreamedInvocation if match["kind"] == STREAMED else Invocation
-            invocation = kind(endpoint=endpoint.name, headers=headers, body=body, begun=begun)
+            invocation = kind(endpoint=endpoint, headers=headers, body=body)
             return self.invoke(endpoint, invocation, headers.get(COMPONENT))
         except AwsError as error:
             return error_reply(error)
@@ -266,12 +189,12 @@ class Runtime:
         traffic = endpoint.traffic
         variant = None if traffic is None else traffic.fleet.production.get(component.variant)
         routing = {} if variant is None else variant.spec.get("RoutingConfig") or {}
-        adapter = None if component.base is None else component.name
-        invocation = replace(invocation, component=serving.name, adapter=adapter)
+        copies = len(serving.copies)
+        invocation = replace(invocation, component=component, copies=copies)
         try:
             return _answer_of_one(invocation, lambda avoided: serving.serving(routing, avoided))
         except NoInstance:
-            ComponentMetrics(component=component.name).record_no_capacity()
+            component_metrics(component.name).add("NoCapacityInvocationFailures", 1)
             raise refusal(
                 "Inference Component has no capacity to process this request. "
                 "ApplicationAutoScaling may be in-progress (if configured) or try to increase "

@@ -1,4 +1,4 @@
-"""Asynchronous endpoints: requests wait in a queue, answers go to S3, topics hear of both."""
+"""Asynchronous endpoints: requests wait in a queue, and answers go to S3."""
 
 from __future__ import annotations
 
@@ -12,25 +12,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from local_cloud.cloudwatch import metric_store
 from local_cloud.containers.archive import s3_location
-from local_cloud.ministack.account import (
-    in_background,
-    publish,
-    read_object,
-    record_metric,
-    region,
-    write_object,
-)
-from local_cloud.protocol.errors import AwsError, Reply, json_reply, present_fields
+from local_cloud.ministack.account import in_background, read_object, write_object
+from local_cloud.protocol.errors import AwsError, Reply, json_reply
 from local_cloud.sagemaker.hosting.endpoint import Endpoint
-from local_cloud.sagemaker.metrics.invocation_metrics import InvocationMetrics
+from local_cloud.sagemaker.metrics import variant_metrics
 from local_cloud.sagemaker.runtime.invocation import INFERENCE_ID, Invocation, refusal
 from local_cloud.settings import Settings
 from onboarding.metrics import INVOCATIONS
 
 PREFIX = "x-amzn-sagemaker-"
 INLINE_BYTES = 128_000
-TTL_SECONDS, MODEL_SECONDS = 21_600, 900
+MODEL_SECONDS = 900
 CONCURRENT_PER_INSTANCE = 4
 POLL_SECONDS = 0.05
 METRICS_EVERY_SECONDS = 60.0
@@ -40,34 +34,14 @@ logger = logging.getLogger("roundhouse.asynchronous")
 
 @dataclass(frozen=True, kw_only=True)
 class Queued:
-    """A request that waits; `received` is in seconds since the epoch."""
+    """A request that waits."""
 
     inference_id: str
     output_location: str
     failure_location: str | None
     headers: Mapping[str, str]
     body: bytes
-    received: float
-    output_config: Mapping[str, Any]
-
-    @property
-    def input_location(self) -> str | None:
-        """Where its body lies, unless it is in the request itself."""
-        return self.headers.get(f"{PREFIX}inputlocation")
-
-    def seconds(self, field: str, default: float) -> float:
-        """Return how long a field says that something may take."""
-        return float(self.headers.get(PREFIX + field, default))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Answered:
-    """The result of a request: Completed with a body, or Failed or Expired with a reason."""
-
-    status: str
-    reason: str | None = None
-    content_type: str = "application/octet-stream"
-    body: bytes = b""
+    kms_key: str | None
 
 
 def read_request(config: Mapping[str, Any], headers: Mapping[str, str], body: bytes) -> Queued:
@@ -91,59 +65,8 @@ def read_request(config: Mapping[str, Any], headers: Mapping[str, str], body: by
         failure_location=failures and f"{failures.rstrip('/')}/{name}-error.out",
         headers=passed_on,
         body=body,
-        received=time.time(),
-        output_config=output,
+        kms_key=output.get("KmsKeyId"),
     )
-
-
-def deliver(endpoint: str, request: Queued, answered: Answered) -> None:
-    """Write the answer or the failure to S3, and notify the topic for it."""
-    completed = answered.status == "Completed"
-    url = request.output_location if completed else request.failure_location
-    content = answered.body if completed else str(answered.reason).encode()
-    if url is not None:
-        content_type = answered.content_type if completed else "text/plain"
-        kms_key = request.output_config.get("KmsKeyId")
-        if not write_object(*s3_location(url), content, content_type, kms_key):
-            logger.warning("the answer to %s cannot be written to %s", request.inference_id, url)
-    topics = request.output_config.get("NotificationConfig") or {}
-    topic = topics.get("SuccessTopic" if completed else "ErrorTopic")
-    if topic is not None and not publish(topic, _notification(endpoint, request, answered)):
-        logger.warning("the topic %s does not exist", topic)
-
-
-def _notification(endpoint: str, request: Queued, answered: Answered) -> str:
-    """Source: recorded notifications of asynchronous endpoints."""
-    if answered.status == "Completed":
-        response = {
-            "contentType": answered.content_type,
-            "outputLocation": request.output_location,
-        }
-    else:
-        response = present_fields(failureLocation=request.failure_location)
-    content = {
-        "awsRegion": region(),
-        "eventTime": _timestamp(time.time()),
-        "receivedTime": _timestamp(request.received),
-        "invocationStatus": answered.status,
-        "requestParameters": {
-            "endpointName": endpoint,
-            **present_fields(
-                accept=request.headers.get("accept"), inputLocation=request.input_location
-            ),
-        },
-        **present_fields(failureReason=answered.reason, responseParameters=response or None),
-        "inferenceId": request.inference_id,
-        "eventVersion": "1.0",
-        "eventSource": "aws:sagemaker",
-        "eventName": "InferenceResult",
-    }
-    return json.dumps(content)
-
-
-def _timestamp(when: float) -> str:
-    seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(when))
-    return f"{seconds}.{int(when * 1000) % 1000:03d}Z"
 
 
 @dataclass(kw_only=True)
@@ -185,65 +108,53 @@ class Queue:
         return int(most) * self._instances() - self.answering
 
     def _answer(self, request: Queued) -> None:
-        begun = time.time()
+        """Write the answer to S3, or why there is none, and count it for the first variant."""
+        failed, kind, content = True, "text/plain", b""
         try:
-            answered = self._answer_to(request)
-            self._publish_answer(request, answered, begun)
-            deliver(self.endpoint.name, request, answered)
+            kind, content = self._answer_to(request)
+            failed = False
+        except AwsError as error:
+            content = f"{error.code}: {error.message}".encode()
         finally:
             with self._turn:
                 self.answering -= 1
-
-    def _answer_to(self, request: Queued) -> Answered:
-        if time.time() > request.received + request.seconds("requestttlseconds", TTL_SECONDS):
-            return Answered(
-                status="Expired",
-                reason="The request waited in the queue for longer than RequestTTLSeconds.",
-            )
-        location = request.input_location
-        body = request.body if location is None else read_object(*s3_location(location))
-        if body is None:
-            reason = f"ClientError: the input {location} cannot be read."
-            return Answered(status="Failed", reason=reason)
-        invocation = Invocation(
-            endpoint=self.endpoint.name,
-            headers=request.headers,
-            body=body,
-            begun=time.monotonic(),
-            model_seconds=request.seconds("invocationtimeoutseconds", MODEL_SECONDS),
-            queued=True,
-        )
-        try:
-            status, headers, content = self.invoke(self.endpoint, invocation)
-        except AwsError as error:
-            return Answered(status="Failed", reason=f"{error.code}: {error.message}")
-        if status != 200:
-            return Answered(status="Failed", reason=str(json.loads(content)["message"]))
-        kind = headers.get("content-type") or Answered.content_type
-        return Answered(status="Completed", content_type=kind, body=content)
-
-    def _publish_answer(self, request: Queued, answered: Answered, begun: float) -> None:
-        """Metrics of one request, for the endpoint's first variant."""
         traffic = self.endpoint.traffic
         if traffic is not None:
-            variant = next(iter(traffic.fleet.production))
-            metrics = InvocationMetrics(endpoint=self.endpoint.name, variant=variant, queued=True)
-            metrics.record_queued(
-                answered.status,
-                waited_seconds=begun - request.received,
-                seconds=time.time() - request.received,
-            )
+            metrics = variant_metrics(self.endpoint.name, next(iter(traffic.fleet.production)))
+            metrics.add("InvocationsProcessed", 1)
+            metrics.add("InvocationFailures", int(failed))
+        url = request.failure_location if failed else request.output_location
+        if url and not write_object(*s3_location(url), content, kind, request.kms_key):
+            logger.warning("the answer to %s cannot be written to %s", request.inference_id, url)
+
+    def _answer_to(self, request: Queued) -> tuple[str, bytes]:
+        """The content type and body of an answer. Raises AwsError where there is none."""
+        location = request.headers.get(f"{PREFIX}inputlocation")
+        body = request.body if location is None else read_object(*s3_location(location))
+        if body is None:
+            raise AwsError("ClientError", f"the input {location} cannot be read.")
+        invocation = Invocation(
+            endpoint=self.endpoint,
+            headers=request.headers,
+            body=body,
+            model_seconds=MODEL_SECONDS,
+            queued=True,
+        )
+        status, headers, content = self.invoke(self.endpoint, invocation)
+        if status != 200:
+            raise AwsError("ModelError", str(json.loads(content)["message"]))
+        return headers.get("content-type") or "application/octet-stream", content
 
     def _publish_backlog(self) -> None:
         """The queue's metrics; they scale an endpoint up from no instances."""
         backlog, instances = len(self.waiting) + self.answering, self._instances()
         values = {
-            "ApproximateBacklogSize": backlog,
             "ApproximateBacklogSizePerInstance": backlog / max(instances, 1),
             "HasBacklogWithoutCapacity": int(backlog > 0 and instances == 0),
         }
         for name, value in values.items():
-            record_metric(INVOCATIONS, name, value, "Count", {"EndpointName": self.endpoint.name})
+            dimensions = {"EndpointName": self.endpoint.name}
+            metric_store.add(INVOCATIONS, name, value, dimensions, "Count")
 
 
 class Asynchronous:

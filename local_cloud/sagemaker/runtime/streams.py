@@ -1,65 +1,95 @@
-"""Answers that are still being written: a container's body, part by part."""
+"""Invocations whose answers are passed on part by part, in SageMaker's event stream."""
 
 from __future__ import annotations
 
 import http.client
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from local_cloud.containers.server_client import OpenResponse
-from local_cloud.protocol.event_stream import payload_part, stream_exception, uneven_parts
+from local_cloud.containers.container import NotListening
+from local_cloud.containers.server_client import OpenResponse, Response
+from local_cloud.protocol.errors import Reply
+from local_cloud.protocol.event_stream import (
+    CONTENT_TYPE,
+    payload_part,
+    stream_exception,
+    uneven_parts,
+)
+from local_cloud.sagemaker.hosting.instance import Instance
+from local_cloud.sagemaker.runtime.invocation import (
+    TIMED_OUT,
+    Invocation,
+    StreamedReply,
+    passed_back,
+    refusal,
+)
+
+AMZN_CONTENT_TYPE = "X-Amzn-SageMaker-Content-Type"
 
 
-@dataclass(kw_only=True)
-class StreamedReply:
-    """Status, headers and parts; `leave` ends it early, from any thread.
+@dataclass(frozen=True, kw_only=True)
+class StreamedInvocation(Invocation):
+    """An invocation whose parts are passed on as they come.
 
-    `held` is what must not end before the last part was read: the instance's count of requests.
+    The pause between two parts may last `model_seconds`; AWS's limit is not published.
     """
 
-    status: int
-    headers: dict[str, str]
-    parts: Iterator[bytes]
-    leave: Callable[[], None]
-    held: ExitStack = field(default_factory=ExitStack)
+    def send(self, instance: Instance) -> Reply | StreamedReply:
+        """Invoke one instance. Raises NotListening, so that another one may be tried."""
+        if instance.target_models is not None:
+            raise refusal(
+                "InvokeEndpointWithResponseStream does not support multi-model endpoints."
+            )
+        begin = time.monotonic()
+        try:
+            response = instance.client.open(
+                "/invocations", self.body, self.passed_on, self.model_seconds
+            )
+            if response.status >= 400:
+                return self._error(instance, response, begin)
+        except NotListening:
+            raise
+        except (OSError, http.client.HTTPException) as error:
+            return self.unreachable(instance, error, begin)
+        found = passed_back(response.headers, instance)
+        content_type = found.pop("content-type", "application/octet-stream")
+        return StreamedReply(
+            status=response.status,
+            headers={**found, AMZN_CONTENT_TYPE: content_type, "content-type": CONTENT_TYPE},
+            parts=self._parts(instance, response, begin),
+            leave=response.close,
+        )
 
-    def close(self) -> None:
-        """Leave the container, and let go of what is held."""
-        self.leave()
-        self.held.close()
+    def _error(self, instance: Instance, response: OpenResponse, begin: float) -> Reply:
+        """The reply for a container that refuses before it streams."""
+        try:
+            body = b"".join(response.chunks())
+        finally:
+            response.close()
+        self.record(instance, response.status, time.monotonic() - begin)
+        whole = Response(status=response.status, headers=response.headers, body=body)
+        return self.model_error(instance, whole)
 
-
-@dataclass(kw_only=True)
-class Progress:
-    """How far a stream came: when its first part arrived, and what broke it."""
-
-    begun: float
-    first: float | None = None
-    broken: Exception | None = None
-
-    def parts(self, response: OpenResponse) -> Iterator[bytes]:
-        """Yield a response's parts; what breaks it ends them."""
+    def _parts(self, instance: Instance, response: OpenResponse, begin: float) -> Iterator[bytes]:
+        """Yield the parts, with an exception where they break off; then record the invocation."""
+        first, broken = 0.0, False
         try:
             for chunk in response.chunks():
-                if self.first is None:
-                    self.first = time.monotonic()
-                yield chunk
+                first = first or time.monotonic() - begin
+                yield from map(payload_part, uneven_parts(chunk))
         except (OSError, http.client.HTTPException) as error:
-            self.broken = error
-
-
-def event_stream(progress: Progress, response: OpenResponse) -> Iterator[bytes]:
-    """Yield a response as SageMaker's event stream, with an exception where it broke off."""
-    for chunk in progress.parts(response):
-        yield from map(payload_part, uneven_parts(chunk))
-    error = progress.broken
-    if isinstance(error, TimeoutError):
-        message = "Your invocation timed out while waiting for a response from container primary."
-        yield stream_exception(
-            "ModelStreamError", Message=message, ErrorCode="ModelInvocationTimeExceeded"
-        )
-    elif error is not None:
-        message = f"The container's stream ended before its answer did ({error!r})."
-        yield stream_exception("ModelStreamError", Message=message, ErrorCode="StreamBroken")
+            broken = True
+            late = isinstance(error, TimeoutError)
+            message = f"The container's stream ended before its answer did ({error!r})."
+            yield stream_exception(
+                "ModelStreamError",
+                Message=TIMED_OUT if late else message,
+                ErrorCode="ModelInvocationTimeExceeded" if late else "StreamBroken",
+            )
+        finally:
+            status = 0 if broken else response.status
+            metrics = self.record(instance, status, time.monotonic() - begin)
+            if first:
+                metrics.add("FirstChunkModelLatency", first * 1e6, "Microseconds")
+                metrics.add("MidStreamErrors", int(broken))

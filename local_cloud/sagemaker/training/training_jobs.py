@@ -8,7 +8,6 @@ from typing import Any
 from local_cloud.ministack.account import Scoped, account_id, in_background, region, sagemaker_arn
 from local_cloud.protocol.errors import Actions, AwsError, validation_error
 from local_cloud.protocol.listing import list_page
-from local_cloud.sagemaker.tags import Tags
 from local_cloud.sagemaker.training.training_run import TrainingRun, new_record
 from local_cloud.settings import Settings
 
@@ -28,11 +27,10 @@ GOING = ("InProgress", "Stopping")
 class TrainingJobs:
     """All training jobs that run or have run, by account and region."""
 
-    def __init__(self, settings: Settings, tags: Tags) -> None:
-        self._settings, self._tags = settings, tags
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self.runs: MutableMapping[str, TrainingRun] = Scoped()
         self.all_runs: list[TrainingRun] = []
-        tags.resources["training-job"] = self.runs
 
     @property
     def actions(self) -> Actions:
@@ -61,7 +59,6 @@ class TrainingJobs:
             settings=self._settings,
         )
         self.runs[name] = run
-        self._tags.begin(arn, request.get("Tags"))
         self.all_runs.append(run)
         in_background(run.run)
         return {"TrainingJobArn": arn}

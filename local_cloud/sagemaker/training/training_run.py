@@ -12,16 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ministack.services import cloudwatch_logs, s3
+from ministack.services import cloudwatch_logs
 
 from local_cloud.containers.archive import s3_location
 from local_cloud.containers.container import ContainerSpec
 from local_cloud.containers.images import ImageError, LocalImage, local_image
 from local_cloud.containers.job import Job
-from local_cloud.ministack.account import in_background, read_object, write_object
+from local_cloud.ministack.account import read_object
 
 LONGEST_REASON = 1024
-CHECKPOINTS = "/opt/ml/checkpoints"
 
 
 class DownloadError(Exception):
@@ -36,20 +35,13 @@ class OptMl:
     request: Mapping[str, Any]
 
     def lay_out(self) -> None:
-        """Write configuration, channels and checkpoints of an earlier job. Raises DownloadError."""
+        """Write configuration and channels, each of one object. Raises DownloadError."""
         for name in ("input/config", "input/data", "output/data", "model", "checkpoints"):
             (self.folder / name).mkdir(parents=True)
         values = json.dumps(dict(self.request.get("HyperParameters") or {}))
         (self.folder / "input/config/hyperparameters.json").write_text(values, encoding="utf-8")
         for channel in self.request.get("InputDataConfig") or ():
             _download(channel, self.folder / "input/data" / channel["ChannelName"])
-        if self._checkpoints is not None:
-            _copy_objects(self._checkpoints, self._checkpoint_folder)
-
-    def keep(self) -> None:
-        """Upload checkpoints, whatever came of the job; results and model, nobody reads here."""
-        if self._checkpoints is not None:
-            _upload_folder(self._checkpoint_folder, self._checkpoints)
 
     def failure(self) -> str:
         """Return the reason that the job left."""
@@ -58,54 +50,21 @@ class OptMl:
             return ""
         return path.read_text(encoding="utf-8", errors="replace")[:LONGEST_REASON].strip()
 
-    @property
-    def _checkpoints(self) -> str | None:
-        config: Mapping[str, str] = self.request.get("CheckpointConfig") or {}
-        return config.get("S3Uri")
-
-    @property
-    def _checkpoint_folder(self) -> Path:
-        config: Mapping[str, str] = self.request.get("CheckpointConfig") or {}
-        return self.folder / Path(config.get("LocalPath", CHECKPOINTS)).relative_to("/opt/ml")
-
 
 def _download(channel: Mapping[str, Any], folder: Path) -> None:
     uri = channel["DataSource"]["S3DataSource"]["S3Uri"]
     bucket, key = s3_location(uri)
-    single = read_object(bucket, key)
-    folder.mkdir(parents=True)
-    if single is not None:
-        (folder / Path(key).name).write_bytes(single)
-    elif not _copy_objects(uri, folder):
+    content = read_object(bucket, key)
+    if content is None:
         raise DownloadError(
             f'ClientError: Data download failed: No S3 objects found under S3 URL "{uri}" given '
             "in input data source."
         )
-
-
-def _copy_objects(uri: str, folder: Path) -> int:
-    """Copies what lies under an S3 prefix; how many objects."""
-    bucket, prefix = s3_location(uri)
-    below = prefix.rstrip("/") + "/"
-    objects = s3._buckets.get(bucket, {"objects": {}})["objects"]
-    keys = sorted(key for key in objects if key.startswith(below))
-    for key in keys:
-        path = folder / key.removeprefix(below)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(read_object(bucket, key) or b"")
-    return len(keys)
-
-
-def _upload_folder(folder: Path, uri: str) -> None:
-    bucket, prefix = s3_location(uri)
-    files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
-    for path in sorted(files):
-        key = f"{prefix.rstrip('/')}/{path.relative_to(folder).as_posix()}"
-        write_object(bucket, key, path.read_bytes(), "application/octet-stream")
+    folder.mkdir(parents=True)
+    (folder / Path(key).name).write_bytes(content)
 
 
 LOG_GROUP = "/aws/sagemaker/TrainingJobs"
-LOG_SECONDS = 0.3
 GRACE_SECONDS = 120.0
 """Between SIGTERM and SIGKILL."""
 
@@ -114,48 +73,18 @@ class JobFailed(Exception):
     """The job ends Failed; the message is its failure reason."""
 
 
-@dataclass(kw_only=True)
-class JobLog:
-    """A job's output, followed from its file into a CloudWatch log stream."""
-
-    path: Path
-    group: str
-    stream: str
-    _sent: int = 0
-    _over: threading.Event = field(default_factory=threading.Event)
-
-    def begin(self) -> threading.Thread:
-        """Create the stream, and publish the job's output until `end`."""
-        self.path.touch()
-        stream = {"logGroupName": self.group, "logStreamName": self.stream}
-        cloudwatch_logs._create_log_group({"logGroupName": self.group})
-        cloudwatch_logs._create_log_stream(stream)
-        return in_background(self._follow)
-
-    def end(self) -> None:
-        """Publish the last lines."""
-        self._over.set()
-
-    def _follow(self) -> None:
-        while not self._over.wait(LOG_SECONDS):
-            self._publish()
-        self._publish(whole=True)
-
-    def _publish(self, *, whole: bool = False) -> None:
-        with self.path.open("rb") as file:
-            file.seek(self._sent)
-            text = file.read()
-        complete = text if whole else text[: text.rfind(b"\n") + 1]
-        self._sent += len(complete)
-        now = int(time.time() * 1000)
-        events = [
-            {"timestamp": now, "message": line}
-            for line in complete.decode(errors="replace").splitlines()
-        ]
-        if events:
-            cloudwatch_logs._put_log_events(
-                {"logGroupName": self.group, "logStreamName": self.stream, "logEvents": events}
-            )
+def _publish_log(path: Path, stream: str) -> None:
+    """Put a job's output into a CloudWatch log stream."""
+    place = {"logGroupName": LOG_GROUP, "logStreamName": stream}
+    now = int(time.time() * 1000)
+    events = [
+        {"timestamp": now, "message": line}
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines()
+    ]
+    cloudwatch_logs._create_log_group({"logGroupName": LOG_GROUP})
+    cloudwatch_logs._create_log_stream(place)
+    if events:
+        cloudwatch_logs._put_log_events({**place, "logEvents": events})
 
 
 @dataclass(kw_only=True)
@@ -220,7 +149,6 @@ class TrainingRun(Job):
         code = self._wait(image)
         with self._turn:
             self._enter("Stopping" if self.stopped.is_set() else "InProgress", "Uploading")
-        ml.keep()
         reason = ml.failure()
         shutil.rmtree(ml.folder, ignore_errors=True)
         if code is None:
@@ -235,9 +163,7 @@ class TrainingRun(Job):
     def _wait(self, image: LocalImage) -> int | None:
         """The container's exit code; None when it took longer than it may."""
         name = self.record["TrainingJobName"]
-        stream = f"{name}/algo-1-{int(time.time())}"
-        log = JobLog(path=self.folder / "job.log", group=LOG_GROUP, stream=stream)
-        publisher = log.begin()
+        stream, log = f"{name}/algo-1-{int(time.time())}", self.folder / "job.log"
         options = ("--ml", str(self.folder / "ml"), "--tree", str(self.folder / "source"))
         spec = ContainerSpec(
             command=(*image.command, *options),
@@ -247,15 +173,14 @@ class TrainingRun(Job):
                 **(self.record.get("Environment") or {}),
             },
             folder=self.folder,
-            log=log.path,
+            log=log,
             own_network=False,
         )
         seconds = self.record["StoppingCondition"]["MaxRuntimeInSeconds"]
         try:
             return self.run_container(spec, seconds, GRACE_SECONDS)
         finally:
-            log.end()
-            publisher.join()
+            _publish_log(log, stream)
 
     def _enter(self, status: str, secondary: str, message: str = "") -> None:
         now = time.time()

@@ -476,11 +476,6 @@ STORES: list[Row] = [
 LINTED: list[Row] = [
     ("W3037", "dev", "action that IAM does not have",
      put(EMBEDDER, ROLE, STATEMENT, allow("ecr:BatchGetImages", "arn:aws:ecr:us-east-1:1:a"))),
-    ("E3012", "dev", "value of another type",
-     put(EMBEDDER, CONFIG, f"{VARIANT}.InitialInstanceCount", "one")),
-    ("E3030", "dev", "metric that scaling does not have",
-     rewrite(EMBEDDER, POLICY, "TargetTrackingScalingPolicyConfiguration",
-             "SageMakerVariantInvocationsPerInstance", "A")),
 ]  # fmt: skip
 FAULTS = [*ALARMS, *ROLLOUTS, *SCALING, *GENERATION, *LACKING, *MISPLACED,
           *IDENTITIES, *BUILD_FAULTS, *STORES]  # fmt: skip

@@ -4,17 +4,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from local_cloud.application_autoscaling.autoscaler import Autoscaler
+from local_cloud.application_autoscaling.autoscaler import Autoscaler, Breach
 from local_cloud.application_autoscaling.records import DIMENSION, STEP, Change, Key, Policy, Target
-from local_cloud.application_autoscaling.tracking import Breach
 from local_cloud.cloudwatch.evaluation import Rule, verdict
 from local_cloud.protocol.constraints import checked_request
 from local_cloud.protocol.errors import AwsError
 
 pytestmark = pytest.mark.unit
 
-FIRST = "productionVariants.1.member"
-BROKEN = "failed to satisfy constraint: Member must"
 VARIANT = {"VariantName": "AllTraffic", "ModelName": "m", "InstanceType": "ml.g5.xlarge"}
 
 
@@ -29,41 +26,27 @@ def test_text_of_templates_becomes_the_values_that_the_model_wants():
     assert typed == config(InitialInstanceCount=2, InitialVariantWeight=0.5)
     request = {"EndpointName": "e", "EndpointConfigName": "c", "RetainAllVariantProperties": "true"}
     assert checked_request("UpdateEndpoint", request)["RetainAllVariantProperties"] is True
-    found = checked_request("ListEndpoints", {"CreationTimeBefore": "1970-01-01T00:00:02Z"})
-    assert found == {"CreationTimeBefore": 2.0}
 
 
 @pytest.mark.parametrize(
-    ("request_", "code", "faults"),
+    ("request_", "faults"),
     [
-        (config(InitialInstanceCount="many"), "SerializationException", ("to a Number",)),
-        (config(InitialInstanceCount="1.5"), "SerializationException", ("to an Integer",)),
+        (config(InitialInstanceCount="many"), ("InitialInstanceCount, value: many, type",)),
+        (config(InitialInstanceCount="1.5"), ("InitialInstanceCount, value: 1.5, type",)),
+        ({"EndpointConfigName": "c", "ProductionVariants": 1}, ("ProductionVariants, value: 1",)),
         (
-            {"EndpointConfigName": "c", "ProductionVariants": 1},
-            "SerializationException",
-            ("a List",),
-        ),
-        (
-            config(VariantName=None, InstanceType="ml.g99.large", VolumeSizeInGB=600),
-            "ValidationException",
+            config(VariantName=None, InitialInstanceCount=0),
             (
-                "3 validation errors detected: ",
-                f"Value null at '{FIRST}.variantName' {BROKEN} not be null",
-                f"Value 'ml.g99.large' at '{FIRST}.instanceType' {BROKEN} satisfy enum value",
-                f"'{FIRST}.volumeSizeInGB' {BROKEN} have value less than or equal to 512",
+                'required parameter in ProductionVariants[0]: "VariantName"',
+                "InitialInstanceCount, value: 0, valid min value: 1",
             ),
-        ),
-        (
-            config(VariantName="a_b", InitialInstanceCount=0),
-            "ValidationException",
-            ("satisfy regular expression pattern: [a-zA-Z0-9](-*", "greater than or equal to 1"),
         ),
     ],
 )
-def test_refuses_every_fault_of_a_request_at_once(request_, code, faults):
+def test_refuses_every_fault_of_a_request_at_once(request_, faults):
     with pytest.raises(AwsError) as error:
         checked_request("CreateEndpointConfig", request_)
-    assert error.value.code == code
+    assert error.value.code == "ValidationException"
     for fault in faults:
         assert fault in error.value.message
 
@@ -166,12 +149,12 @@ def test_scales_to_what_alarms_ask_for_within_bounds_and_cool_downs(
         scale=lambda endpoint, variant, count: counts.append(count),
     )
     registry = SimpleNamespace(
-        activities=[], policies_of=lambda key: [tracking()] if policies is None else policies
+        policies_of=lambda key: [tracking()] if policies is None else policies
     )
     states = dict.fromkeys(scene.get("in_alarm", ()), "ALARM")
-    target = Target(key=KEY, arn="t", role="r", low=1, high=4, last=scene.get("last"))
+    target = Target(key=KEY, arn="t", low=1, high=4, last=scene.get("last"))
     target.suspended |= {scene[name]: True for name in scene if name == "suspended"}
     scaler = Autoscaler(registry, SimpleNamespace(endpoints=endpoints), lambda names: states, 1.0)
     scaler.act(target, breaches, NOW)
     assert counts[-1] == desired
-    assert [activity.desired for activity in registry.activities] == counts[1:]
+    assert (target.changing is None) == (desired == current)
