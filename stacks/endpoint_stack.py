@@ -28,7 +28,7 @@ from roundhouse_cdk.endpoint_scaling import EndpointScaling, EndpointScalingProp
 from roundhouse_cdk.hosting import HostedEndpoint
 from roundhouse_cdk.realtime_endpoint import MultiModelEndpoint, RealtimeEndpoint
 from roundhouse_cdk.text_generation_endpoint import TextGenerationEndpoint
-from stacks.alarms.endpoint import endpoint_alarms
+from stacks.alarms import endpoint_alarms
 from stacks.endpoint.findings import endpoint_faults, endpoint_notes, endpoint_warnings
 from stacks.endpoint.props import archives, endpoint_outputs, endpoint_props, generation_props
 from stacks.environment_stack import EnvironmentStack

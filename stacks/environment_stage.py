@@ -29,7 +29,7 @@ from roundhouse_cdk.pipeline_roles import (
     PipelineRoles,
     PipelineRolesProps,
 )
-from stacks.alarms.endpoint import endpoint_alarms
+from stacks.alarms import endpoint_alarms
 from stacks.endpoint_stack import EndpointStack
 from stacks.environment_stack import EnvironmentStack
 from stacks.foundation_stack import FoundationStack

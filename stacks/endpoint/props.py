@@ -20,7 +20,7 @@ from onboarding.values import Server
 from roundhouse_cdk.hosting import ContainerProps, RolloutProps
 from roundhouse_cdk.realtime_endpoint import PoolProps, RealtimeEndpointProps, VariantProps
 from roundhouse_cdk.text_generation_endpoint import ComponentProps, TextGenerationEndpointProps
-from stacks.alarms.endpoint import endpoint_alarms, watched_in_rollouts
+from stacks.alarms import endpoint_alarms, watched_in_rollouts
 from stacks.capacity import generation as sizes
 from stacks.images import endpoint_image_uri, generation_image, serving_image
 from stacks.rollout import (
