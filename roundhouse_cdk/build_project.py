@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_codebuild as codebuild
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
@@ -45,7 +46,9 @@ class BuildProject(Construct):
         network: Network | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
-        self.log_group = add_log_group(self, "Logs", log_group_name(environment, route))
+        self.log_group = add_log_group(
+            self, "Logs", log_group_name(environment, route), environment
+        )
         self.role = ExactRole(
             self, "Role", environment=environment, trusts="codebuild", statements=statements
         )
@@ -77,15 +80,21 @@ def log_group_name(environment: EnvironmentSpec, route: str) -> str:
     return f"/aws/codebuild/{names.builder_project(environment, route)}"
 
 
-def add_log_group(scope: Construct, construct_id: str, name: str) -> logs.LogGroup:
-    """Make a log group of builds, kept as long as their sources: after that none is repeated.
+def add_log_group(
+    scope: Construct, construct_id: str, name: str, environment: EnvironmentSpec
+) -> logs.LogGroup:
+    """Make a log group, kept as long as sources of builds: after that none is repeated.
 
-    It is encrypted by CloudWatch's own key: a log of a build holds no one's data.
+    It is encrypted by the key that the environment names, whose policy must let CloudWatch Logs use
+    it, else by CloudWatch's own: it takes no key by an alias, and ours has no other name here.
     """
+    arn = environment.kms_key_arn
+    key = None if arn is None else kms.Key.from_key_arn(scope, f"{construct_id}Key", arn)
     return logs.LogGroup(
         scope,
         construct_id,
         log_group_name=name,
+        encryption_key=key,
         retention=logs.RetentionDays.THREE_MONTHS,
         removal_policy=RemovalPolicy.DESTROY,
     )

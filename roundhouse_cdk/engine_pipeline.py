@@ -197,7 +197,9 @@ class EnginePipeline(Construct):
             timeout=Duration.seconds(SIGNER_SECONDS),
             memory_size=SIGNER_MEMORY_MIB,
             ephemeral_storage_size=Size.mebibytes(SIGNER_DISK_MIB),
-            log_group=add_log_group(self, f"{construct_id}Logs", f"/aws/lambda/{name}"),
+            log_group=add_log_group(
+                self, f"{construct_id}Logs", f"/aws/lambda/{name}", environment
+            ),
             environment={
                 "BUCKET": names.artifact_bucket(environment),
                 "SIGNING_KEY": arns.signing_key_alias(environment),

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from aws_cdk import Aws, CfnCondition, CfnParameter, Fn, Stack
+from aws_cdk import aws_s3 as s3
 from aws_cdk.aws_sagemaker import CfnEndpointConfig, CfnInferenceComponent, CfnModel
 from constructs import Construct
 
@@ -61,6 +62,7 @@ class TextGenerationEndpointProps:
     content. `instances` of a new endpoint. `adapters`: paths of LoRA archives by name. `is_scaled`:
     something moves the number of copies, and updates keep it. Seconds that SageMaker waits for the
     download and for the start. `rollout`: its step, waits and alarms, all of batches of copies.
+    `bucket`: of checkpoint and adapters, which the role may read; default: the environment's.
     """
 
     environment: EnvironmentSpec
@@ -77,6 +79,7 @@ class TextGenerationEndpointProps:
     download_seconds: int = 3600
     start_up_seconds: int = 3600
     ami_version: str | None = None
+    bucket: s3.IBucket | None = None
 
 
 class TextGenerationEndpoint(HostedEndpoint):
@@ -89,7 +92,7 @@ class TextGenerationEndpoint(HostedEndpoint):
     def __init__(
         self, scope: Construct, construct_id: str, *, props: TextGenerationEndpointProps
     ) -> None:
-        super().__init__(scope, construct_id, props.environment, props.name)
+        super().__init__(scope, construct_id, props.environment, props.name, props.bucket)
         self._props = props
         self._check_rollout(props.rollout)
         groups = [
@@ -107,7 +110,7 @@ class TextGenerationEndpoint(HostedEndpoint):
 
     def _checkpoint_model(self) -> CfnModel:
         """The files of the checkpoint come as they are, from a prefix that their content names."""
-        props, bucket = self._props, names.artifact_bucket(self._spec)
+        props, bucket = self._props, self._bucket
         source = CfnModel.S3DataSourceProperty(
             s3_uri=f"s3://{bucket}/{props.container.path}",
             s3_data_type="S3Prefix",
@@ -204,7 +207,6 @@ class TextGenerationEndpoint(HostedEndpoint):
 
     def _adapter(self, name: str, path: str) -> Component:
         """Add the component of a LoRA adapter, which runs in the copies of the base."""
-        bucket = names.artifact_bucket(self._spec)
         adapter = Component(
             self,
             f"Adapter{hashlib.sha256(name.encode()).hexdigest()[:8]}",
@@ -213,7 +215,7 @@ class TextGenerationEndpoint(HostedEndpoint):
             specification=Component.InferenceComponentSpecificationProperty(
                 base_inference_component_name=self.endpoint_name,
                 container=Component.InferenceComponentContainerSpecificationProperty(
-                    artifact_url=f"s3://{bucket}/{path}"
+                    artifact_url=f"s3://{self._bucket}/{path}"
                 ),
             ),
         )
@@ -255,8 +257,11 @@ def version_statements(props: TextGenerationEndpointProps) -> tuple[Statement, .
     """Return what a copy of this version must have to start: its image and its checkpoint."""
     environment, files = props.environment, f"{props.container.path}*"
     listed = {"StringLike": {"s3:prefix": [files]}}
+    image = image_pull(environment, [props.container.image_uri])
+    if props.bucket is not None:
+        return (image,)
     return (
-        image_pull(environment, [props.container.image_uri]),
+        image,
         *object_reads(environment, [files, *props.adapters.values()], "ReadCheckpoint"),
         allow("ListCheckpoint", ["s3:ListBucket"], [arns.bucket(environment)], listed),
     )
