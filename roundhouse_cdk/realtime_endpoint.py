@@ -241,8 +241,8 @@ class RealtimeEndpoint(HostedEndpoint):
 class MultiModelEndpoint(RealtimeEndpoint):
     """Deploys an endpoint of many models, each loaded when a request names it.
 
-    `engines`: paths of their archives in the endpoint's bucket; containers' paths are the prefix that
-    these lie under. Engines come and go without a rollout.
+    `engines`: paths of their archives in the endpoint's bucket; containers' paths are the prefix
+    that these lie under. Engines come and go without a rollout.
     """
 
     def __init__(

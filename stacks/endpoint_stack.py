@@ -31,8 +31,7 @@ from roundhouse_cdk.text_generation_endpoint import TextGenerationEndpoint
 from stacks.alarms import endpoint_alarms
 from stacks.endpoint.findings import endpoint_faults, endpoint_notes, endpoint_warnings
 from stacks.endpoint.props import archives, endpoint_outputs, endpoint_props, generation_props
-from stacks.environment_stack import EnvironmentStack
-from stacks.logical_ids import OWN, keep_ids
+from stacks.environment_stack import OWN, EnvironmentStack, keep_ids
 from stacks.scaling import scaled_counts
 
 CONTEXT = {
