@@ -45,10 +45,12 @@ FIRST_PAUSE_SECONDS = 0.2
 
 @dataclass(frozen=True, kw_only=True)
 class EndpointClient:
-    """One endpoint and, on a multi-model endpoint, one target model.
+    """One endpoint and, where there is one, its inference component or a target model.
 
-    `runtime` is boto3's `sagemaker-runtime` client. A request that may succeed later is sent again
-    after growing, jittered pauses (`is_retried`). `output_name` None is the model's only output.
+    `runtime` is boto3's `sagemaker-runtime` client. An endpoint that scales to zero has a
+    `component` of its own name; SageMaker refuses a request that finds no copy. A request that may
+    succeed later is sent again after growing, jittered pauses (`is_retried`). `output_name` None is
+    the model's only output.
 
     Every method raises EndpointFault with one sentence.
     """
@@ -56,6 +58,7 @@ class EndpointClient:
     runtime: Any
     endpoint: str
     target_model: str | None = None
+    component: str | None = None
     input_name: str = "text"
     output_name: str | None = None
     binary: bool = True
@@ -142,6 +145,8 @@ class EndpointClient:
         arguments = {"EndpointName": self.endpoint, "ContentType": content_type, "Body": body}
         if self.target_model is not None:
             arguments["TargetModel"] = self.target_model
+        if self.component is not None:
+            arguments["InferenceComponentName"] = self.component
         for attempt in range(1, self.attempts + 1):
             try:
                 answer: Mapping[str, Any] = self.runtime.invoke_endpoint(**arguments)

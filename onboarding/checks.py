@@ -118,6 +118,7 @@ def environment_faults(view: EnvironmentView, datasets: Datasets) -> Iterator[Fa
     yield from placement_rules.queue_delays_are_within_the_slo(view)
     yield from placement_rules.python_server_honours_the_serving_keys(view)
     yield from placement_rules.endpoints_with_other_images_are_there(view)
+    yield from placement_rules.regions_take_no_instances(view)
     yield from ensemble_rules.servers_play_ensembles(view)
     yield from ensemble_rules.models_of_ensembles(view, datasets)
     for model, join in joins(view):
@@ -161,8 +162,7 @@ def _model_faults(model: Checked[ModelSpec], datasets: Datasets) -> Iterator[Fau
         scaling = ScalingCase(
             scaling=model.spec.endpoint.scaling,
             document=model.document.part("endpoint"),
-            asynchronous=False,
-            may_be_asynchronous=False,
+            of="a model that joins another",
         )
         yield from _scaling_faults(scaling)
 
@@ -172,12 +172,11 @@ def _endpoint_faults(
 ) -> Iterator[Fault]:
     case = EndpointCase(spec=endpoint.spec, document=endpoint.document, multi_model=multi_model)
     yield from apply_rules(ENDPOINT_RULES, case, endpoint.sections)
-    if {"scaling", "asynchronous"} <= endpoint.sections:
+    if "scaling" in endpoint.sections:
         scaling = ScalingCase(
             scaling=endpoint.spec.scaling,
             document=endpoint.document,
-            asynchronous=endpoint.spec.asynchronous is not None,
-            may_be_asynchronous=not multi_model,
+            of="a multi-model endpoint" if multi_model else "an endpoint of one model",
         )
         yield from _scaling_faults(scaling)
 

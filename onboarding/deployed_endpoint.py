@@ -39,6 +39,11 @@ class DeployedEndpoint:
         raise NotImplementedError
 
     @property
+    def is_component(self) -> bool:
+        """True where copies of an inference component answer, which has the endpoint's name."""
+        raise NotImplementedError
+
+    @property
     def locked(self) -> tuple[Artifact, ...]:
         """What locks have of what the files ask for now, served or not."""
         return tuple(artifact for artifact in self.artifacts if artifact.entry is not None)

@@ -120,6 +120,11 @@ class Deployment(DeployedEndpoint):
         """Of the own variant's first pool."""
         return self.own.instance_type
 
+    @property
+    def is_component(self) -> bool:
+        """True for a model that scales to zero without a queue; each instance has one copy."""
+        return self.endpoint.is_component
+
     def variant_of(self, target: Target) -> Variant:
         """Return the variant that an engine of the endpoint answers in."""
         return next(

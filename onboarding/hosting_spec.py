@@ -31,7 +31,9 @@ class ScalingSpec(Value):
     """How many instances: between min and max, moved by target tracking."""
 
     min: InstanceCount = Field(
-        1, description="Fewest instances; 0 only for an asynchronous endpoint"
+        1,
+        description="Fewest instances; 0 makes one model an inference component, or a queue's "
+        "(`asynchronous`) empty",
     )
     max: Annotated[int, Field(ge=1, le=10_000)] = Field(1, description="Most instances")
     safety_factor: Annotated[float, Field(ge=0.01, le=1)] = Field(
@@ -47,6 +49,11 @@ class ScalingSpec(Value):
         300, description="Pause after instances were removed"
     )
     schedule: tuple[ScheduledFloorSpec, ...] = Field((), description="Bounds by time of day")
+
+    @property
+    def fewest(self) -> int:
+        """The lowest floor that there ever is."""
+        return min([self.min, *(floor.min for floor in self.schedule)])
 
 
 class InstancePoolSpec(Value):

@@ -60,7 +60,7 @@ class VariantMetrics:
         return replace(self.invocations(name, statistic), dimensions=self._endpoint)
 
     def component(self, name: str, statistic: str, period: int = 60) -> Metric:
-        """Return a metric of a text generator's inference component, named as its endpoint."""
+        """Return a metric of the inference component, which is named as its endpoint."""
         own = (("InferenceComponentName", self.endpoint),)
         return replace(self.invocations(name, statistic, period), dimensions=own)
 
@@ -140,6 +140,9 @@ class ScheduledBounds:
     most: int
 
 
+Dimension = Literal["variant:DesiredInstanceCount", "inference-component:DesiredCopyCount"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class ScaledCount:
     """What Application Auto Scaling moves: instances of a variant, or copies of a component.
@@ -150,7 +153,7 @@ class ScaledCount:
     id: str
     name: str
     resource_id: str
-    dimension: Literal["variant:DesiredInstanceCount", "inference-component:DesiredCopyCount"]
+    dimension: Dimension
     least: int
     most: int
     schedule: tuple[ScheduledBounds, ...] = ()

@@ -212,6 +212,14 @@ class EndpointSpec(Value):
         None, description="Further metrics; default: those that SageMaker publishes by itself"
     )
 
+    @property
+    def is_component(self) -> bool:
+        """True where an inference component answers: SageMaker scales it to zero, and no variant.
+
+        A queue scales to zero without one.
+        """
+        return self.scaling.fewest == 0 and self.asynchronous is None
+
 
 class JoinSpec(Value):
     """A variant behind another model's endpoint: a share of the traffic, or a copy of it."""

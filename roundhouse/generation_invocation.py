@@ -28,11 +28,8 @@ from roundhouse.errors import (
     UsageError,
     WrongAnswerError,
 )
+from roundhouse.invocation import NO_CAPACITY, ask_until, no_capacity
 from roundhouse.session import Session, valid_tree
-
-NO_CAPACITY = "no capacity"
-"""Of AWS's sentence for a component without copies."""
-RETRY_SECONDS = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,10 +39,6 @@ class GeneratorAddress:
     name: str
     endpoint: str
     component: str | None
-
-
-class NoCapacityError(NotReadyError):
-    """The component has no copies now."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,15 +178,14 @@ class Generator:
         waiting: Callable[[str], None],
     ) -> TimedAnswer:
         """Ask again while the component has no copies, for so many seconds; raises as `ask`."""
-        end = self.clock() + seconds
-        while True:
-            try:
-                return self.ask(request, say)
-            except NoCapacityError:
-                if self.clock() + RETRY_SECONDS > end:
-                    raise
-                waiting(f"{self.address.name} has no copy yet; asking again.")
-                self.pause(RETRY_SECONDS)
+        return ask_until(
+            lambda: self.ask(request, say),
+            self.address.name,
+            seconds,
+            waiting,
+            clock=self.clock,
+            pause=self.pause,
+        )
 
     def _client(self) -> GenerationClient:
         return GenerationClient(
@@ -229,7 +221,7 @@ def _raise_known(address: GeneratorAddress, response: Mapping[str, Any]) -> None
         raise _refusal(address, int(response["OriginalStatusCode"]), words)
     message = str(error.get("Message"))
     if NO_CAPACITY in message:
-        raise _no_capacity(address)
+        raise no_capacity(address.endpoint)
     if error.get("Code") == "ValidationError" and "not found" in message:
         raise NotReadyError(
             f"Endpoint {address.endpoint}: AWS answered {message.rstrip('.')}; `roundhouse deploy` "
@@ -240,7 +232,7 @@ def _raise_known(address: GeneratorAddress, response: Mapping[str, Any]) -> None
 def _refusal(address: GeneratorAddress, status: int, words: str) -> RoundhouseError:
     """Return the fault of an answer by its status."""
     if NO_CAPACITY in words:
-        return _no_capacity(address)
+        return no_capacity(address.endpoint)
     try:
         document = json.loads(words)
     except ValueError:
@@ -251,11 +243,3 @@ def _refusal(address: GeneratorAddress, status: int, words: str) -> RoundhouseEr
     if status < 500:
         return RoundhouseError(f"{sentence}.")
     return NotReadyError(f"{sentence}; ask again in some seconds.")
-
-
-def _no_capacity(address: GeneratorAddress) -> NoCapacityError:
-    return NoCapacityError(
-        f"Endpoint {address.endpoint}: has no copy that answers, since it is scaled to zero or "
-        "still starts; the request has asked for one: wait some minutes, or let --wait SECONDS "
-        "ask again."
-    )

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from onboarding.deployment import Deployment, Target
@@ -23,9 +23,13 @@ if TYPE_CHECKING:
     # The client brings numpy, which commands that ask nothing need not load.
     from container.client import EndpointClient, Entity
     from container.wire import Array
+Answered = TypeVar("Answered")
 POLL_SECONDS = 1.0
 STATUS = re.compile(r"\((\d{3})\)")
 """Of the container, in the sentence that SageMaker leaves where a request failed."""
+NO_CAPACITY = "no capacity"
+"""Of AWS's sentence for a component without copies."""
+RETRY_SECONDS = 5.0
 Vector = tuple[float, ...]
 Scores = tuple[tuple[str, float], ...]
 """Class names with probabilities, the likeliest first."""
@@ -33,10 +37,15 @@ Scores = tuple[tuple[str, float], ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """An endpoint, and behind a multi-model endpoint the target model."""
+    """An endpoint, and behind it a target model, or an inference component that scales to zero."""
 
     endpoint: str
     target_model: str | None
+    component: str | None = None
+
+
+class NoCapacityError(NotReadyError):
+    """The component has no copies now."""
 
 
 def address(
@@ -52,7 +61,40 @@ def address(
     return Address(
         endpoint=name,
         target_model=target_model(target.engine_key) if deployment.multi_model else None,
+        component=name if deployment.is_component else None,
     ), target
+
+
+def ask_until(
+    ask: Callable[[], Answered],
+    name: str,
+    seconds: float,
+    waiting: Callable[[str], object],
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    pause: Callable[[float], None] = time.sleep,
+) -> Answered:
+    """Ask again while an endpoint's component has no copies, for so many seconds.
+
+    `waiting` gets a sentence before each pause. Raises what `ask` raises.
+    """
+    end = clock() + seconds
+    while True:
+        try:
+            return ask()
+        except NoCapacityError:
+            if clock() + RETRY_SECONDS > end:
+                raise
+            waiting(f"{name} has no copy yet; asking again.")
+            pause(RETRY_SECONDS)
+
+
+def no_capacity(endpoint: str) -> NoCapacityError:
+    """Return the fault of an endpoint whose component has no copies."""
+    return NoCapacityError(
+        f"Endpoint {endpoint}: has no copy that answers, since it is scaled to zero or still "
+        "starts; the request has asked for one: wait some minutes, or let --wait SECONDS ask again."
+    )
 
 
 def invoke_texts(
@@ -204,7 +246,11 @@ def _client(runtime: Client, address: Address, *, binary: bool) -> EndpointClien
     from container.client import EndpointClient
 
     return EndpointClient(
-        runtime=runtime, endpoint=address.endpoint, target_model=address.target_model, binary=binary
+        runtime=runtime,
+        endpoint=address.endpoint,
+        target_model=address.target_model,
+        component=address.component,
+        binary=binary,
     )
 
 
@@ -223,6 +269,8 @@ def _endpoint_errors(address: Address) -> Iterator[None]:
         raise RoundhouseError(str(error)) from error
     except EndpointFault as error:
         refusal = _refusal(error)
+        if NO_CAPACITY in str(refusal.get("Error", {}).get("Message")):
+            raise no_capacity(address.endpoint) from error
         if error.__cause__ is not None and not refusal:
             with calling(f"Endpoint {address.endpoint}"):
                 # botocore's own errors, such as missing credentials, read as everywhere else.

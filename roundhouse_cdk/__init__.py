@@ -26,6 +26,8 @@ from roundhouse_cdk.realtime_endpoint import RealtimeEndpointProps as RealtimeEn
 from roundhouse_cdk.realtime_endpoint import VariantProps as VariantProps
 from roundhouse_cdk.slack_alarms import SlackAlarms as SlackAlarms
 from roundhouse_cdk.slack_alarms import SlackAlarmsProps as SlackAlarmsProps
+from roundhouse_cdk.text_generation_endpoint import ComponentEndpoint as ComponentEndpoint
+from roundhouse_cdk.text_generation_endpoint import ComponentEndpointProps as ComponentEndpointProps
 from roundhouse_cdk.text_generation_endpoint import ComponentProps as ComponentProps
 from roundhouse_cdk.text_generation_endpoint import TextGenerationEndpoint as TextGenerationEndpoint
 from roundhouse_cdk.text_generation_endpoint import (

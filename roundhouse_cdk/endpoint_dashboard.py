@@ -32,7 +32,7 @@ HOST_METRICS = frozenset(
     }
 )
 COMPONENT_METRICS = frozenset({"ConcurrentRequestsPerCopy", "NoCapacityInvocationFailures"})
-"""Of a text generator's inference component, which is called as its endpoint."""
+"""Of an inference component, which is called as its endpoint."""
 NAMED = re.compile(r"\{(\w+) (\w+)\}")
 EACH_VARIANT = "${PROP('Dim.VariantName')}"
 """A label that CloudWatch fills in for each metric that a search finds."""
@@ -130,19 +130,23 @@ SECTIONS = (
         alarms={"oldest-request": "Age of the oldest request against the alarm, s"},
     ),
     _Section(
+        title="Inference components",
+        needs="is_component",
+        graphs={
+            "Requests at once": {"of each copy": "{ConcurrentRequestsPerCopy Average}"},
+            "Requests a minute that find no copy": {
+                "no copy": "{NoCapacityInvocationFailures Sum}"
+            },
+        },
+    ),
+    _Section(
         title="Text generators",
         needs="is_generator",
         graphs={
             "First part of an answer, ms": {
                 name: f"{{FirstChunkModelLatency {name}}} / 1000" for name in ("p50", "p95", "p99")
             },
-            "Requests at once": {
-                "of each copy": "{ConcurrentRequestsPerCopy Average}",
-            },
-            "Requests without a whole answer a minute": {
-                "broken streams": "{MidStreamErrors Sum}",
-                "no copy": "{NoCapacityInvocationFailures Sum}",
-            },
+            "Broken streams a minute": {"broken streams": "{MidStreamErrors Sum}"},
         },
         alarms={"first-token": "Time to the first part against the SLO, microseconds"},
     ),
@@ -204,6 +208,7 @@ class WatchedEndpoint:
     alarms: Sequence[Alarm] = ()
     is_queue: bool = False
     is_multi_model: bool = False
+    is_component: bool = False
     is_generator: bool = False
     has_variants: bool = False
 

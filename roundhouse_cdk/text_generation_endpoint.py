@@ -1,6 +1,6 @@
-"""Endpoints of text generators: a checkpoint on copies of an inference component.
+"""Endpoints whose model runs in copies of an inference component, which scale to zero.
 
-A component's own rollout replaces its copies, so that another checkpoint changes nothing of the
+A component's own rollout replaces its copies, so that another model changes nothing of the
 endpoint. SageMaker reads a container's /metrics on port 8080 by itself where detailed observability
 is on (API reference, ContainerMetricsConfig), which is where ours are.
 """
@@ -8,7 +8,7 @@ is on (API reference, ContainerMetricsConfig), which is where ours are.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -28,7 +28,13 @@ from roundhouse_cdk.hosting import (
     image_pull,
     spelled,
 )
-from roundhouse_cdk.statements import Statement, allow, key_use, object_reads
+from roundhouse_cdk.statements import (
+    Statement,
+    allow,
+    bucket_listing,
+    key_use,
+    object_reads,
+)
 
 Routing = Literal["least-outstanding", "random", "prefix-aware"]
 STRATEGIES: Mapping[Routing, str] = {
@@ -41,28 +47,29 @@ Component = CfnInferenceComponent
 
 @dataclass(frozen=True, kw_only=True)
 class ComponentProps:
-    """The copies of a checkpoint that share an endpoint's instances.
+    """The copies of a model that share an endpoint's instances.
 
-    `copies` that a new component begins with, each with `gpus` whole GPUs and `memory_mib` of the
-    host; instances come and go between `least_instances` and `most_instances`.
+    `copies` that a new component begins with, each with `gpus` whole GPUs, or `cpu_cores` where
+    that is 0, and `memory_mib` of the host; instances come and go between `least_instances` and
+    `most_instances`.
     """
 
     gpus: int
     memory_mib: int
+    cpu_cores: int | None = None
     copies: int = 1
     least_instances: int = 1
     most_instances: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextGenerationEndpointProps:
+class ComponentEndpointProps:
     """An endpoint `name` of an environment, whose bucket, key and registry it uses.
 
-    The container's path is the checkpoint's prefix in the bucket. `plan` counts as the model's
-    content. `instances` of a new endpoint. `adapters`: paths of LoRA archives by name. `is_scaled`:
-    something moves the number of copies, and updates keep it. Seconds that SageMaker waits for the
-    download and for the start. `rollout`: its step, waits and alarms, all of batches of copies.
-    `bucket`: of checkpoint and adapters, which the role may read; default: the environment's.
+    `plan` counts as the model's content. `instances` of a new endpoint. `is_scaled`: something
+    moves the number of copies, and updates keep it. Seconds that SageMaker waits for the download
+    and for the start. `rollout`: its step, waits and alarms, all of batches of copies.
+    `bucket`: of what is loaded, which the role may read; default: the environment's.
     """
 
     environment: EnvironmentSpec
@@ -71,7 +78,6 @@ class TextGenerationEndpointProps:
     instance_type: str
     component: ComponentProps
     instances: int = 1
-    adapters: Mapping[str, str] = field(default_factory=dict)
     plan: str | None = None
     routing: Routing = "least-outstanding"
     rollout: RolloutProps = AT_ONCE
@@ -79,18 +85,19 @@ class TextGenerationEndpointProps:
     download_seconds: int = 3600
     start_up_seconds: int = 3600
     ami_version: str | None = None
+    network_isolation: bool = True
+    detailed_metrics: bool = True
     bucket: s3.IBucket | None = None
 
 
-class TextGenerationEndpoint(HostedEndpoint):
-    """Deploys a text generator.
+class ComponentEndpoint(HostedEndpoint):
+    """Deploys one model, such as an embedder, whose instances come and go with its requests.
 
-    `component` is what answers; `adapters` are the components of LoRA adapters by name. Raises
-    ValueError for what AWS refuses.
+    `component` is what answers. Raises ValueError for what AWS refuses.
     """
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, props: TextGenerationEndpointProps
+        self, scope: Construct, construct_id: str, *, props: ComponentEndpointProps
     ) -> None:
         super().__init__(scope, construct_id, props.environment, props.name, props.bucket)
         self._props = props
@@ -100,29 +107,42 @@ class TextGenerationEndpoint(HostedEndpoint):
             for kind in ("Endpoints", "InferenceComponents")
         ]
         self._add_role(
-            role_statements(props), version_statements(props), props.rollout.alarm_names, groups
+            role_statements(props),
+            version_statements(props, self._adapter_paths()),
+            props.rollout.alarm_names,
+            groups,
         )
-        self.model = self._checkpoint_model()
+        self.model = self._component_model()
         self._add_config(self._config_content(), None, self.role.role_arn)
         self._add_endpoint(None, is_scaled=False)
         self.component = self._component()
-        self.adapters = {name: self._adapter(name, path) for name, path in props.adapters.items()}
 
-    def _checkpoint_model(self) -> CfnModel:
-        """The files of the checkpoint come as they are, from a prefix that their content names."""
-        props, bucket = self._props, self._bucket
-        source = CfnModel.S3DataSourceProperty(
-            s3_uri=f"s3://{bucket}/{props.container.path}",
-            s3_data_type="S3Prefix",
-            compression_type="None",
-        )
+    def _adapter_paths(self) -> Collection[str]:
+        """Return the archives that copies load beside their model."""
+        return ()
+
+    def _component_model(self) -> CfnModel:
+        """An archive is unpacked; the files below a prefix, which their content names, are not."""
+        props = self._props
+        uri, source = f"s3://{self._bucket}/{props.container.path}", None
+        if is_prefix(props.container):
+            files = CfnModel.S3DataSourceProperty(
+                s3_uri=uri, s3_data_type="S3Prefix", compression_type="None"
+            )
+            source = CfnModel.ModelDataSourceProperty(s3_data_source=files)
         container = CfnModel.ContainerDefinitionProperty(
             image=props.container.image_uri,
-            model_data_source=CfnModel.ModelDataSourceProperty(s3_data_source=source),
+            model_data_source=source,
+            model_data_url=uri if source is None else None,
             environment=dict(props.container.variables),
         )
-        identity = {} if props.plan is None else {"Plan": props.plan}
-        return self._add_model("Model", props.container.variables, container, identity)
+        return self._add_model(
+            "Model",
+            props.container.variables,
+            container,
+            {} if props.plan is None else {"Plan": props.plan},
+            network_isolation=props.network_isolation,
+        )
 
     def _config_content(self) -> dict[str, Any]:
         """Return the config's typed properties; it names no model."""
@@ -145,10 +165,10 @@ class TextGenerationEndpoint(HostedEndpoint):
                 )
             ],
             "metrics_config": CfnEndpointConfig.MetricsConfigProperty(
-                enable_detailed_observability=True
+                enable_detailed_observability=props.detailed_metrics
             ),
             "kms_key_id": arns.key_id(self._spec),
-            "enable_network_isolation": True,
+            "enable_network_isolation": props.network_isolation,
             "vpc_config": None
             if network is None
             else CfnEndpointConfig.VpcConfigProperty(
@@ -175,7 +195,8 @@ class TextGenerationEndpoint(HostedEndpoint):
                 model_name=self.model.model_name,
                 compute_resource_requirements=(
                     Component.InferenceComponentComputeResourceRequirementsProperty(
-                        number_of_accelerator_devices_required=component.gpus,
+                        number_of_accelerator_devices_required=component.gpus or None,
+                        number_of_cpu_cores_required=component.cpu_cores,
                         min_memory_required_in_mb=component.memory_mib,
                     )
                 ),
@@ -204,6 +225,31 @@ class TextGenerationEndpoint(HostedEndpoint):
         condition = CfnCondition(self, "CopyCountIsSet", expression=is_set)
         value = spelled(Stack.of(self).resolve(runtime))
         return Fn.condition_if(condition.logical_id, value, Aws.NO_VALUE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextGenerationEndpointProps(ComponentEndpointProps):
+    """A text generator: the container's path is the checkpoint's prefix in the bucket.
+
+    `adapters`: paths of LoRA archives by name.
+    """
+
+    adapters: Mapping[str, str] = field(default_factory=dict)
+
+
+class TextGenerationEndpoint(ComponentEndpoint):
+    """Deploys a text generator; `adapters` are the components of LoRA adapters by name."""
+
+    _props: TextGenerationEndpointProps
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, props: TextGenerationEndpointProps
+    ) -> None:
+        super().__init__(scope, construct_id, props=props)
+        self.adapters = {name: self._adapter(name, path) for name, path in props.adapters.items()}
+
+    def _adapter_paths(self) -> Collection[str]:
+        return self._props.adapters.values()
 
     def _adapter(self, name: str, path: str) -> Component:
         """Add the component of a LoRA adapter, which runs in the copies of the base."""
@@ -244,24 +290,32 @@ def _component_rollout(
     )
 
 
-def role_statements(props: TextGenerationEndpointProps) -> tuple[Statement, ...]:
-    """Return what the role may do with data, of whatever checkpoint."""
+def is_prefix(container: ContainerProps) -> bool:
+    """Return True where a container loads the files below a path, and no archive."""
+    return container.path.endswith("/")
+
+
+def role_statements(props: ComponentEndpointProps) -> tuple[Statement, ...]:
+    """Return what the role may do with data, of whatever version."""
     environment = props.environment
-    return (
-        allow("LocateBucket", ["s3:GetBucketLocation"], [arns.bucket(environment)]),
-        *key_use(environment, ["kms:Decrypt"]),
-    )
+    locate = (allow("LocateBucket", ["s3:GetBucketLocation"], [arns.bucket(environment)]),)
+    listing = locate if is_prefix(props.container) else bucket_listing(environment)
+    return (*listing, *key_use(environment, ["kms:Decrypt"]))
 
 
-def version_statements(props: TextGenerationEndpointProps) -> tuple[Statement, ...]:
-    """Return what a copy of this version must have to start: its image and its checkpoint."""
-    environment, files = props.environment, f"{props.container.path}*"
-    listed = {"StringLike": {"s3:prefix": [files]}}
+def version_statements(
+    props: ComponentEndpointProps, adapters: Collection[str]
+) -> tuple[Statement, ...]:
+    """Return what a copy of this version must have to start: its image and its model."""
+    environment, path = props.environment, props.container.path
     image = image_pull(environment, [props.container.image_uri])
     if props.bucket is not None:
         return (image,)
+    if not is_prefix(props.container):
+        return (image, *object_reads(environment, [path], "ReadEngines"))
+    listed = {"StringLike": {"s3:prefix": [f"{path}*"]}}
     return (
         image,
-        *object_reads(environment, [files, *props.adapters.values()], "ReadCheckpoint"),
+        *object_reads(environment, [f"{path}*", *adapters], "ReadCheckpoint"),
         allow("ListCheckpoint", ["s3:ListBucket"], [arns.bucket(environment)], listed),
     )

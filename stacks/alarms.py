@@ -25,7 +25,6 @@ from stacks.capacity.variant import variant_capacity
 from stacks.rollout import ready_seconds, step_percent
 from stacks.scaling import (
     SECONDS_A_MINUTE,
-    fewest,
     invocations_target,
     most,
     named_id,
@@ -33,13 +32,8 @@ from stacks.scaling import (
 )
 
 ROLLBACK_ORDER = (
-    "server-errors",
-    "component-errors",
-    "no-answers",
-    "stream-errors",
-    "first-token",
-    "latency",
-    "client-errors",
+    *("server-errors", "component-errors", "no-answers", "stream-errors"),
+    *("first-token", "latency", "client-errors"),
 )
 """SageMaker watches ten alarms: with many variants those whose kinds are first here."""
 MICROSECONDS_A_MILLISECOND = 1000
@@ -63,6 +57,8 @@ COUNT = "FLOOR(requests / each + 0.5)"
 SCALING_SECONDS = 300
 """Until scaling has seen the backlog and asked for an instance."""
 MEMORY_PERCENT, DISK_PERCENT = 90, 85
+FULL_SECONDS = 180
+"""That requests may find no copy, where one is always there."""
 CACHE_PERIOD, CACHE_PERIODS = 300, 3
 CACHE_REQUESTS = 50
 """Requests in five minutes, below which a share says nothing."""
@@ -151,12 +147,15 @@ def _errors(deployment: Deployment, variant: Variant, subject: Subject) -> Itera
     takes_back, mixed = variant.role != "shadow", None
     if variant.server == "triton":
         mixed = CLIENT_ERRORS if deployment.multi_model else SERVER_ERRORS
+    broken = step_percent(deployment) / 200 if takes_back else 0.0
     for name, few in FEW.items():
         is_mixed = name == mixed
-        broken = step_percent(deployment) / 200 if is_mixed and takes_back else 0.0
         note = " (Triton counts clients' malformed requests there too)" if is_mixed else ""
         faults = takes_back and (is_mixed or name == SERVER_ERRORS)
-        yield from _failed(subject, name, max(few, broken), note, rolls_back=faults)
+        share = max(few, broken) if is_mixed else few
+        yield from _failed(subject, name, share, note, rolls_back=faults)
+    if deployment.is_component:
+        yield _component_errors(subject, max(FEW[SERVER_ERRORS], broken))
     queued = deployment.endpoint.asynchronous is not None
     share = _queue_unanswered_share(subject) if queued else _unanswered_share(subject)
     yield _no_answers(subject, share, rolls_back=takes_back, is_queue=queued)
@@ -187,6 +186,18 @@ def share_of(share: Metric, failed: Metric) -> MetricMath:
         expression=f"IF(failed >= {LEAST_FAILED} OR share == 1, share, 0)",
         label=f"{share.name}, share",
         metrics={"share": share, "failed": failed},
+    )
+
+
+def _component_errors(subject: Subject, share: float, note: str = "") -> Alarm:
+    """Return the alarm on failures of an inference component's copies, by its own metric."""
+    metric = partial(subject.metrics.component, SERVER_ERRORS)
+    return subject.alarm(
+        "component-errors",
+        share_of(metric("Average"), metric("Sum")),
+        f"{SERVER_ERRORS} of the component is over {percent(share)} of the requests{note}",
+        threshold=share,
+        rolls_back=True,
     )
 
 
@@ -269,8 +280,10 @@ def _load(deployment: Deployment, variant: Variant, subject: Subject) -> Iterato
     """None for a queue, which has a length instead, nor for a shadow, whose count nothing moves."""
     if deployment.endpoint.asynchronous is not None or variant.role == "shadow":
         return
-    metric = subject.metrics.invocations
-    each = metric("InvocationsPerInstance", "Sum")
+    metric, each_of = subject.metrics.invocations, "InvocationsPerInstance"
+    if deployment.is_component:
+        metric, each_of = subject.metrics.component, "InvocationsPerCopy"
+    each = metric(each_of, "Sum")
     capacity = variant_capacity(deployment, variant)
     if capacity is not None:
         yield subject.alarm(
@@ -322,8 +335,10 @@ def _hosts(deployment: Deployment, variant: Variant, subject: Subject) -> Iterat
     A multi-model endpoint fills its disk with archives, and its memory where models push each
     other out: neither has an alarm there.
     """
-    if fewest(variant) > 0:
+    if variant.scaling.fewest > 0:
         yield _no_instances(subject)
+    if deployment.is_component:
+        yield _no_capacity(subject, ready_seconds(deployment, variant))
     host = subject.metrics.host
     fills = any(not plan.fits for plan in pool_memories(deployment) if plan.memory is not None)
     full: list[tuple[str, Metric | MetricMath, str, int, str]] = []
@@ -367,6 +382,20 @@ def _no_instances(subject: Subject) -> Alarm:
     )
 
 
+def _no_capacity(subject: Subject, seconds: int) -> Alarm:
+    """Return the alarm that requests find no copy of an inference component for so long."""
+    minutes = math.ceil(seconds / SECONDS_A_MINUTE)
+    return subject.alarm(
+        "no-capacity",
+        subject.metrics.component("NoCapacityInvocationFailures", "Sum"),
+        f"requests found no copy for {minutes} minutes",
+        threshold=1,
+        comparison=AT_LEAST,
+        points=minutes,
+        periods=minutes,
+    )
+
+
 def _cache(deployment: Deployment, variant: Variant, subject: Subject) -> Iterator[Alarm]:
     """Yield none for an endpoint of one model.
 
@@ -407,19 +436,16 @@ def _generation_errors(deployment: GenerationDeployment, subject: Subject) -> It
     broken, note = sizes.batch_percent(deployment) / 200, "; overload counts too"
     yield from _failed(subject, SERVER_ERRORS, broken, note, rolls_back=True)
     yield from _failed(subject, CLIENT_ERRORS, FEW[CLIENT_ERRORS], "", rolls_back=False)
-    shares = [("component-errors", SERVER_ERRORS, subject.metrics.component, broken, note)]
     if deployment.spec.slo.streaming:
-        name = "MidStreamErrors"
-        shares.insert(0, ("stream-errors", name, subject.metrics.invocations, LOST_SHARE, ""))
-    for kind, name, metric, share, more in shares:
-        of = " of the component" if kind == "component-errors" else ""
+        metric = partial(subject.metrics.invocations, "MidStreamErrors")
         yield subject.alarm(
-            kind,
-            share_of(metric(name, "Average"), metric(name, "Sum")),
-            f"{name}{of} is over {percent(share)} of the requests{more}",
-            threshold=share,
+            "stream-errors",
+            share_of(metric("Average"), metric("Sum")),
+            f"MidStreamErrors is over {percent(LOST_SHARE)} of the requests",
+            threshold=LOST_SHARE,
             rolls_back=True,
         )
+    yield _component_errors(subject, broken, note)
     yield _no_answers(subject, _unanswered_share(subject), rolls_back=True)
 
 
@@ -458,19 +484,11 @@ def _copies(deployment: GenerationDeployment, subject: Subject) -> Iterator[Alar
 
     Requests may find no copy for three minutes, or for a start from zero.
     """
-    minutes = math.ceil(sizes.start_seconds(deployment) / SECONDS_A_MINUTE)
+    seconds = sizes.start_seconds(deployment)
     if deployment.spec.endpoint.copies.min > 0:
         yield _no_instances(subject)
-        minutes = 3
-    yield subject.alarm(
-        "no-capacity",
-        subject.metrics.component("NoCapacityInvocationFailures", "Sum"),
-        f"requests found no copy for {minutes} minutes",
-        threshold=1,
-        comparison=AT_LEAST,
-        points=minutes,
-        periods=minutes,
-    )
+        seconds = FULL_SECONDS
+    yield _no_capacity(subject, seconds)
     known = sizes.concurrency(deployment)
     yield subject.alarm(
         "saturation",

@@ -27,10 +27,16 @@ from roundhouse_cdk.endpoint_alarms import EndpointAlarms, EndpointAlarmsProps
 from roundhouse_cdk.endpoint_scaling import EndpointScaling, EndpointScalingProps
 from roundhouse_cdk.hosting import HostedEndpoint
 from roundhouse_cdk.realtime_endpoint import MultiModelEndpoint, RealtimeEndpoint
-from roundhouse_cdk.text_generation_endpoint import TextGenerationEndpoint
+from roundhouse_cdk.text_generation_endpoint import ComponentEndpoint, TextGenerationEndpoint
 from stacks.alarms import endpoint_alarms
 from stacks.endpoint.findings import endpoint_faults, endpoint_notes, endpoint_warnings
-from stacks.endpoint.props import archives, endpoint_outputs, endpoint_props, generation_props
+from stacks.endpoint.props import (
+    archives,
+    component_props,
+    endpoint_outputs,
+    endpoint_props,
+    generation_props,
+)
 from stacks.environment_stack import OWN, EnvironmentStack, keep_ids
 from stacks.scaling import scaled_counts
 
@@ -112,13 +118,13 @@ class EndpointStack(EnvironmentStack):
     ) -> tuple[IConstruct, dict[str, str]]:
         """Add the endpoint; return what answers, and the outputs of the stack."""
         endpoint: HostedEndpoint
-        server: IConstruct
+        outputs: dict[str, str] = {}
         if isinstance(deployment, GenerationDeployment):
-            generator = TextGenerationEndpoint(
-                self, OWN, props=generation_props(deployment, image_uris)
-            )
-            endpoint, server = generator, generator.component
-            outputs = {"InferenceComponentName": generator.endpoint_name}
+            generated = generation_props(deployment, image_uris)
+            endpoint = TextGenerationEndpoint(self, OWN, props=generated)
+        elif deployment.is_component:
+            copied = component_props(deployment, image_uris)
+            endpoint = ComponentEndpoint(self, OWN, props=copied)
         else:
             props, outputs = endpoint_props(deployment, image_uris), endpoint_outputs(deployment)
             if deployment.multi_model:
@@ -126,7 +132,9 @@ class EndpointStack(EnvironmentStack):
                 endpoint = MultiModelEndpoint(self, OWN, props=props, engines=engines)
             else:
                 endpoint = RealtimeEndpoint(self, OWN, props=props)
-            server = endpoint.endpoint
+        server: IConstruct = endpoint.endpoint
+        if isinstance(endpoint, ComponentEndpoint):
+            server, outputs = endpoint.component, {"InferenceComponentName": endpoint.endpoint_name}
         kept = (endpoint.role, endpoint.version_policy, *endpoint.log_groups)
         keep_ids({construct.node.id: construct for construct in kept})
         return server, {"EndpointName": endpoint.endpoint.attr_endpoint_name, **outputs}

@@ -165,6 +165,7 @@ class ObservabilityStack(EnvironmentStack):
                 alarms=endpoint_alarms(item),
                 is_queue=item.endpoint.asynchronous is not None,
                 is_multi_model=item.multi_model,
+                is_component=item.is_component,
                 has_variants=len(item.variants) > 1,
             )
             for item in deployments
@@ -173,6 +174,7 @@ class ObservabilityStack(EnvironmentStack):
             WatchedEndpoint(
                 name=names.endpoint_name(environment, item.name),
                 alarms=endpoint_alarms(item),
+                is_component=True,
                 is_generator=True,
             )
             for item in generators

@@ -49,7 +49,10 @@ def effective_rollout(deployment: Deployment) -> Rollout:
     """Return how the endpoint is updated: all at once where a variant may have one instance only.
 
     AWS documents steps of at most half of a variant's instances, and no rounding of less than one.
+    An inference component has rolling updates alone, of its copies.
     """
+    if deployment.is_component:
+        return "rolling"
     return (
         deployment.endpoint.rollout
         if fewest_instances(deployment) >= LEAST_INSTANCES

@@ -15,6 +15,7 @@ from decimal import ROUND_FLOOR, Decimal
 from onboarding import names
 from onboarding.deployment import VARIANT, Deployment, Pool, Variant
 from onboarding.metrics import (
+    Dimension,
     FromZero,
     Metric,
     ScaledCount,
@@ -36,7 +37,11 @@ TARGET_SHARE = 0.7
 copy starts.
 """
 TARGET_ID = "ScalableTarget"
-COMPONENT_METRIC = "SageMakerInferenceComponentConcurrentRequestsPerCopyHighResolution"
+INSTANCES: Dimension = "variant:DesiredInstanceCount"
+COPIES: Dimension = "inference-component:DesiredCopyCount"
+UNMEASURED = "one request at once of each copy, since its capacity is not known"
+COPY_INVOCATIONS = "SageMakerInferenceComponentInvocationsPerCopy"
+COPY_CONCURRENCY = "SageMakerInferenceComponentConcurrentRequestsPerCopyHighResolution"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,11 +169,6 @@ def named_id(variant: str, part: str) -> str:
     return part + pascal + digest
 
 
-def fewest(variant: Variant) -> int:
-    """The lowest floor that a variant ever has."""
-    return min([variant.scaling.min, *(floor.min for floor in variant.scaling.schedule)])
-
-
 def most(variant: Variant) -> int:
     """The highest ceiling that a variant ever has; a shadow keeps the count that it begins with."""
     if variant.role == "shadow":
@@ -203,11 +203,14 @@ def scaled_counts(deployment: Deployment | GenerationDeployment) -> tuple[Scaled
 def _count(variant: Variant, endpoint: str, moved: Deployment | None = None) -> ScaledCount:
     """Return the count of a variant; `moved` is the deployment where policies move it."""
     scaling = variant.scaling
+    resource_id, dimension = f"endpoint/{endpoint}/variant/{variant.name}", INSTANCES
+    if moved is not None and moved.is_component:
+        resource_id, dimension = f"inference-component/{endpoint}", COPIES
     return ScaledCount(
         id=named_id(variant.name, TARGET_ID),
         name=endpoint if variant.name == VARIANT else f"{endpoint}-{variant.name}",
-        resource_id=f"endpoint/{endpoint}/variant/{variant.name}",
-        dimension="variant:DesiredInstanceCount",
+        resource_id=resource_id,
+        dimension=dimension,
         least=scaling.min,
         most=scaling.max,
         # Both bounds always: AWS refuses a floor above the ceiling that an earlier action left.
@@ -232,6 +235,13 @@ def _policies(deployment: Deployment, variant: Variant, endpoint: str) -> Iterat
     if deployment.endpoint.asynchronous is not None:
         backlog = of.queue("ApproximateBacklogSizePerInstance", "Average")
         metrics = {"backlog": (backlog_target(deployment, variant), backlog)}
+    elif deployment.is_component:
+        target = invocations_target(deployment, variant)
+        metrics = {"invocations": (target, COPY_INVOCATIONS)}
+        if target is None:
+            # Without a policy nothing would scale in.
+            one = TargetValue(value=LEAST_TARGET, derivation=UNMEASURED)
+            metrics = {"concurrency": (one, COPY_CONCURRENCY)}
     else:
         predefined = "SageMakerVariantInvocationsPerInstance"
         metrics = {
@@ -252,8 +262,10 @@ def _policies(deployment: Deployment, variant: Variant, endpoint: str) -> Iterat
 
 
 def _from_zero(deployment: Deployment, variant: Variant, endpoint: str) -> FromZero | None:
-    """At zero instances HasBacklogWithoutCapacity alone speaks."""
-    if deployment.endpoint.asynchronous is None or fewest(variant) > 0:
+    """At zero instances of a queue HasBacklogWithoutCapacity alone speaks."""
+    if deployment.is_component:
+        return _first_copy(endpoint)
+    if deployment.endpoint.asynchronous is None or variant.scaling.fewest > 0:
         return None
     # The variant stands last: alarms of all endpoints differ by name.
     suffix = "" if variant.name == VARIANT else f"-{variant.name}"
@@ -276,33 +288,35 @@ def _copies(deployment: GenerationDeployment, endpoint: str) -> ScaledCount:
     tracking = TargetTracking(
         id="ConcurrencyPolicy",
         name="concurrency",
-        metric=COMPONENT_METRIC,
+        metric=COPY_CONCURRENCY,
         value=target.value,
         derivation=target.derivation,
         scale_out_seconds=60,
         scale_in_seconds=300,
     )
-    no_copy = VariantMetrics(endpoint, VARIANT).component(
-        "NoCapacityInvocationFailures", "Maximum", 30
+    return ScaledCount(
+        id=TARGET_ID,
+        name=endpoint,
+        resource_id=f"inference-component/{endpoint}",
+        dimension=COPIES,
+        least=copies.min,
+        most=copies.max,
+        tracking=(tracking,),
+        from_zero=_first_copy(endpoint) if copies.min == 0 else None,
     )
-    from_zero = FromZero(
+
+
+def _first_copy(endpoint: str) -> FromZero:
+    """Return how the first copy of an inference component comes."""
+    metrics = VariantMetrics(endpoint, VARIANT)
+    return FromZero(
         policy_id="FromZeroPolicy",
         alarm_id="FromZeroAlarm",
         alarm_name=f"{endpoint}-from-zero",
         unit="copy",
         fault="a request finds no copy",
-        metric=no_copy,
+        metric=metrics.component("NoCapacityInvocationFailures", "Maximum", 30),
         periods=1,
         missing="notBreaching",
         cooldown_seconds=60,
-    )
-    return ScaledCount(
-        id=TARGET_ID,
-        name=endpoint,
-        resource_id=f"inference-component/{endpoint}",
-        dimension="inference-component:DesiredCopyCount",
-        least=copies.min,
-        most=copies.max,
-        tracking=(tracking,),
-        from_zero=from_zero if copies.min == 0 else None,
     )

@@ -134,10 +134,6 @@ def _kind(instance: InstanceType) -> str:
     return "a GPU" if instance.is_gpu else "a CPU"
 
 
-_RAISE = "raise it to 1"
-_ASYNCHRONOUS = "add `asynchronous: {}`, whose queue holds the requests meanwhile, or raise it to 1"
-
-
 @rule("scaling")
 def scaling_is_ordered(case: ScalingCase) -> Iterator[Fault]:
     """Bounds are ordered: min <= max."""
@@ -152,22 +148,37 @@ def scaling_is_ordered(case: ScalingCase) -> Iterator[Fault]:
 
 
 @rule("scaling")
-def zero_instances_need_a_queue(case: ScalingCase) -> Iterator[Fault]:
-    """Only an asynchronous endpoint keeps requests while there is no instance."""
-    way_out = _ASYNCHRONOUS if case.may_be_asynchronous else _RAISE
-    if case.scaling.min == 0 and not case.asynchronous:
-        yield case.document.at("scaling", "min").fault(
-            "'scaling.min' is 0, and only an asynchronous endpoint scales to none",
-            allowed="1 or more",
-            way_out=way_out,
-        )
-    for index, floor in enumerate(case.scaling.schedule):
-        if floor.min == 0 and not case.asynchronous:
-            yield case.document.at("scaling", "schedule", index, "min").fault(
-                f"'scaling.schedule[{index}].min' is 0, and only an asynchronous endpoint "
-                "scales to none",
+def zero_instances_have_one_model(case: ScalingCase) -> Iterator[Fault]:
+    """SageMaker scales inference components and queues to none, and both have one model."""
+    least: list[tuple[str, KeyPath, int]] = [("scaling.min", ("scaling", "min"), case.scaling.min)]
+    least += [
+        (f"scaling.schedule[{index}].min", ("scaling", "schedule", index, "min"), floor.min)
+        for index, floor in enumerate(case.scaling.schedule)
+    ]
+    for name, path, count in least:
+        if count == 0 and case.of != "an endpoint of one model":
+            yield case.document.at(*path).fault(
+                f"'{name}' is 0, and {case.of} never scales to none: inference components and "
+                "queues do, which have one model",
                 allowed="1 or more",
-                way_out=way_out,
+                way_out="raise it to 1, or give the model an endpoint of its own",
+            )
+
+
+@rule("scaling", "asynchronous", "instance_pools", "data_capture")
+def components_have_one_type_and_no_capture(case: EndpointCase) -> Iterator[Fault]:
+    """A copy runs one engine, and what AWS captures of inference components is not documented."""
+    spec = case.spec
+    for key, is_given, reason in (
+        ("instance_pools", spec.instance_pools, "whose copies run one engine"),
+        ("data_capture", spec.data_capture, "which AWS documents no data capture of"),
+    ):
+        if is_given and spec.is_component and not case.multi_model:
+            yield case.document.at_change((key,), ("scaling",)).fault(
+                f"'{key}' stands beside a 'scaling' to none, which makes the model an inference "
+                f"component, {reason}",
+                way_out="take it out, raise scaling.min to 1, or add `asynchronous: {}`, whose "
+                "queue holds the requests meanwhile",
             )
 
 
@@ -285,18 +296,22 @@ def some_variant_has_weight(case: VariantsCase) -> Iterator[Fault]:
         )
 
 
-@rule("asynchronous")
-def asynchronous_has_one_variant(case: VariantsCase) -> Iterator[Fault]:
-    """SageMaker has neither shadow tests nor several variants for asynchronous endpoints."""
-    if case.spec.asynchronous is not None:
-        for model in case.joined:
+@rule("asynchronous", "scaling")
+def queues_and_components_have_one_variant(case: VariantsCase) -> Iterator[Fault]:
+    """SageMaker has neither shadow tests nor several variants for asynchronous endpoints.
+
+    The variant of an inference component has no model that another could share its traffic with.
+    """
+    kind, way_out = "is asynchronous", f"take `asynchronous` out of {case.name}"
+    if case.spec.is_component:
+        kind, way_out = "scales to none", f"raise scaling.min of {case.name} to 1"
+    for model in case.joined:
+        if case.spec.asynchronous is not None or case.spec.is_component:
             yield model.document.at("endpoint", "joins").fault(
-                f"'endpoint.joins' names {case.name}, whose endpoint is asynchronous and so "
-                "has one variant",
+                f"'endpoint.joins' names {case.name}, whose endpoint {kind} and so has one variant",
                 value=case.name,
-                allowed="a model whose endpoint answers at once",
-                way_out="describe an endpoint of the model's own, or take `asynchronous` out "
-                f"of {case.name}",
+                allowed="a model whose endpoint answers at once, and keeps an instance",
+                way_out=f"describe an endpoint of the model's own, or {way_out}",
             )
 
 

@@ -9,10 +9,11 @@ from onboarding.nearest import comma_list
 from onboarding.platform import InstanceType, host_images, instance_types
 from onboarding.prices import price
 from onboarding.rules.generation_case import GenerationPlacementCase
+from onboarding.rules.placement_rules import zero_in_region
 from onboarding.rules.rule import rule
 from onboarding.text_generation.kv_cache import ArchitectureError
 from onboarding.text_generation.planner import Request, choose, scheme_problem
-from onboarding.text_generation.platforms import KV_FP8, scale_to_zero_regions, schemes
+from onboarding.text_generation.platforms import KV_FP8, schemes
 
 SHOWN = 3
 
@@ -156,26 +157,9 @@ def host_ami_has_the_images_cuda(case: GenerationPlacementCase) -> Iterator[Faul
 @rule("endpoint")
 def region_takes_no_instances(case: GenerationPlacementCase) -> Iterator[Fault]:
     """Some regions refuse an endpoint without instances."""
-    copies = case.model.spec.endpoint.copies
-    accepted, refused = scale_to_zero_regions()
-    if copies.min > 0 or case.region is None or case.region in accepted:
-        return
-    place = case.model.document.at("endpoint", "copies", "min")
-    if case.region in refused:
-        yield place.fault(
-            f"{case.region} refused endpoints without instances",
-            value=0,
-            allowed=f"regions that took them: {', '.join(sorted(accepted))}",
-            way_out="keep one copy",
-        )
-    else:
-        yield place.fault(
-            f"whether {case.region} takes endpoints without instances is not known",
-            value=0,
-            allowed=f"regions that took them: {', '.join(sorted(accepted))}",
-            way_out="try it and add the region to `accepted` of "
-            "onboarding/data/generation_platforms.yaml, or keep one copy",
-        )
+    if case.model.spec.endpoint.copies.min == 0 and case.region is not None:
+        place = case.model.document.at("endpoint", "copies", "min")
+        yield from zero_in_region(place, case.region, "keep one copy")
 
 
 @rule("source", "context", "slo", "quantization", "serving", "endpoint")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from onboarding.document import KeyPath
+from onboarding.document import KeyPath, Place
 from onboarding.environment_view import EnvironmentView, serving_server, shared_endpoint_name
 from onboarding.fault import Fault
 from onboarding.model_spec import EndpointSpec, ModelSpec
@@ -19,6 +19,7 @@ from onboarding.platform import (
 )
 from onboarding.rules.rule import PlacementCase, rule
 from onboarding.source_access import S3_SCHEME
+from onboarding.text_generation.platforms import scale_to_zero_regions
 from onboarding.text_generation.spec import TextGenerationSpec
 from onboarding.validation import Checked
 from onboarding.values import Server
@@ -203,6 +204,35 @@ def endpoints_with_other_images_are_there(view: EnvironmentView) -> Iterator[Fau
             yield view.environment.document.at("images", "except", index).unknown(
                 "'images.except' names no endpoint of the environment", name, known, "remove it"
             )
+
+
+def regions_take_no_instances(view: EnvironmentView) -> Iterator[Fault]:
+    """Some regions refuse an endpoint without instances."""
+    if "region" not in view.environment.sections:
+        return
+    for endpoint in view.own_endpoints.values():
+        if {"scaling", "asynchronous"} <= endpoint.sections and endpoint.spec.is_component:
+            place, region = endpoint.document.at("scaling"), view.environment.spec.region
+            yield from zero_in_region(
+                place, region, "raise scaling.min to 1, or add `asynchronous: {}`"
+            )
+
+
+def zero_in_region(place: Place, region: str, way_out: str) -> Iterator[Fault]:
+    """Yield the fault of a component scaled to zero where that is refused, or not known to work."""
+    accepted, refused = scale_to_zero_regions()
+    allowed = f"regions that took them: {', '.join(sorted(accepted))}"
+    if region in refused:
+        what = f"{region} refused endpoints without instances"
+        yield place.fault(what, value=0, allowed=allowed, way_out=way_out)
+    elif region not in accepted:
+        yield place.fault(
+            f"whether {region} takes endpoints without instances is not known",
+            value=0,
+            allowed=allowed,
+            way_out="try it and add the region to `accepted` of "
+            f"onboarding/data/generation_platforms.yaml, or {way_out}",
+        )
 
 
 def queue_delays_are_within_the_slo(view: EnvironmentView) -> Iterator[Fault]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 from onboarding.dataset import Datasets
 from onboarding.document import Document, KeyPath
@@ -53,9 +53,7 @@ class ScalingCase:
 
     scaling: ScalingSpec
     document: Document
-    asynchronous: bool
-    may_be_asynchronous: bool = True
-    """False for a model that joins, and for a multi-model endpoint."""
+    of: Literal["an endpoint of one model", "a multi-model endpoint", "a model that joins another"]
 
 
 @dataclass(frozen=True, kw_only=True)

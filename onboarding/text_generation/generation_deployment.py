@@ -45,6 +45,11 @@ class GenerationDeployment(DeployedEndpoint):
     """The environment that built a checkpoint which this one is to receive by promotion, by key."""
 
     @property
+    def is_component(self) -> bool:
+        """True for each."""
+        return True
+
+    @property
     def engine_version(self) -> str | None:
         """The version of vLLM: the image's, else the file's."""
         version = self.platform.engine_version

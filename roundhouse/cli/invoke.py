@@ -43,8 +43,8 @@ def invoke(
         float | None,
         typer.Option(
             min=1,
-            help="Seconds to wait for a queued answer (default: 900), or to ask a text generator "
-            "again while it is scaled to zero (default: not).",
+            help="Seconds to wait for a queued answer (default: 900), or to ask an endpoint again "
+            "that is scaled to zero (default: not).",
         ),
     ] = None,
     prompt_name: Annotated[
@@ -89,18 +89,22 @@ def invoke(
     deployment = invocation.find_deployment(session.deployments(), endpoint)
     require_inputs(target, words, input, query, is_image=image is not None)
     runtime = _runtime(session, deployment, wait)
-    document: Any
-    shown: Table | str
-    if input is not None and image is not None:
-        labels = invocation.invoke_labels(runtime, address, [image])
-        document = [{"image": input.name, "classes": dict(labels[0])}]
-        shown = answers_table(document)
-    elif input is not None:
-        arrays = invocation.invoke_arrays(runtime, address, read_arrays(input))
-        document, shown = arrays_document(arrays), arrays_table(arrays)
-    else:
-        document = text_answers(runtime, address, target, words, query, prompt_name)
-        shown = answers_table(document)
+
+    def ask() -> tuple[Any, Table | str]:
+        if input is not None and image is not None:
+            labels = invocation.invoke_labels(runtime, address, [image])
+            classes = [{"image": input.name, "classes": dict(labels[0])}]
+            return classes, answers_table(classes)
+        if input is not None:
+            arrays = invocation.invoke_arrays(runtime, address, read_arrays(input))
+            return arrays_document(arrays), arrays_table(arrays)
+        answers = text_answers(runtime, address, target, words, query, prompt_name)
+        return answers, answers_table(answers)
+
+    def say(line: str) -> None:
+        typer.echo(line, err=True)
+
+    document, shown = invocation.ask_until(ask, endpoint, wait or 0, say)
     if form is Format.json:
         print_json(document)
     elif isinstance(shown, str):

@@ -232,8 +232,8 @@ def _deploy_endpoints(
                 deployment = by_construct.get(path.rpartition("/")[2])
                 if deployment is not None:
                     require_live_config(session.clients, deployment)
-                if isinstance(deployment, GenerationDeployment):
-                    require_live_component(session.clients, deployment)
+                    if deployment.is_component:
+                        require_live_component(session.clients, deployment)
 
             deployed = cdk.deploy(
                 session,

@@ -16,6 +16,7 @@ from roundhouse.errors import DeployFailedError
 from roundhouse.session import Session
 from stacks.endpoint.change import (
     UpdateStep,
+    hosting_fault,
     update_steps,
     updates_component,
     with_held_resources,
@@ -42,6 +43,9 @@ def take_first_steps(
         name = endpoint_stack_name(deployment)
         if name not in before or name not in artifacts:
             continue
+        fault = hosting_fault(before[name], artifacts[name].template)
+        if fault is not None:
+            raise DeployFailedError(f"Refused before deploying: {fault}")
         first = update_steps(before[name], artifacts[name].template)[:-1]
         if first:
             steps[name] = first
@@ -176,7 +180,7 @@ def require_live_config(clients: Clients, deployment: DeployedEndpoint) -> None:
 
 
 def require_live_component(clients: Clients, deployment: DeployedEndpoint) -> None:
-    """Raise DeployFailedError when a text generator's copies do not run the stack's model.
+    """Raise DeployFailedError when a component's copies do not run the stack's model.
 
     SageMaker goes back to the model before when a rollback alarm goes to ALARM; the component is
     InService then.

@@ -12,7 +12,7 @@ from onboarding.prices import HOURS_A_MONTH, price
 from roundhouse.gitops.plan_document import MonthlyCost, RolloutPlan
 from roundhouse.gitops.template_changes import Template
 from stacks.rollout import initial_count
-from stacks.scaling import scaled_counts
+from stacks.scaling import TARGET_ID, named_id, scaled_counts
 
 CONFIG, ENDPOINT = "AWS::SageMaker::EndpointConfig", "AWS::SageMaker::Endpoint"
 TARGET = "AWS::ApplicationAutoScaling::ScalableTarget"
@@ -42,10 +42,11 @@ def variant_facts(template: Template) -> tuple[VariantFacts, ...]:
 
 def declared_variants(deployment: Deployment) -> tuple[VariantFacts, ...]:
     """Return the variants that the files declare, whatever engines are built."""
-    counts = {count.resource_id.rpartition("/")[2]: count for count in scaled_counts(deployment)}
+    counts = {count.id: count for count in scaled_counts(deployment)}
     found = []
     for variant in deployment.variants:
-        count, first = counts.get(variant.name), initial_count(variant)
+        count = counts.get(named_id(variant.name, TARGET_ID))
+        first = initial_count(variant)
         bounds = [(first, first)]
         if count is not None:
             scheduled = ((row.least, row.most) for row in count.schedule)

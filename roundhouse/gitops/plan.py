@@ -48,7 +48,7 @@ from roundhouse.gitops.template_changes import (
 )
 from roundhouse.synthesis import endpoint_template, observability_template
 from stacks.capacity.variant import variant_capacity
-from stacks.endpoint.change import COMPONENT, update_steps
+from stacks.endpoint.change import COMPONENT, hosting_fault, update_steps
 from stacks.endpoint.findings import endpoint_faults
 
 REQUESTS = 1_000_000
@@ -141,7 +141,9 @@ def _found_change(
     elif new is not None:
         faults = () if new.missing else endpoint_faults(new)
         faults += tuple(map(str, signature_faults(new)))
-    templates = _templates(change, endpoint, pair)
+    before, after = templates = _templates(change, endpoint, pair)
+    if before and after and (fault := hosting_fault(before, after)):
+        faults += (fault,)
     found = endpoint_change(change.environment.region, endpoint, pair, templates)
     if not found.resources and not faults and found.is_built:
         return None

@@ -32,7 +32,7 @@ class Served:
     """Of an endpoint config, or of SageMaker's model, which follow from their content."""
     instance_type: str
     count: int
-    """Of instances, or of a text generator's copies."""
+    """Of instances, or of an inference component's copies."""
 
 
 def _refuse(endpoint: str, *faults: tuple[object, str]) -> None:
@@ -87,14 +87,19 @@ def served_engine(clients: Clients, deployment: Deployment, target: Target) -> S
                 "on its own",
             ),
         )
-        model = sagemaker.describe_model(ModelName=variants[0]["ModelName"])
+        (counts,), noun = endpoint["ProductionVariants"], "instances"
+        current, desired = int(counts["CurrentInstanceCount"]), int(counts["DesiredInstanceCount"])
+        served = str(variants[0].get("ModelName"))
+        if deployment.is_component:
+            (status, served, current, desired), noun = _component(sagemaker, name), "copies"
+            _refuse(name, _status_fault(status))
+        model = sagemaker.describe_model(ModelName=served)
     engine_fault = _engine_fault(clients, deployment, target, model["PrimaryContainer"])
-    (counts,), instance_type = endpoint["ProductionVariants"], str(variants[0]["InstanceType"])
-    current, desired = int(counts["CurrentInstanceCount"]), int(counts["DesiredInstanceCount"])
+    instance_type = str(variants[0]["InstanceType"])
     _refuse(
         name,
         (engine_fault, engine_fault),
-        _count_fault(current, desired, "instances"),
+        _count_fault(current, desired, noun),
         (
             deployment.multi_model and current > 1,
             f"{current} instances share its models unevenly; scale it to one and measure again",
@@ -104,7 +109,16 @@ def served_engine(clients: Clients, deployment: Deployment, target: Target) -> S
             f"it runs on {instance_type}, and the files have {target.instance_type.name}; {deploy}",
         ),
     )
-    return Served(name=config_name, instance_type=instance_type, count=current)
+    name = served if deployment.is_component else config_name
+    return Served(name=name, instance_type=instance_type, count=current)
+
+
+def _component(sagemaker: Client, name: str) -> tuple[str, str, int, int]:
+    """Return a component's status, its model, and its copies, present and desired."""
+    component = sagemaker.describe_inference_component(InferenceComponentName=name)
+    runtime, status = component["RuntimeConfig"], component["InferenceComponentStatus"]
+    counts = int(runtime["CurrentCopyCount"]), int(runtime["DesiredCopyCount"])
+    return str(status), str(component["Specification"]["ModelName"]), *counts
 
 
 def _engine_fault(clients: Clients, deployment: Deployment, target: Target, container: Any) -> str:
@@ -179,11 +193,8 @@ def served_copies(
             EndpointConfigName=endpoint["EndpointConfigName"]
         )
         (variant,), status = config["ProductionVariants"], endpoint["EndpointStatus"]
-        component = sagemaker.describe_inference_component(InferenceComponentName=name)
-        model, runtime = component["Specification"]["ModelName"], component["RuntimeConfig"]
-        current, desired = runtime["CurrentCopyCount"], runtime["DesiredCopyCount"]
-        if component["InferenceComponentStatus"] != IN_SERVICE:
-            status = component["InferenceComponentStatus"]
+        own, model, current, desired = _component(sagemaker, name)
+        status = status if own == IN_SERVICE else own
         container = sagemaker.describe_model(ModelName=model)["PrimaryContainer"]
     served = str(container["ModelDataSource"]["S3DataSource"]["S3Uri"]).split("/", 3)[-1]
     deploy = f"run: roundhouse deploy --env {environment.name}"
@@ -194,4 +205,4 @@ def served_copies(
         _count_fault(current, desired, "copies"),
         (served != entry.prefix, other),
     )
-    return Served(name=str(model), instance_type=str(variant["InstanceType"]), count=int(current))
+    return Served(name=model, instance_type=str(variant["InstanceType"]), count=current)

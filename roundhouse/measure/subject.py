@@ -170,6 +170,8 @@ def _endpoint(
     subject, headers = address.endpoint, {}
     if address.target_model is not None:
         subject, headers = f"{subject}, {target.model.name}", {TARGET_MODEL: address.target_model}
+    elif address.component is not None:
+        headers = {COMPONENT_HEADER: address.component}
     destination = Destination(
         url=f"{runtime_url}/endpoints/{address.endpoint}/invocations",
         headers=headers,

@@ -31,15 +31,15 @@ def variant_capacity(deployment: Deployment, variant: Variant) -> Capacity | Non
 
 def capacity_warnings(deployment: Deployment, variant: Variant) -> Iterator[str]:
     """What is not known or not kept, one sentence each, with the way out."""
+    scaled = "nothing scales on its requests"
+    if deployment.is_component:
+        scaled = "every request at once asks for a copy of its own"
     for pool, capacity in _target_capacities(deployment, variant):
         where = (
             f"Endpoint '{deployment.name}', variant {variant.name}, on {pool.instance_type.name}"
         )
         if isinstance(capacity, str):
-            yield (
-                f"{where}: {capacity}, so its capacity is not known and nothing scales on its"
-                " requests."
-            )
+            yield (f"{where}: {capacity}, so its capacity is not known and {scaled}.")
         elif not capacity.within_slo:
             yield f"{where} cannot keep its latency SLO: {capacity.derivation}."
 

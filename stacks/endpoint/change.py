@@ -77,6 +77,24 @@ def update_steps(before: Template, after: Template) -> tuple[UpdateStep, ...]:
     return (*steps, UpdateStep(template=after))
 
 
+def hosting_fault(before: Template, after: Template) -> str | None:
+    """Return why a deployed endpoint cannot become what its files say; None: it can.
+
+    AWS documents no update between a variant with a model and one with inference components.
+    """
+    had, has = (bool(_of(template, COMPONENT)) for template in (before, after))
+    if had == has or not _updates_one_endpoint(before, after):
+        return None
+    (endpoint,) = _of(after, ENDPOINT).values()
+    kinds = ("a model of its variant", "an inference component")
+    return (
+        f"Endpoint {endpoint['Properties']['EndpointName']} answers from {kinds[had]}, and its "
+        f"files ask for {kinds[has]} (a scaling.min of 0 without a queue does): AWS documents no "
+        "update between them; delete it with `roundhouse destroy` and deploy it again, or deploy "
+        "it beside under another name."
+    )
+
+
 def with_held_resources(template: Template) -> Template | None:
     """A deployed template with the scaling and the adapters that a first update took away.
 

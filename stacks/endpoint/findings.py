@@ -25,10 +25,8 @@ from onboarding.text_generation.platforms import versions_with
 from stacks.alarms import endpoint_alarms, rollback_alarms
 from stacks.capacity import generation as sizes
 from stacks.capacity.variant import capacity_warnings
-from stacks.rollout import LEAST_INSTANCES, effective_rollout
-from stacks.scaling import (
-    scaled_variants,
-)
+from stacks.rollout import LEAST_INSTANCES, effective_rollout, initial_count
+from stacks.scaling import scaled_variants
 
 GIGABYTE = 10**9
 DISK_SHARE = 0.8
@@ -150,7 +148,11 @@ def endpoint_notes(deployment: Deployment | GenerationDeployment) -> Iterator[st
             f"local NVMe disk of {', '.join(local_disks)}, which its hardware encrypts."
         )
     given, used = deployment.endpoint.rollout, effective_rollout(deployment)
-    if given != used:
+    subject = f"Endpoint '{deployment.name}'"
+    if deployment.is_component:
+        yield _from_zero_note(subject, initial_count(deployment.own))
+        yield f"{subject}: an update replaces its copies in batches, whatever `rollout` says."
+    elif given != used:
         yield (
             f"Endpoint '{deployment.name}': rollout {given} takes at most half of a variant's "
             f"instances in a step, and a variant may have one; updates are {used}, unless every "
@@ -219,11 +221,15 @@ def _generation_notes(deployment: GenerationDeployment) -> Iterator[str]:
             f"{comma_list(versions_with(sizes.QUEUE_ARGUMENT))} has one."
         )
     if deployment.spec.endpoint.copies.min == 0:
-        yield (
-            f"{subject}: it begins with {sizes.first_copies(deployment)} copies, since a component "
-            "cannot be created without one, and the first request after a pause waits for an "
-            "instance, the download and the start."
-        )
+        yield _from_zero_note(subject, sizes.first_copies(deployment))
+
+
+def _from_zero_note(subject: str, first: int) -> str:
+    return (
+        f"{subject}: it begins with {first} {'copy' if first == 1 else 'copies'}, since a component"
+        " cannot be created without one, and the first request after a pause is refused and asks "
+        "for an instance, the download and the start."
+    )
 
 
 def _variables(deployment: GenerationDeployment) -> Iterator[str]:

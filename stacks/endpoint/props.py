@@ -19,7 +19,11 @@ from onboarding.text_generation.generation_deployment import GenerationDeploymen
 from onboarding.values import Server
 from roundhouse_cdk.hosting import ContainerProps, RolloutProps
 from roundhouse_cdk.realtime_endpoint import PoolProps, RealtimeEndpointProps, VariantProps
-from roundhouse_cdk.text_generation_endpoint import ComponentProps, TextGenerationEndpointProps
+from roundhouse_cdk.text_generation_endpoint import (
+    ComponentEndpointProps,
+    ComponentProps,
+    TextGenerationEndpointProps,
+)
 from stacks.alarms import endpoint_alarms, watched_in_rollouts
 from stacks.capacity import generation as sizes
 from stacks.images import endpoint_image_uri, generation_image, serving_image
@@ -33,7 +37,10 @@ from stacks.rollout import (
     step_percent,
     variant_timeouts,
 )
-from stacks.scaling import named_id, scaled_variants
+from stacks.scaling import most, named_id, scaled_variants
+
+HOST_MEMORY_SHARE = 0.6
+"""Of an instance that a copy asks for: a second one has no room beside it."""
 
 
 def endpoint_props(deployment: Deployment, image_uris: Mapping[str, str]) -> RealtimeEndpointProps:
@@ -52,6 +59,43 @@ def endpoint_props(deployment: Deployment, image_uris: Mapping[str, str]) -> Rea
         capture_percent=None if endpoint.data_capture is None else endpoint.data_capture.percent,
         metrics=endpoint.metrics,
         asynchronous=endpoint.asynchronous,
+    )
+
+
+def component_props(
+    deployment: Deployment, image_uris: Mapping[str, str]
+) -> ComponentEndpointProps:
+    """Return the props of a deployment that scales to zero, without `endpoint_faults`.
+
+    A copy takes all GPUs of its instance, or all cores but one and most memory.
+    """
+    variant, endpoint, first = deployment.own, deployment.endpoint, initial_count(deployment.own)
+    (pool,), row, copies = variant.pools, variant.instance_type, most(variant)
+    memory = None if row.memory_gib is None else row.memory_gib * sizes.MIB_A_GIB
+    download, start_up = variant_timeouts(deployment, variant)
+    metrics = endpoint.metrics
+    return ComponentEndpointProps(
+        environment=deployment.environment,
+        name=deployment.name,
+        container=container_props(deployment, variant.server, pool, image_uris),
+        instance_type=row.name,
+        instances=first,
+        component=ComponentProps(
+            gpus=row.gpu_count,
+            cpu_cores=None if row.vcpus is None else max(1, row.vcpus - 1),
+            memory_mib=sizes.MEMORY_MIB if memory is None else int(memory * HOST_MEMORY_SHARE),
+            copies=first,
+            least_instances=variant.scaling.fewest,
+            # A batch of an update runs beside the old copies.
+            most_instances=copies + math.ceil(copies * step_percent(deployment) / 100),
+        ),
+        rollout=rollout_props(deployment),
+        is_scaled=bool(scaled_variants(deployment)),
+        download_seconds=download,
+        start_up_seconds=start_up,
+        ami_version=deployment.inference_ami_version,
+        network_isolation=endpoint.network_isolation,
+        detailed_metrics=metrics is None or metrics.detailed is not False,
     )
 
 

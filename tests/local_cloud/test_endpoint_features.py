@@ -11,7 +11,10 @@ import json
 import pytest
 
 from onboarding.names import artifact_bucket
+from roundhouse import invocation
 from roundhouse.aws.clients import object_bytes
+from roundhouse.invocation import NoCapacityError
+from roundhouse.status.state import state_of
 from tests.local_cloud.account import until
 from tests.local_cloud.tiny_session import QUESTION, Caller, deploy_all, session_at, sound_network
 
@@ -27,7 +30,8 @@ QUEUE = (
     "{instance_type: ml.c7i.large, asynchronous: {max_concurrent_invocations: 2}, scaling: "
     "{min: 1, max: 1}}"
 )
-ENDPOINT, QUEUED = "local-tiny", "local-waits"
+ZERO = "{instance_type: ml.c7i.large, scaling: {min: 0, max: 1, scale_in_cooldown_seconds: 0}}"
+ENDPOINT, QUEUED, RESTING = "local-tiny", "local-waits", "local-rests"
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +40,9 @@ def tiny(tmp_path_factory):
         tiny.write_model(sound_network(), endpoint=OWN)
         tiny.write_like("beside", "{joins: tiny, weight: 0}")
         tiny.write_like("waits", QUEUE, serving="{server: python}")
+        tiny.write_like("rests", ZERO, serving="{server: python}")
         done = deploy_all(tiny.start())
-        assert len(done.built) == 3
+        assert len(done.built) == 4
         yield tiny
 
 
@@ -97,6 +102,32 @@ def test_queue_answers_by_way_of_s3(session):
     assert key.startswith(f"answers/{QUEUED}/answered/")
     answer = json.loads(until(lambda: object_bytes(session.clients("s3"), bucket, key)))
     assert answer["outputs"][0]["shape"][0] == 1
+
+
+def test_model_scales_to_zero_and_the_first_request_brings_its_copy(tiny, session):
+    sagemaker, runtime = (session.clients(name) for name in ("sagemaker", "sagemaker-runtime"))
+    (address, target) = invocation.address(session.deployments(), "rests", None)
+
+    def ask():
+        return invocation.invoke_texts(runtime, address, ["a red train"])
+
+    def counts():
+        (variant,) = sagemaker.describe_endpoint(EndpointName=RESTING)["ProductionVariants"]
+        component = sagemaker.describe_inference_component(InferenceComponentName=RESTING)
+        copies = component["RuntimeConfig"]["CurrentCopyCount"]
+        return variant["CurrentInstanceCount"], copies, component["InferenceComponentStatus"]
+
+    until(lambda: counts() == (0, 0, "InService"))
+    with pytest.raises(NoCapacityError, match=f"{RESTING}: has no copy that answers.*--wait"):
+        ask()
+    waited = []
+    (vector,) = invocation.ask_until(ask, "rests", 120, waited.append, pause=lambda seconds: None)
+    assert sum(number * number for number in vector) == pytest.approx(1, abs=1e-5)
+    assert waited and counts()[:2] == (1, 1)
+    live = state_of(tiny.paths, session.report, "local").live
+    (component,) = next(item for item in live if item.name == "rests").components
+    assert component.serves == target.engine_key
+    until(lambda: counts() == (0, 0, "InService"))
 
 
 def test_variant_becomes_a_shadow_that_gets_copies(tiny, session):

@@ -76,6 +76,7 @@ SYNTHESIZED: Mapping[str, Changes] = {
     "queue": settings(QUEUE, **{"min: 1": "min: 0"}),
     "queue with pools": settings(QUEUE, POOLS),
     "schedule": {MODEL: scaling(SCHEDULE)},
+    "scaled to zero": {MODEL: {"min: 1": "min: 0"}},
     "fixed": {MODEL: {"max: 2": "max: 1"}},
     "linear": settings("rollout: linear", "latency_slo_ms: 50"),
     "rolling": settings("rollout: rolling"),
@@ -138,6 +139,7 @@ PURE: Mapping[str, Changes] = {
         **settings(CAPTURE, **CPU),
         CLOUD: {"name: cloud": f"name: cloud\nkms_key_arn: {KEY}"},
     },
+    "scaled to zero at night on a CPU": {MODEL: {**CPU, **scaling(NIGHT)}},
     "fixed count of two": {MODEL: counts(2, 2)},
     "fixed count that a schedule moves": {MODEL: {"    max: 2": f"    max: 1\n    {DAY}"}},
     "cool-downs": {
@@ -149,6 +151,10 @@ LOCKED: Mapping[str, tuple[Changes, Lock]] = {
     "nothing measured": ({}, partial(fixed_engines, benchmark=())),
     "queue that nothing measured": (
         settings("asynchronous: {}", **{"min: 1": "min: 0"}),
+        partial(fixed_engines, benchmark=()),
+    ),
+    "scaled to zero that nothing measured": (
+        settings(**{"min: 1": "min: 0"}),
         partial(fixed_engines, benchmark=()),
     ),
     "loads slowly": ({}, partial(fixed_engines, load_seconds=200.0)),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from local_cloud.protocol.errors import validation_error
-from local_cloud.sagemaker.definitions import instance_types
+from local_cloud.sagemaker.definitions import hosts_components, instance_types
 from local_cloud.sagemaker.hosting.endpoint import Endpoint
 from local_cloud.sagemaker.hosting.fleet import Fleet, VariantFleet
 
@@ -44,6 +44,11 @@ def check_update(
     request: UpdateRequest, old: Fleet, config: Record, scaled_variants: Collection[str]
 ) -> None:
     """Refuse an update that SageMaker would refuse; `scaled_variants` are scalable targets."""
+    if old.hosts_components != any(map(hosts_components, config["ProductionVariants"])):
+        raise validation_error(
+            f"AWS does not document whether endpoint {request.endpoint_name} can change between "
+            "models of its variants and inference components: delete it, and create it again."
+        )
     new = {variant["VariantName"]: variant for variant in config["ProductionVariants"]}
     if request.deployment_config and set(new) != set(old.production):
         raise validation_error(

@@ -78,7 +78,7 @@ KINDS = (
     (checks.ENDPOINT_RULES, lambda rule: [EndpointCase(spec=partial(rule, ENDPOINT),
                                                        document=EMPTY)]),
     (checks.SCALING_RULES, lambda rule: [ScalingCase(scaling=ScalingSpec(), document=EMPTY,
-                                                     asynchronous=False)]),
+                                                     of="an endpoint of one model")]),
     (checks.VARIANT_RULES, lambda rule: [VariantsCase(name="example", document=EMPTY, joined=(),
                                                       spec=partial(rule, ENDPOINT))]),
     (checks.JOIN_RULES, lambda rule: [joining(rule)]),
@@ -92,7 +92,7 @@ EVERY_RULE = [(rule, cases) for rules, cases in KINDS for rule in rules]
 
 def test_every_rule_has_a_name_of_its_own():
     names = [rule.name for rule, _ in EVERY_RULE]
-    assert len(names) == len(set(names)) == 120
+    assert len(names) == len(set(names)) == 121
 
 
 @pytest.mark.parametrize(("rule", "cases"), EVERY_RULE, ids=lambda item: getattr(item, "name", ""))

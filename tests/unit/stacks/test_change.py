@@ -12,6 +12,7 @@ from stacks.endpoint.change import (
     ENDPOINT,
     POLICY,
     TARGET,
+    hosting_fault,
     update_steps,
     with_held_resources,
 )
@@ -30,6 +31,7 @@ pytestmark = pytest.mark.unit
 
 BIGGER = {"ml.g5.xlarge": "ml.g5.2xlarge"}
 FIXED = {"max: 2": "max: 1"}
+ZERO = {"min: 1": "min: 0"}
 
 
 def types(found: Any) -> dict[str, str]:
@@ -53,6 +55,22 @@ def test_change_that_aws_takes_is_one_update(before, after):
     second = template({MODEL: after})
     (step,) = update_steps(first, second)
     assert step.template == second and step.reason is None
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ({}, ZERO, "answers from a model of its variant, and its files ask for an inference comp"),
+        (ZERO, {}, "answers from an inference component, and its files ask for a model"),
+        (ZERO, {**ZERO, **BIGGER}, None),
+        ({}, {**ZERO, **endpoint_settings(QUEUE)}, None),
+    ],
+)
+def test_refuses_an_inference_component_in_the_place_of_a_model(before, after, words):
+    first, second = template({MODEL: before}), template({MODEL: after})
+    fault = hosting_fault(first, second)
+    assert (words is None) == (fault is None) and (words or "") in (fault or "")
+    assert hosting_fault(first, {"Resources": {}}) is None
 
 
 @pytest.mark.parametrize("change", [BIGGER, endpoint_settings(POOLS), {**BIGGER, **FIXED}])

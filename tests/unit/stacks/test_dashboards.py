@@ -160,7 +160,8 @@ def test_sections_are_there_where_an_endpoint_needs_them():
     )
     for deployment, heading in zip(KINDS[1:], more, strict=True):
         assert set(headings(body_of([OWN, deployment]))) == {*plain, heading}
-    assert headings(BODY) == [*plain[:2], "Text generators", plain[2]]
+    generators = ["Inference components", "Text generators"]
+    assert headings(BODY) == [*plain[:2], *generators, plain[2]]
 
 
 def test_numbers_of_an_endpoint_change_no_dashboard():
@@ -251,6 +252,7 @@ PUBLISHED = {
     INVOCATIONS: (
         ("Invocations", (VARIANT, COMPONENT), COUNTED),
         ("InvocationsPerInstance", (VARIANT,), ("Sum",)),
+        ("InvocationsPerCopy", (COMPONENT,), ("Sum",)),
         ("Invocation4XXErrors Invocation5XXErrors InvocationModelErrors", (VARIANT, COMPONENT),
          SIMPLE),
         ("MidStreamErrors", (VARIANT,), SIMPLE),

@@ -6,7 +6,12 @@ import pytest
 
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
-from roundhouse.gitops.endpoint_facts import monthly_cost, rollout_plan, variant_facts
+from roundhouse.gitops.endpoint_facts import (
+    declared_variants,
+    monthly_cost,
+    rollout_plan,
+    variant_facts,
+)
 from stacks.endpoint_stack import endpoint_template
 from tests.fixtures.many_models import many_models
 from tests.unit.roundhouse.gitops.repository import ROOT
@@ -17,15 +22,28 @@ IMAGES = {"triton": "a", "python-server": "b", "python-server-gpu": "c"}
 
 
 @pytest.fixture
-def template(tmp_path):
+def deployed(tmp_path):
     def make(endpoint):
         tree = many_models(
             ROOT, tmp_path / "tree", 1, environment="dev", changes={"endpoint": endpoint}
         )
         (deployment,) = deployments(read_tree(tree.root), "dev")
-        return endpoint_template(deployment, IMAGES)
+        return deployment
 
     return make
+
+
+@pytest.fixture
+def template(deployed):
+    return lambda endpoint: endpoint_template(deployed(endpoint), IMAGES)
+
+
+def test_model_that_scales_to_zero_costs_nothing_at_the_least(deployed):
+    """Built, beside its copies an instance more is counted for those of an update."""
+    deployment = deployed({"scaling": {"min": 0, "max": 2}})
+    (declared,) = declared_variants(deployment)
+    (built,) = variant_facts(endpoint_template(deployment, IMAGES))
+    assert [(item.least, item.most) for item in (declared, built)] == [(0, 2), (0, 3)]
 
 
 def test_schedules_move_the_bounds(template):

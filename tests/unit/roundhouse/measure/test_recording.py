@@ -22,6 +22,7 @@ from roundhouse.measure.served_engine import gpu_utilization_percent
 from tests.synth.scaled import instance_capacity
 from tests.unit.onboarding.text_generation.entries import checkpoint_entry
 from tests.unit.onboarding.text_generation.shapes import FIXTURES, generator_tree
+from tests.unit.roundhouse.engines import copied_tree
 from tests.unit.roundhouse.measure.phases import (
     STREAM_PHASES,
     load_of,
@@ -213,6 +214,27 @@ def test_refuses_an_endpoint_that_is_not_the_locks_before_any_load(tmp_path, cha
     with pytest.raises(RoundhouseError, match=f"^--record: dev-sentence-embedder: .*{message}"):
         record_with(served)
     assert served.calls == [] and served.capacity is None
+
+
+@pytest.mark.parametrize(
+    ("copies", "fault"), [(2, None), (0, "it has 0 copies and 0 are desired; wait until they are")]
+)
+def test_model_that_scales_to_zero_is_measured_by_its_copies(tmp_path, copies, fault):
+    file = copied_tree(tmp_path) / "models" / "sentence-embedder.yaml"
+    file.write_text(file.read_text().replace("scaling: {min: 1", "scaling: {min: 0"))
+    component = {
+        "InferenceComponentStatus": "InService",
+        "Specification": {"ModelName": "m"},
+        "RuntimeConfig": {"CurrentCopyCount": copies, "DesiredCopyCount": copies},
+    }
+    served = served_endpoint(tmp_path, changes={"describe_inference_component": component})
+    (described,) = served.clients["sagemaker"].documents["describe_endpoint_config"].values()
+    del described[0]["ModelName"]
+    if fault is None:
+        assert record_with(served).entry.requests_per_second == 1000 / copies
+    else:
+        with pytest.raises(RoundhouseError, match=fault):
+            record_with(served)
 
 
 def test_refuses_a_shared_endpoint_of_several_instances_or_another_archive(tmp_path):
