@@ -31,7 +31,7 @@ class ArtifactStoreProps:
     """`receivers` are the environments that promote from this one; other accounts' may read it.
 
     `bucket` and `key` are used where there are such already; default: they are made. A key's own
-    policy must let CloudWatch use it: docs/security.md has the statement.
+    policy must let CloudWatch and its logs use it: docs/security.md has the statements.
     """
 
     environment: EnvironmentSpec
@@ -68,8 +68,8 @@ class ArtifactStore(Construct):
         environment = self._environment
         if environment.kms_key_arn is not None:
             sentence = (
-                f"its policy must let {CLOUDWATCH} use it, or no alarm arrives: docs/security.md"
-                " has the statement"
+                f"its policy must let {CLOUDWATCH} use it, or no alarm arrives, and"
+                " CloudWatch Logs, or no log group is made: docs/security.md has the statements"
             )
             Annotations.of(self).add_info(f"{environment.kms_key_arn}: {sentence}")
             return kms.Key.from_key_arn(self, "Key", environment.kms_key_arn)

@@ -1,19 +1,23 @@
-"""A CodeBuild project with its role and its log group."""
+"""A CodeBuild project with its role and its log group, and the kinds of machine it may have."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_codebuild as codebuild
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
+from onboarding.platform import ServingPlatform
+from onboarding.text_generation.quantizer_route import QUANTIZER, QUANTIZER_IMAGE
 from roundhouse_cdk.exact_role import ExactRole
-from roundhouse_cdk.network import Network
 from roundhouse_cdk.statements import Statement
+from roundhouse_cdk.vpc_endpoints import Network
 from roundhouse_cdk.wildcards import add_metadata
 
 OUTPUT = "every build names its own output in S3, which the bucket encrypts by key"
@@ -45,7 +49,9 @@ class BuildProject(Construct):
         network: Network | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
-        self.log_group = add_log_group(self, "Logs", log_group_name(environment, route))
+        self.log_group = add_log_group(
+            self, "Logs", log_group_name(environment, route), environment
+        )
         self.role = ExactRole(
             self, "Role", environment=environment, trusts="codebuild", statements=statements
         )
@@ -77,15 +83,81 @@ def log_group_name(environment: EnvironmentSpec, route: str) -> str:
     return f"/aws/codebuild/{names.builder_project(environment, route)}"
 
 
-def add_log_group(scope: Construct, construct_id: str, name: str) -> logs.LogGroup:
-    """Make a log group of builds, kept as long as their sources: after that none is repeated.
+def add_log_group(
+    scope: Construct, construct_id: str, name: str, environment: EnvironmentSpec
+) -> logs.LogGroup:
+    """Make a log group, kept as long as sources of builds: after that none is repeated.
 
-    It is encrypted by CloudWatch's own key: a log of a build holds no one's data.
+    It is encrypted by the key that the environment names, whose policy must let CloudWatch Logs use
+    it, else by CloudWatch's own: it takes no key by an alias, and ours has no other name here.
     """
+    arn = environment.kms_key_arn
+    key = None if arn is None else kms.Key.from_key_arn(scope, f"{construct_id}Key", arn)
     return logs.LogGroup(
         scope,
         construct_id,
         log_group_name=name,
+        encryption_key=key,
         retention=logs.RetentionDays.THREE_MONTHS,
         removal_policy=RemovalPolicy.DESTROY,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildRoute:
+    """One kind of machine that CodeBuild has builds run on; a fleet brings its own."""
+
+    name: str
+    construct_id: str
+    image: str
+    compute_type: codebuild.ComputeType
+    is_gpu: bool = False
+    fleet_arn: str | None = None
+
+
+# 16 GiB: exporting and quantizing BERT-large takes 6.7 at its peak (docs/verification.md), and the
+# next size down has 8 in all.
+CPU = BuildRoute(
+    name="cpu",
+    construct_id="Cpu",
+    image="builder-cpu",
+    compute_type=codebuild.ComputeType.LARGE,
+)
+# The one on-demand GPU of use: an A10G, compute capability 8.6.
+GPU = BuildRoute(
+    name="gpu",
+    construct_id="Gpu",
+    image="builder-gpu",
+    compute_type=codebuild.ComputeType.SMALL,
+    is_gpu=True,
+)
+
+
+# Calibration and gate hold a model of 2 billion parameters twice, in 16 and in 32 bits: 12 GB and
+# their activations of 70 (CodeBuild user guide, "Build environment compute modes and types").
+QUANTIZER_ROUTE = BuildRoute(
+    name=QUANTIZER,
+    construct_id="Quantizer",
+    image=QUANTIZER_IMAGE,
+    compute_type=codebuild.ComputeType.X_LARGE,
+)
+
+
+def build_routes(environment: EnvironmentSpec, platform: ServingPlatform) -> tuple[BuildRoute, ...]:
+    """The routes that have a project.
+
+    Those of GPUs need TensorRT, and CodeBuild's GPUs or a fleet.
+    """
+    if platform.tensorrt is None:
+        return (CPU,)
+    on_demand = (CPU, GPU) if environment.has_codebuild_gpu else (CPU,)
+    if environment.gpu_fleet_arn is None:
+        return on_demand
+    # Machine and type are the fleet's; CodeBuild asks for both, and takes neither.
+    fleet = replace(GPU, name="fleet", construct_id="Fleet", fleet_arn=environment.gpu_fleet_arn)
+    return (*on_demand, fleet)
+
+
+def training_image(platform: ServingPlatform) -> str:
+    """The image of training jobs: what compiles for a GPU, wherever there is TensorRT."""
+    return CPU.image if platform.tensorrt is None else GPU.image

@@ -5,21 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from aws_cdk import Stack
 from aws_cdk import aws_cloudwatch as cw
 from constructs import Construct
 
 from onboarding.deployment import VARIANT
-from onboarding.metrics import (
-    HOST,
-    INVOCATIONS,
-    Alarm,
-    Metric,
-    MetricMath,
-    VariantMetrics,
-)
-from roundhouse_cdk.endpoint_alarms import cdk_metric, seconds
+from onboarding.metrics import HOST, INVOCATIONS, Alarm, VariantMetrics
 
 COLUMNS, HALF, THIRD, HEIGHT = 24, 12, 8, 6
 """Of CloudWatch's grid."""
@@ -91,7 +84,7 @@ SECTIONS = (
         },
         alarms={
             "latency": "Latency of the model against the SLO, microseconds",
-            "drift": "p99 of the model against its benchmark, microseconds",
+            "slow": "p99 of the model against the SLO, microseconds",
         },
     ),
     _Section(
@@ -228,6 +221,19 @@ class EndpointDashboardProps:
     endpoints: Sequence[WatchedEndpoint]
 
 
+class _Widget(cw.ConcreteWidget):
+    """A widget of a type that CloudWatch knows, as its dashboard body has it."""
+
+    def __init__(self, kind: str, width: int, height: int, **properties: Any) -> None:
+        super().__init__(width, height)
+        self._kind, self._properties = kind, properties
+
+    def to_json(self) -> list[Any]:
+        """Return the widget where the dashboard has placed it."""
+        size = {"width": self.width, "height": self.height, "x": self._x, "y": self._y}
+        return [{"type": self._kind, **size, "properties": self._properties}]
+
+
 class EndpointDashboard(Construct):
     """Deploys `dashboard`: a selector shows one endpoint at a time.
 
@@ -243,7 +249,9 @@ class EndpointDashboard(Construct):
             raise ValueError(
                 f"{self.node.path}: no endpoint; allowed: one or more; add the first to `endpoints`"
             )
-        self._endpoints, self._looked_up = props.endpoints, 0
+        self._endpoints, stack = props.endpoints, Stack.of(self)
+        self._region = stack.region
+        self._alarm = f"arn:{stack.partition}:cloudwatch:{self._region}:{stack.account}:alarm"
         self.dashboard = cw.Dashboard(
             self,
             "Dashboard",
@@ -257,12 +265,13 @@ class EndpointDashboard(Construct):
 
     def _selector(self) -> cw.DashboardVariable:
         names = [endpoint.name for endpoint in self._endpoints]
-        values = cw.Values.from_values(
-            *(cw.VariableValue(label=name, value=name) for name in names[:MOST_VALUES])
-        )
         if len(names) > MOST_VALUES:
             search = '{AWS/SageMaker,EndpointName,VariantName} MetricName="ModelLatency"'
             values = cw.Values.from_search(search, "EndpointName")
+        else:
+            values = cw.Values.from_values(
+                *(cw.VariableValue(label=name, value=name) for name in names)
+            )
         return cw.DashboardVariable(
             id="endpoint",
             type=cw.VariableType.PATTERN,
@@ -287,67 +296,56 @@ class EndpointDashboard(Construct):
         more = f" Not listed beside: the {left_out} least grave alarms." if left_out else ""
         count = f"{len(self._endpoints)} endpoint{'s' if len(self._endpoints) > 1 else ''}"
         words = f"# {count}\n\nChoose one above.{more}"
-        yield cw.TextWidget(markdown=words, width=HALF, height=HEIGHT)
+        yield _Widget("text", HALF, HEIGHT, markdown=words)
         for first in range(0, len(names), MOST_ALARMS):
-            yield self._states("In alarm", names[first : first + MOST_ALARMS], in_alarm=True)
-        kinds = [kind for kind in self._kinds() if self._count(kind) == len(self._endpoints)]
-        if kinds:
+            listed = names[first : first + MOST_ALARMS]
+            yield self._states("In alarm", listed, states=["ALARM"])
+        kinds = dict.fromkeys(alarm.kind for alarm in self._endpoints[0].alarms)
+        common = [kind for kind in kinds if self._count(kind) == len(self._endpoints)]
+        if common:
             title = "Alarms of the endpoint selected that every endpoint has"
-            yield self._states(title, [f"{SELECTED}-{kind}" for kind in kinds])
+            yield self._states(title, [f"{SELECTED}-{kind}" for kind in common])
 
-    def _states(
-        self, title: str, names: Sequence[str], *, in_alarm: bool = False
-    ) -> cw.AlarmStatusWidget:
-        return cw.AlarmStatusWidget(
-            title=title,
-            alarms=list(map(self._alarm, names)),
-            states=[cw.AlarmState.ALARM] if in_alarm else None,
-            sort_by=cw.AlarmStatusWidgetSortBy.STATE_UPDATED_TIMESTAMP,
-            width=HALF,
-            height=HEIGHT,
-        )
+    def _states(self, title: str, names: Sequence[str], **more: Any) -> cw.IWidget:
+        alarms = [f"{self._alarm}:{name}" for name in names]
+        order = {"sortBy": "stateUpdatedTimestamp"}
+        return _Widget("alarm", HALF, HEIGHT, title=title, alarms=alarms, **more, **order)
 
     def _sections(self) -> Iterator[cw.IWidget]:
         for section in SECTIONS:
             if section.needs is None or any(
                 getattr(endpoint, section.needs) for endpoint in self._endpoints
             ):
-                yield cw.TextWidget(markdown=f"## {section.title}", width=COLUMNS, height=1)
+                yield _Widget("text", COLUMNS, 1, markdown=f"## {section.title}")
                 for title, curves in section.graphs.items():
-                    yield self._graph(title, curves)
+                    rows = [
+                        row
+                        for number, (label, text) in enumerate(curves.items())
+                        for row in _curve(label, text, number)
+                    ]
+                    yield self._graph(title, {"showUnits": False}, metrics=rows, period=60)
                 for kind, title in section.alarms.items():
                     if self._count(kind):
                         yield self._alarm_graph(kind, title)
 
-    def _graph(self, title: str, curves: Mapping[str, str]) -> cw.GraphWidget:
-        return cw.GraphWidget(
+    def _graph(self, title: str, axis: Mapping[str, Any], **more: Any) -> cw.IWidget:
+        return _Widget(
+            "metric",
+            THIRD,
+            HEIGHT,
+            view="timeSeries",
             title=title,
-            region=Stack.of(self).region,
-            view=cw.GraphWidgetView.TIME_SERIES,
-            period=seconds(60),
-            left=[
-                cdk_metric(_curve(text, number), label)
-                for number, (label, text) in enumerate(curves.items())
-            ],
-            left_y_axis=cw.YAxisProps(min=0, show_units=False),
-            width=THIRD,
-            height=HEIGHT,
+            region=self._region,
+            yAxis={"left": {"min": 0, **axis}},
+            **more,
         )
 
-    def _alarm_graph(self, kind: str, title: str) -> cw.AlarmWidget:
+    def _alarm_graph(self, kind: str, title: str) -> cw.IWidget:
         """Return the metric of the selected endpoint's alarm, with its threshold as a line."""
         count, every = self._count(kind), len(self._endpoints)
-        return cw.AlarmWidget(
-            title=title if count == every else f"{title} ({count} of {every} endpoints)",
-            alarm=self._alarm(f"{SELECTED}-{kind}"),
-            region=Stack.of(self).region,
-            left_y_axis=cw.YAxisProps(min=0),
-            width=THIRD,
-            height=HEIGHT,
-        )
-
-    def _kinds(self) -> Sequence[str]:
-        return list(dict.fromkeys(alarm.kind for alarm in self._endpoints[0].alarms))
+        words = title if count == every else f"{title} ({count} of {every} endpoints)"
+        alarm = f"{self._alarm}:{SELECTED}-{kind}"
+        return self._graph(words, {}, annotations={"alarms": [alarm]})
 
     def _count(self, kind: str) -> int:
         """Return how many endpoints have an alarm of a kind on their own variant."""
@@ -356,27 +354,29 @@ class EndpointDashboard(Construct):
             for endpoint in self._endpoints
         )
 
-    def _alarm(self, name: str) -> cw.IAlarm:
-        """Return an alarm by its name; a kind of the selected endpoint may be shown twice."""
-        stack = Stack.of(self)
-        place = f"{stack.partition}:cloudwatch:{stack.region}:{stack.account}"
-        self._looked_up += 1
-        return cw.Alarm.from_alarm_arn(self, f"Alarm{self._looked_up}", f"arn:{place}:alarm:{name}")
+
+def _curve(label: str, text: str, number: int) -> Iterator[list[Any]]:
+    """Yield a curve of the selected endpoint, then its metrics, whose ids are the graph's alone."""
+    if (plain := NAMED.fullmatch(text)) is not None:
+        yield [*_metric(*plain.groups()), {"label": label, "stat": plain[2]}]
+        return
+    metrics = []
+    for at, (name, statistic) in enumerate(NAMED.findall(text)):
+        metric_id = f"m{number}{'abcdef'[at]}"
+        text = text.replace(f"{{{name} {statistic}}}", metric_id)
+        options = {"id": metric_id, "visible": False, "stat": statistic}
+        metrics.append([*_metric(name, statistic), options])
+    yield [{"label": label, "expression": text}]
+    yield from metrics
 
 
-def _curve(text: str, number: int) -> Metric | MetricMath:
-    """Return a curve of the selected endpoint; ids of its metrics are of the graph alone."""
-    found = {f"m{number}{'abcdef'[at]}": pair for at, pair in enumerate(NAMED.findall(text))}
-    metrics = {name: _metric(*pair) for name, pair in found.items()}
-    for name, (metric, statistic) in found.items():
-        text = text.replace(f"{{{metric} {statistic}}}", name)
-    return metrics[text] if text in metrics else MetricMath(expression=text, metrics=metrics)
-
-
-def _metric(name: str, statistic: str) -> Metric:
+def _metric(name: str, statistic: str) -> list[str]:
+    """Return a metric's namespace, name, and the dimensions of the selected endpoint."""
     of = VariantMetrics(SELECTED, VARIANT)
     if name in COMPONENT_METRICS:
-        return of.component(name, statistic)
-    if name.startswith(QUEUE_METRICS):
-        return of.queue(name, statistic)
-    return (of.host if name in HOST_METRICS else of.invocations)(name, statistic)
+        metric = of.component(name, statistic)
+    elif name.startswith(QUEUE_METRICS):
+        metric = of.queue(name, statistic)
+    else:
+        metric = (of.host if name in HOST_METRICS else of.invocations)(name, statistic)
+    return [metric.namespace, name, *(word for pair in metric.dimensions for word in pair)]

@@ -15,6 +15,7 @@ from aws_cdk import aws_cloudwatch as cw
 from constructs import Construct, IConstruct
 
 from onboarding.metrics import AT_LEAST, FromZero, Metric, ScaledCount, TargetTracking
+from roundhouse_cdk.endpoint_alarms import metric_properties
 
 POLICY = appscaling.CfnScalingPolicy
 STEP = POLICY.StepScalingPolicyConfigurationProperty
@@ -120,20 +121,13 @@ class EndpointScaling(Construct):
             start.alarm_id,
             alarm_name=start.alarm_name,
             alarm_description=f"{start.alarm_name}: {start.fault}; adds one",
-            namespace=start.metric.namespace,
-            metric_name=start.metric.name,
-            dimensions=[
-                cw.CfnAlarm.DimensionProperty(name=name, value=value)
-                for name, value in start.metric.dimensions
-            ],
-            statistic=start.metric.statistic,
-            period=start.metric.period,
             evaluation_periods=start.periods,
             datapoints_to_alarm=start.periods,
             threshold=1,
             comparison_operator=AT_LEAST,
             treat_missing_data=start.missing,
             alarm_actions=[policy.ref],
+            **metric_properties(start.metric),
         )
 
     def _policy(

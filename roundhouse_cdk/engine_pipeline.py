@@ -17,7 +17,14 @@ from onboarding import arns, names
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import ServingPlatform
 from onboarding.text_generation.quantizer_route import QUANTIZER_IMAGE
-from roundhouse_cdk.build_project import BuildProject, add_log_group
+from roundhouse_cdk.build_project import (
+    QUANTIZER_ROUTE,
+    BuildProject,
+    BuildRoute,
+    add_log_group,
+    build_routes,
+    training_image,
+)
 from roundhouse_cdk.build_states import BuildStates
 from roundhouse_cdk.builds.roles import (
     job_statements,
@@ -26,9 +33,8 @@ from roundhouse_cdk.builds.roles import (
     recommender_statements,
     signer_statements,
 )
-from roundhouse_cdk.builds.routes import QUANTIZER_ROUTE, BuildRoute, build_routes, training_image
 from roundhouse_cdk.exact_role import ExactRole
-from roundhouse_cdk.network import Network
+from roundhouse_cdk.vpc_endpoints import Network
 from roundhouse_cdk.wildcards import add_metadata
 
 QUEUED_MINUTES = 480
@@ -197,7 +203,9 @@ class EnginePipeline(Construct):
             timeout=Duration.seconds(SIGNER_SECONDS),
             memory_size=SIGNER_MEMORY_MIB,
             ephemeral_storage_size=Size.mebibytes(SIGNER_DISK_MIB),
-            log_group=add_log_group(self, f"{construct_id}Logs", f"/aws/lambda/{name}"),
+            log_group=add_log_group(
+                self, f"{construct_id}Logs", f"/aws/lambda/{name}", environment
+            ),
             environment={
                 "BUCKET": names.artifact_bucket(environment),
                 "SIGNING_KEY": arns.signing_key_alias(environment),

@@ -18,14 +18,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from aws_cdk import (
-    RemovalPolicy,
-    Stack,
-    Token,
-)
+from aws_cdk import Stack, Token
 from aws_cdk import aws_cloudwatch as cw
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
+from aws_cdk import aws_s3 as s3
 from aws_cdk.aws_sagemaker import (
     CfnEndpoint,
     CfnEndpointConfig,
@@ -46,6 +43,7 @@ from onboarding.deployment import VARIANT
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.metrics import INVOCATIONS
 from onboarding.values import Rollout
+from roundhouse_cdk.build_project import add_log_group
 from roundhouse_cdk.exact_role import ExactRole
 from roundhouse_cdk.statements import (
     PULL,
@@ -70,8 +68,7 @@ REGISTRY = re.compile(r"(?P<account>[0-9]{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)
 class ContainerProps:
     """What one SageMaker model runs: an image of ECR, and the variables of its container.
 
-    `path` is what it loads, in the environment's artifact bucket: an archive, or a prefix that ends
-    in a slash.
+    `path` is what it loads, in the endpoint's bucket: an archive, or a prefix that ends in a slash.
     """
 
     image_uri: str
@@ -110,10 +107,16 @@ class HostedEndpoint(Construct):
     endpoint: CfnEndpoint
 
     def __init__(
-        self, scope: Construct, construct_id: str, environment: EnvironmentSpec, name: str
+        self,
+        scope: Construct,
+        construct_id: str,
+        environment: EnvironmentSpec,
+        name: str,
+        bucket: s3.IBucket | None,
     ) -> None:
         super().__init__(scope, construct_id)
-        self._spec, self._name = environment, name
+        self._spec, self._name, self._own_bucket = environment, name, bucket
+        self._bucket = names.artifact_bucket(environment) if bucket is None else bucket.bucket_name
         self.endpoint_name = names.endpoint_name(environment, name)
         self.models: dict[str, CfnModel] = {}
         self.log_groups: list[logs.LogGroup] = []
@@ -168,15 +171,12 @@ class HostedEndpoint(Construct):
 
     def _add_log_group(self, kind: str, name: str) -> str:
         """Add the group that SageMaker writes, before there is what writes it; return its name."""
-        group = logs.LogGroup(
-            self,
-            "Logs" if not self.log_groups else f"{kind}Logs",
-            log_group_name=f"/aws/sagemaker/{kind}/{name}",
-            retention=logs.RetentionDays.THREE_MONTHS,
-            removal_policy=RemovalPolicy.DESTROY,
+        construct_id, path = (
+            f"{kind if self.log_groups else ''}Logs",
+            f"/aws/sagemaker/{kind}/{name}",
         )
-        self.log_groups.append(group)
-        return f"/aws/sagemaker/{kind}/{name}"
+        self.log_groups.append(add_log_group(self, construct_id, path, self._spec))
+        return path
 
     def _add_role(
         self,
@@ -209,6 +209,9 @@ class HostedEndpoint(Construct):
             document=iam.PolicyDocument.from_json(document),
         )
         add_metadata(self.version_policy, version)
+        if self._own_bucket is not None:
+            # And its key's, if it has one of its own.
+            self._own_bucket.grant_read(self.role)
 
     def _add_model(
         self,

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from aws_cdk import aws_s3 as s3
 from aws_cdk.aws_sagemaker import CfnEndpointConfig, CfnModel
 from constructs import Construct
 
@@ -76,7 +77,8 @@ class RealtimeEndpointProps:
 
     `is_scaled`: something moves its instance counts, and updates keep them. `capture_percent` of
     the requests are kept. With `asynchronous`, requests wait in a queue. What `metrics` leaves out
-    is left to SageMaker.
+    is left to SageMaker. `bucket`: of the containers' paths, which the role may read; default: the
+    environment's, where requests, answers and captures lie in any case.
     """
 
     environment: EnvironmentSpec
@@ -88,6 +90,7 @@ class RealtimeEndpointProps:
     capture_percent: int | None = None
     metrics: MetricsSpec | None = None
     asynchronous: AsynchronousSpec | None = None
+    bucket: s3.IBucket | None = None
 
 
 class RealtimeEndpoint(HostedEndpoint):
@@ -104,7 +107,7 @@ class RealtimeEndpoint(HostedEndpoint):
         props: RealtimeEndpointProps,
         engines: Sequence[str] | None = None,
     ) -> None:
-        super().__init__(scope, construct_id, props.environment, props.name)
+        super().__init__(scope, construct_id, props.environment, props.name, props.bucket)
         self._check(props)
         self._props, self._engines = props, engines
         group = self._add_log_group("Endpoints", self.endpoint_name)
@@ -217,13 +220,13 @@ class RealtimeEndpoint(HostedEndpoint):
         pools change places, is made before the old one of that content is deleted, and must not be
         called the same.
         """
-        pool, bucket = variant.pools[number], names.artifact_bucket(self._spec)
+        pool = variant.pools[number]
         plain = f"{variant.name}{OWN_MODEL}{number}" if self.models else OWN_MODEL
         construct_id = plain if pool.model_id is None else pool.model_id
         container = CfnModel.ContainerDefinitionProperty(
             image=pool.container.image_uri,
             mode="SingleModel" if self._engines is None else "MultiModel",
-            model_data_url=f"s3://{bucket}/{pool.container.path}",
+            model_data_url=f"s3://{self._bucket}/{pool.container.path}",
             environment=dict(pool.container.variables),
         )
         return self._add_model(
@@ -238,8 +241,8 @@ class RealtimeEndpoint(HostedEndpoint):
 class MultiModelEndpoint(RealtimeEndpoint):
     """Deploys an endpoint of many models, each loaded when a request names it.
 
-    `engines`: paths of their archives in the artifact bucket; containers' paths are the prefix that
-    these lie under. Engines come and go without a rollout.
+    `engines`: paths of their archives in the endpoint's bucket; containers' paths are the prefix
+    that these lie under. Engines come and go without a rollout.
     """
 
     def __init__(
@@ -272,7 +275,7 @@ def role_statements(
     SageMaker writes in the name of the role, under this endpoint's own prefixes.
     """
     environment, name, queue = props.environment, props.name, props.asynchronous
-    read = list(_named(engines or (), MOST_NAMED_ENGINES))
+    read = [] if props.bucket else list(_named(engines or (), MOST_NAMED_ENGINES))
     written = []
     if queue is not None:
         read.append(f"{names.requests_prefix(environment, name)}/*")
@@ -296,7 +299,7 @@ def version_statements(
     """Return what an instance of this version must have to start: images, and its archives."""
     environment, containers = props.environment, list(_containers(props))
     images = image_pull(environment, [container.image_uri for container in containers])
-    if is_multi_model:
+    if is_multi_model or props.bucket is not None:
         return (images,)
     archives = _named([container.path for container in containers], MOST_NAMED_OF_A_VERSION)
     return (images, *object_reads(environment, archives, "ReadEngines"))

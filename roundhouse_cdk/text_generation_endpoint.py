@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from aws_cdk import Aws, CfnCondition, CfnParameter, Fn, Stack
+from aws_cdk import aws_s3 as s3
 from aws_cdk.aws_sagemaker import CfnEndpointConfig, CfnInferenceComponent, CfnModel
 from constructs import Construct
 
@@ -68,6 +69,7 @@ class ComponentEndpointProps:
     `plan` counts as the model's content. `instances` of a new endpoint. `is_scaled`: something
     moves the number of copies, and updates keep it. Seconds that SageMaker waits for the download
     and for the start. `rollout`: its step, waits and alarms, all of batches of copies.
+    `bucket`: of what is loaded, which the role may read; default: the environment's.
     """
 
     environment: EnvironmentSpec
@@ -85,6 +87,7 @@ class ComponentEndpointProps:
     ami_version: str | None = None
     network_isolation: bool = True
     detailed_metrics: bool = True
+    bucket: s3.IBucket | None = None
 
 
 class ComponentEndpoint(HostedEndpoint):
@@ -96,7 +99,7 @@ class ComponentEndpoint(HostedEndpoint):
     def __init__(
         self, scope: Construct, construct_id: str, *, props: ComponentEndpointProps
     ) -> None:
-        super().__init__(scope, construct_id, props.environment, props.name)
+        super().__init__(scope, construct_id, props.environment, props.name, props.bucket)
         self._props = props
         self._check_rollout(props.rollout)
         groups = [
@@ -120,8 +123,8 @@ class ComponentEndpoint(HostedEndpoint):
 
     def _component_model(self) -> CfnModel:
         """An archive is unpacked; the files below a prefix, which their content names, are not."""
-        props, bucket = self._props, names.artifact_bucket(self._spec)
-        uri, source = f"s3://{bucket}/{props.container.path}", None
+        props = self._props
+        uri, source = f"s3://{self._bucket}/{props.container.path}", None
         if is_prefix(props.container):
             files = CfnModel.S3DataSourceProperty(
                 s3_uri=uri, s3_data_type="S3Prefix", compression_type="None"
@@ -250,7 +253,6 @@ class TextGenerationEndpoint(ComponentEndpoint):
 
     def _adapter(self, name: str, path: str) -> Component:
         """Add the component of a LoRA adapter, which runs in the copies of the base."""
-        bucket = names.artifact_bucket(self._spec)
         adapter = Component(
             self,
             f"Adapter{hashlib.sha256(name.encode()).hexdigest()[:8]}",
@@ -259,7 +261,7 @@ class TextGenerationEndpoint(ComponentEndpoint):
             specification=Component.InferenceComponentSpecificationProperty(
                 base_inference_component_name=self.endpoint_name,
                 container=Component.InferenceComponentContainerSpecificationProperty(
-                    artifact_url=f"s3://{bucket}/{path}"
+                    artifact_url=f"s3://{self._bucket}/{path}"
                 ),
             ),
         )
@@ -307,6 +309,8 @@ def version_statements(
     """Return what a copy of this version must have to start: its image and its model."""
     environment, path = props.environment, props.container.path
     image = image_pull(environment, [props.container.image_uri])
+    if props.bucket is not None:
+        return (image,)
     if not is_prefix(props.container):
         return (image, *object_reads(environment, [path], "ReadEngines"))
     listed = {"StringLike": {"s3:prefix": [f"{path}*"]}}

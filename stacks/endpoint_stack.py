@@ -28,7 +28,7 @@ from roundhouse_cdk.endpoint_scaling import EndpointScaling, EndpointScalingProp
 from roundhouse_cdk.hosting import HostedEndpoint
 from roundhouse_cdk.realtime_endpoint import MultiModelEndpoint, RealtimeEndpoint
 from roundhouse_cdk.text_generation_endpoint import ComponentEndpoint, TextGenerationEndpoint
-from stacks.alarms.endpoint import endpoint_alarms
+from stacks.alarms import endpoint_alarms
 from stacks.endpoint.findings import endpoint_faults, endpoint_notes, endpoint_warnings
 from stacks.endpoint.props import (
     archives,
@@ -37,8 +37,7 @@ from stacks.endpoint.props import (
     endpoint_props,
     generation_props,
 )
-from stacks.environment_stack import EnvironmentStack
-from stacks.logical_ids import OWN, keep_ids
+from stacks.environment_stack import OWN, EnvironmentStack, keep_ids
 from stacks.scaling import scaled_counts
 
 CONTEXT = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,22 +18,29 @@ from onboarding.deployment import Deployment
 from onboarding.environment_spec import EnvironmentSpec, promotion_neighbours
 from onboarding.platform import serving_platforms
 from onboarding.text_generation.generation_deployment import GenerationDeployment
+from roundhouse_cdk.artifact_store import ArtifactStore, ArtifactStoreProps
 from roundhouse_cdk.endpoint_dashboard import (
     EndpointDashboard,
     EndpointDashboardProps,
     WatchedEndpoint,
 )
-from roundhouse_cdk.engine_images import ImageBuilds, ImageBuildsProps
+from roundhouse_cdk.engine_images import (
+    EngineImages,
+    EngineImagesProps,
+    ImageBuilds,
+    ImageBuildsProps,
+)
 from roundhouse_cdk.engine_pipeline import BuildPrograms, EnginePipeline, EnginePipelineProps
 from roundhouse_cdk.pipeline_roles import (
     BOOTSTRAP_QUALIFIER,
     PipelineRoles,
     PipelineRolesProps,
 )
-from stacks.alarms.endpoint import endpoint_alarms
+from roundhouse_cdk.slack_alarms import SlackAlarms, SlackAlarmsProps
+from roundhouse_cdk.vpc_endpoints import VpcEndpoints, VpcEndpointsProps
+from stacks.alarms import endpoint_alarms
 from stacks.endpoint_stack import EndpointStack
-from stacks.environment_stack import EnvironmentStack
-from stacks.foundation_stack import FoundationStack
+from stacks.environment_stack import OWN, EnvironmentStack, keep_ids, keep_logical_ids
 from stacks.images import (
     AWS_TRITON_REPOSITORY,
     AWS_VLLM_REPOSITORY,
@@ -42,8 +50,62 @@ from stacks.images import (
     image_uris,
     read_image_files,
 )
-from stacks.logical_ids import OWN, keep_ids, keep_logical_ids
-from stacks.signer_program import function_program
+
+
+def function_program(base: Path, own: Path) -> str:
+    """Return a function's whole code: two files as one, without the imports of each other."""
+    texts = (path.read_text(encoding="utf-8") for path in (base, own))
+    first, second = texts
+    lines = second.splitlines(keepends=True)
+    for node in ast.parse(second).body:
+        if isinstance(node, ast.ImportFrom) and node.module in (
+            "__future__",
+            "engine_build.signing",
+        ):
+            for number in range(node.lineno - 1, node.end_lineno or node.lineno):
+                lines[number] = ""
+    return f"{first}\n\n{''.join(lines)}"
+
+
+class FoundationStack(EnvironmentStack):
+    """Deploys first, changes rarely, and keeps its contents when it is deleted.
+
+    `receivers` are the environments whose workflows promote from this one; those of other
+    accounts may read them.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        environment: EnvironmentSpec,
+        receivers: Sequence[EnvironmentSpec] = (),
+    ) -> None:
+        super().__init__(
+            scope,
+            construct_id,
+            environment,
+            part="foundation",
+            description="foundation",
+            is_protected=True,
+        )
+        props = ArtifactStoreProps(environment=environment, receivers=receivers)
+        store = self.store = ArtifactStore(self, OWN, props=props)
+        images = EngineImagesProps(environment=environment, images=tuple(DOCKERFILES))
+        self.images = EngineImages(store, OWN, props=images)
+        l1 = ("Alarms", "AlarmsPolicy", "AlarmEmail", "AlarmHttps", "Answers", "AnswersPolicy")
+        topics = [item for item in store.node.children if item.node.id.startswith(l1)]
+        keep_logical_ids(store, *topics)
+        if environment.alarm_slack is not None:
+            slack = SlackAlarmsProps(
+                environment=environment, slack=environment.alarm_slack, topic=store.alarm_topic
+            )
+            keep_logical_ids(SlackAlarms(self, "SlackAlarms", props=slack))
+        network = environment.network
+        if network is not None and network.vpc_endpoints:
+            endpoints = VpcEndpointsProps(environment=environment, network=network)
+            keep_logical_ids(VpcEndpoints(self, "VpcEndpoints", props=endpoints))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,7 +32,7 @@ from roundhouse.processes import Run
 from roundhouse.report import Report
 from roundhouse.revisions import Git, named_paths
 from roundhouse.session import valid_tree
-from stacks.alarms.endpoint import endpoint_alarms
+from stacks.alarms import endpoint_alarms
 
 ClientsOf = Callable[[EnvironmentSpec], Clients]
 """The receiving account's AWS clients for an environment's region."""

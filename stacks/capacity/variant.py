@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from onboarding.deployment import Deployment, Pool, Target, Variant
 from onboarding.lock import ServedCapacity
-from stacks.capacity.engine import Capacity, batch_text, best_record, engine_capacity, latency_ms
-
-DRIFT_FACTOR = 1.5
+from stacks.capacity.engine import Capacity, engine_capacity
 
 
 def variant_capacity(deployment: Deployment, variant: Variant) -> Capacity | None:
@@ -104,51 +101,3 @@ def measurement_text(served: ServedCapacity) -> str:
         f"{served.tool}, {served.endpoint} on {served.instance_type}, {served.server}{rows}, "
         f"p{served.percentile:g} within {served.slo_ms:g} ms, {served.date}"
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class DerivedLatency:
-    """A p99 latency in milliseconds, and how it was derived."""
-
-    milliseconds: float
-    derivation: str
-
-
-def expected_latency(deployment: Deployment, variant: Variant) -> DerivedLatency | None:
-    """The longest that an answer should take: the slowest target's, behind the batch under way.
-
-    None when one was not measured on its instance type.
-    """
-    expected = []
-    for target in (target for pool in variant.pools for target in pool.targets):
-        record = best_record(deployment, target)
-        if isinstance(record, str):
-            return None
-        latency = latency_ms(deployment, target, record.p99_ms)
-        explanation = (
-            f"{target.model.name} at {batch_text(record)}, p99 measured {record.p99_ms:g} ms,"
-            f" {latency:g} ms behind the batch under way"
-        )
-        expected.append(DerivedLatency(milliseconds=latency, derivation=explanation))
-    return max(expected, key=lambda latency: latency.milliseconds, default=None)
-
-
-def drift_limit(deployment: Deployment, variant: Variant) -> DerivedLatency | None:
-    """Half as much again as expected, at most halfway from there to the SLO, whole.
-
-    None where nothing is expected within the SLO.
-    """
-    expected, slo = expected_latency(deployment, variant), deployment.endpoint.latency_slo_ms
-    if expected is None:
-        return None
-    limit = expected.milliseconds * DRIFT_FACTOR
-    explanation = f"{DRIFT_FACTOR:g} x what was expected of {expected.derivation}"
-    if slo is not None and (halfway := (expected.milliseconds + slo) / 2) < limit:
-        limit = halfway
-        explanation = (
-            f"halfway to the SLO of {slo:g} ms from what was expected of {expected.derivation}"
-        )
-    whole = math.ceil(limit)
-    if slo is not None and whole >= slo:
-        return None
-    return DerivedLatency(milliseconds=whole, derivation=explanation)

@@ -22,7 +22,7 @@ from onboarding.nearest import comma_list
 from onboarding.resolve import runtime_identity
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.text_generation.platforms import versions_with
-from stacks.alarms.endpoint import endpoint_alarms, rollback_alarms
+from stacks.alarms import endpoint_alarms, rollback_alarms
 from stacks.capacity import generation as sizes
 from stacks.capacity.variant import capacity_warnings
 from stacks.rollout import LEAST_INSTANCES, effective_rollout, initial_count

@@ -24,7 +24,7 @@ from roundhouse_cdk.text_generation_endpoint import (
     ComponentProps,
     TextGenerationEndpointProps,
 )
-from stacks.alarms.endpoint import endpoint_alarms, watched_in_rollouts
+from stacks.alarms import endpoint_alarms, watched_in_rollouts
 from stacks.capacity import generation as sizes
 from stacks.images import endpoint_image_uri, generation_image, serving_image
 from stacks.rollout import (

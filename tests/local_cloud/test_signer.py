@@ -19,13 +19,13 @@ from local_cloud import lifecycle
 from onboarding import arns, names, signature
 from onboarding.lock import LockEntry
 from onboarding.text_generation.checkpoint_lock import RECORD_NAME, CheckpointEntry
+from roundhouse_cdk.build_project import CPU, QUANTIZER_ROUTE
 from roundhouse_cdk.builds.roles import (
     job_statements,
     project_statements,
     signing_key_statements,
 )
-from roundhouse_cdk.builds.routes import CPU, QUANTIZER_ROUTE
-from stacks.signer_program import function_program
+from stacks.environment_stage import function_program
 from tests.local_cloud.account import ROOT
 from tests.synth.deployments import environment
 from tests.synth.pipeline import PROGRAMS, pipeline_resources

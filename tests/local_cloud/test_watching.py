@@ -27,7 +27,7 @@ OURS = {
     "client-errors",
     "no-answers",
     "latency",
-    "drift",
+    "slow",
     "no-instances",
     "disk",
     "host-memory",

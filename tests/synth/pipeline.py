@@ -12,7 +12,7 @@ from aws_cdk.assertions import Template
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import serving_platforms
 from roundhouse_cdk.engine_pipeline import BuildPrograms, EnginePipeline, EnginePipelineProps
-from stacks.logical_ids import OWN, keep_logical_ids
+from stacks.environment_stack import OWN, keep_logical_ids
 
 TAG = "0123456789abcdef0123"
 PROGRAMS = BuildPrograms(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import Any
 
 import pytest
 from aws_cdk import App, CfnCondition, CfnParameter, CfnResource, Environment, Fn, Stack
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from aws_cdk.assertions import Template
 
@@ -108,6 +110,46 @@ def test_role_follows_another_logical_id_and_takes_grants_before_the_endpoint_st
     }
     (granted,) = [name for name, item in policies.items() if "s3:GetBucket*" in str(item)]
     assert {granted, "Renamed"} <= set(only(stack, "SageMaker::Endpoint")["DependsOn"])
+
+
+def test_models_come_from_a_bucket_of_ones_own_that_the_role_may_read():
+    stack = new_stack()
+    key = kms.Key(stack, "Key")
+    bucket = s3.Bucket(stack, "Models", encryption_key=key)
+    named = s3.Bucket.from_bucket_name(stack, "Named", "company-models")
+    RealtimeEndpoint(stack, "One", props=dataclasses.replace(PLAIN, bucket=bucket))
+    many = dataclasses.replace(PLAIN, name="many", bucket=named)
+    MultiModelEndpoint(stack, "Many", props=many, engines=[ENGINE.path])
+    TextGenerationEndpoint(stack, "Chat", props=dataclasses.replace(CHAT, bucket=named))
+    assert len(resources(stack, "SageMaker::Model")) == 3
+    text = json.dumps(Template.from_stack(stack).to_json())
+    assert "roundhouse-demo-111122223333" not in json.dumps(resources(stack, "SageMaker::Model"))
+    assert '"s3://company-models/checkpoints/0123456789abcdef0123/"' in text
+    (granted,) = [
+        item["Properties"]["PolicyDocument"]["Statement"]
+        for name, item in resources(stack, "IAM::Policy").items()
+        if name.startswith("OneRole")
+    ]
+    assert [item["Action"] for item in granted] == [
+        ["s3:GetObject*", "s3:GetBucket*", "s3:List*"],
+        ["kms:Decrypt", "kms:DescribeKey"],
+    ]
+    versions = [name for name in resources(stack, "IAM::Policy") if "VersionPolicy" in name]
+    assert len(versions) == 3
+    for name in versions:
+        assert "s3:" not in json.dumps(resources(stack, "IAM::Policy")[name])
+
+
+def test_log_groups_have_the_key_that_the_environment_names():
+    arn = "arn:aws:kms:us-east-1:111122223333:key/own"
+    keys = []
+    for environment in (DEMO, DEMO.model_copy(update={"kms_key_arn": arn})):
+        stack = new_stack()
+        props = dataclasses.replace(CHAT, environment=environment)
+        TextGenerationEndpoint(stack, "Chat", props=props)
+        groups = resources(stack, "Logs::LogGroup").values()
+        keys += [item["Properties"].get("KmsKeyId") for item in groups]
+    assert keys == [None, None, arn, arn]
 
 
 def test_a_caller_may_invoke_the_endpoint_and_nothing_else():

@@ -11,7 +11,7 @@ from pathlib import Path
 from onboarding.deployment import Deployment
 from onboarding.hosting_spec import AsynchronousSpec
 from onboarding.metrics import AT_LEAST, OVER, Alarm, Metric, MetricMath
-from stacks.alarms.endpoint import endpoint_alarms
+from stacks.alarms import endpoint_alarms
 from tests.synth.deployments import ROOT, one, with_endpoint
 
 DOCUMENT = ROOT / "docs" / "watching.md"

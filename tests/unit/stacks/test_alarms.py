@@ -14,8 +14,8 @@ from local_cloud.cloudwatch.metric_math import watched_series
 from onboarding.arns import alarm_topic
 from onboarding.hosting_spec import AsynchronousSpec
 from roundhouse_cdk.endpoint_alarms import EndpointAlarms, EndpointAlarmsProps
-from stacks.alarms.endpoint import endpoint_alarms, rollback_alarms
-from stacks.logical_ids import keep_ids
+from stacks.alarms import endpoint_alarms, rollback_alarms
+from stacks.environment_stack import keep_ids
 from tests.synth.deployments import one, with_endpoint, with_locks, with_scaling
 from tests.synth.endpoint_cases import BESIDE, MODEL, POOLS, beside, endpoint_settings, example
 from tests.synth.scaled import with_variant

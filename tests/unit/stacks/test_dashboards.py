@@ -13,7 +13,7 @@ from aws_cdk import App
 from onboarding.hosting_spec import AsynchronousSpec
 from onboarding.metrics import HOST, INVOCATIONS
 from roundhouse_cdk.endpoint_dashboard import SELECTED
-from stacks.alarms.endpoint import endpoint_alarms
+from stacks.alarms import endpoint_alarms
 from stacks.endpoint_stack import synthesize
 from stacks.environment_stage import ObservabilityStack
 from tests.synth.deployments import one, with_endpoint

@@ -1,0 +1,500 @@
+"""An endpoint's alarms: what each watches, when it trips, and where its threshold comes from.
+
+The servers differ in whose fault a status names (docs/serving.md). Source: SageMaker developer
+guide, monitoring-cloudwatch (FirstChunkModelLatency, MidStreamErrors,
+NoCapacityInvocationFailures).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from onboarding import names
+from onboarding.aws_limits import ROLLBACK_ALARM_COUNT
+from onboarding.deployment import VARIANT, DeployedEndpoint, Deployment, Variant
+from onboarding.memory import fewest_resident, pool_memories
+from onboarding.metrics import AT_LEAST, UNDER, Alarm, Metric, MetricMath, VariantMetrics
+from onboarding.text_generation.generation_deployment import GenerationDeployment
+from stacks.capacity import generation as sizes
+from stacks.capacity.engine import gpus_used
+from stacks.capacity.variant import variant_capacity
+from stacks.rollout import ready_seconds, step_percent
+from stacks.scaling import (
+    SECONDS_A_MINUTE,
+    invocations_target,
+    most,
+    named_id,
+    scaled_variants,
+)
+
+ROLLBACK_ORDER = (
+    *("server-errors", "component-errors", "no-answers", "stream-errors"),
+    *("first-token", "latency", "client-errors"),
+)
+"""SageMaker watches ten alarms: with many variants those whose kinds are first here."""
+MICROSECONDS_A_MILLISECOND = 1000
+SERVER_ERRORS, CLIENT_ERRORS = "Invocation5XXErrors", "Invocation4XXErrors"
+FEW = {SERVER_ERRORS: 0.01, CLIENT_ERRORS: 0.05}
+"""Shares of the requests at which people want to know."""
+ERROR_KINDS = {
+    SERVER_ERRORS: ("server-errors", "early-5xx"),
+    CLIENT_ERRORS: ("client-errors", "early-4xx"),
+}
+EARLY_IDS = {"early-5xx": "EarlyServerErrors", "early-4xx": "EarlyClientErrors"}
+"""Ids of kinds that are named by the status; other ids are the kind in PascalCase."""
+LOST_SHARE = 0.01
+LEAST_FAILED = 3
+"""Failed requests in a minute, below which a share says nothing, unless every request failed."""
+FEW_REQUESTS, FEW_GENERATIONS = 300, 20
+"""A minute, below which p99 is one of the slowest three, and a generator's p95 the slowest: chance
+would take sound versions back."""
+COUNT = "FLOOR(requests / each + 0.5)"
+"""Instances: every request adds 1 to the one metric, and 1/instances to the other."""
+SCALING_SECONDS = 300
+"""Until scaling has seen the backlog and asked for an instance."""
+MEMORY_PERCENT, DISK_PERCENT = 90, 85
+FULL_SECONDS = 180
+"""That requests may find no copy, where one is always there."""
+CACHE_PERIOD, CACHE_PERIODS = 300, 3
+CACHE_REQUESTS = 50
+"""Requests in five minutes, below which a share says nothing."""
+LASTING = {"points": 10, "periods": 15}
+"""Options of an alarm on load that only lasts."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What alarms watch: one variant of an endpoint, or its own variant and the whole endpoint."""
+
+    deployment: DeployedEndpoint
+    variant: str = VARIANT
+
+    @property
+    def endpoint(self) -> str:
+        """SageMaker's name of the endpoint."""
+        return names.endpoint_name(self.deployment.environment, self.deployment.name)
+
+    @property
+    def metrics(self) -> VariantMetrics:
+        """The metrics of the variant."""
+        return VariantMetrics(self.endpoint, self.variant)
+
+    def alarm(
+        self, kind: str, watched: Metric | MetricMath, explanation: str, **options: Any
+    ) -> Alarm:
+        """Return an alarm; the name of a joined variant stands behind two hyphens.
+
+        No name has those in a row.
+        """
+        is_own = self.variant == VARIANT
+        return Alarm(
+            id=named_id(self.variant, EARLY_IDS.get(kind, kind.title().replace("-", ""))),
+            kind=kind,
+            name=f"{self.endpoint}-{kind}{'' if is_own else f'--{self.variant}'}",
+            subject=self.endpoint if is_own else f"{self.endpoint}, {self.variant}",
+            explanation=explanation,
+            variant=self.variant,
+            watched=watched,
+            **options,
+        )
+
+
+def endpoint_alarms(deployment: Deployment | GenerationDeployment) -> tuple[Alarm, ...]:
+    """Every alarm, by variant, then those of the endpoint as a whole."""
+    if isinstance(deployment, GenerationDeployment):
+        kinds = (_generation_errors, _generation_latencies, _copies)
+        return tuple(alarm for kind in kinds for alarm in kind(deployment, Subject(deployment)))
+    of_variants = (
+        alarm
+        for variant in deployment.variants
+        for kind in (_errors, _latency, _hosts, _load, _cache)
+        for alarm in kind(deployment, variant, Subject(deployment, variant.name))
+    )
+    return (*of_variants, *_queue(deployment))
+
+
+def rollback_alarms(alarms: Iterable[Alarm]) -> list[Alarm]:
+    """Return those that take a new version back, the gravest first.
+
+    What only a client can have caused must not.
+    """
+    found = [alarm for alarm in alarms if alarm.rolls_back]
+    return sorted(found, key=lambda alarm: ROLLBACK_ORDER.index(alarm.kind))
+
+
+def watched_in_rollouts(alarms: Iterable[Alarm]) -> tuple[str, ...]:
+    """Return the names of those that SageMaker watches during a rollout, ten at most."""
+    return tuple(alarm.name for alarm in rollback_alarms(alarms)[:ROLLBACK_ALARM_COUNT])
+
+
+def percent(share: float) -> str:
+    """Return a share for people."""
+    return f"{share * 100:.3g} %"
+
+
+def _errors(deployment: Deployment, variant: Variant, subject: Subject) -> Iterator[Alarm]:
+    """Yield alarms on errors of the server, of clients, and on requests without an answer.
+
+    A broken engine and a client's mistake look alike in one metric of Triton, which says 500 to a
+    malformed request of a single-model endpoint, and 400 to every failed inference of a multi-model
+    one. There half of the failures that a wholly broken version shows in its first step take it
+    back: the metric counts the old fleet's requests as well. A shadow takes nothing back.
+    """
+    takes_back, mixed = variant.role != "shadow", None
+    if variant.server == "triton":
+        mixed = CLIENT_ERRORS if deployment.multi_model else SERVER_ERRORS
+    broken = step_percent(deployment) / 200 if takes_back else 0.0
+    for name, few in FEW.items():
+        is_mixed = name == mixed
+        note = " (Triton counts clients' malformed requests there too)" if is_mixed else ""
+        faults = takes_back and (is_mixed or name == SERVER_ERRORS)
+        share = max(few, broken) if is_mixed else few
+        yield from _failed(subject, name, share, note, rolls_back=faults)
+    if deployment.is_component:
+        yield _component_errors(subject, max(FEW[SERVER_ERRORS], broken))
+    queued = deployment.endpoint.asynchronous is not None
+    share = _queue_unanswered_share(subject) if queued else _unanswered_share(subject)
+    yield _no_answers(subject, share, rolls_back=takes_back, is_queue=queued)
+
+
+def _failed(
+    subject: Subject, name: str, share: float, note: str, *, rolls_back: bool
+) -> Iterator[Alarm]:
+    """Yield the alarm on a share of failed requests, and an early one where that is a large one."""
+    kind, early = ERROR_KINDS[name]
+    metric, few = partial(subject.metrics.invocations, name), FEW[name]
+    watched = share_of(metric("Average"), metric("Sum"))
+    limits = [(kind, share, rolls_back), *([(early, few, False)] if share > few else [])]
+    for found, limit, takes_back in limits:
+        yield subject.alarm(
+            found,
+            watched,
+            f"{name} is over {percent(limit)} of the requests, {LEAST_FAILED} or more in a"
+            f" minute, or all of them{note}",
+            threshold=limit,
+            rolls_back=takes_back,
+        )
+
+
+def share_of(share: Metric, failed: Metric) -> MetricMath:
+    """Return a metric's average over requests, each 0 or 1; 0 where few failed, and not all."""
+    return MetricMath(
+        expression=f"IF(failed >= {LEAST_FAILED} OR share == 1, share, 0)",
+        label=f"{share.name}, share",
+        metrics={"share": share, "failed": failed},
+    )
+
+
+def _component_errors(subject: Subject, share: float, note: str = "") -> Alarm:
+    """Return the alarm on failures of an inference component's copies, by its own metric."""
+    metric = partial(subject.metrics.component, SERVER_ERRORS)
+    return subject.alarm(
+        "component-errors",
+        share_of(metric("Average"), metric("Sum")),
+        f"{SERVER_ERRORS} of the component is over {percent(share)} of the requests{note}",
+        threshold=share,
+        rolls_back=True,
+    )
+
+
+def _no_answers(
+    subject: Subject, watched: MetricMath, *, rolls_back: bool, is_queue: bool = False
+) -> Alarm:
+    """Return the alarm on requests that failed under no status."""
+    reason = "time-outs, and connections that broke"
+    if is_queue:
+        reason = "time-outs, and requests or answers that did not pass through S3"
+    explanation = f"over {percent(LOST_SHARE)} of the requests got no answer: {reason}"
+    return subject.alarm(
+        "no-answers", watched, explanation, threshold=LOST_SHARE, rolls_back=rolls_back
+    )
+
+
+def _unanswered_share(subject: Subject) -> MetricMath:
+    """Return the share of the requests that SageMaker counts as errors, and no status does."""
+    metric = subject.metrics.invocations
+    return MetricMath(
+        expression=f"IF(failed >= {LEAST_FAILED} OR every == 1, every - clients - servers, 0)",
+        label="requests without an answer, share",
+        metrics={
+            "every": metric("InvocationModelErrors", "Average"),
+            "failed": metric("InvocationModelErrors", "Sum"),
+            "clients": metric(CLIENT_ERRORS, "Average"),
+            "servers": metric(SERVER_ERRORS, "Average"),
+        },
+    )
+
+
+def _queue_unanswered_share(subject: Subject) -> MetricMath:
+    """Return the same share of a queue, which counts failures itself.
+
+    It publishes no `InvocationModelErrors` (SageMaker developer guide, "Monitor asynchronous
+    endpoints"). Whether what failed counts as processed too, AWS does not say: with both below the
+    line the share is never too high.
+    """
+    metric = subject.metrics.invocations
+    return MetricMath(
+        expression=(
+            f"IF(failed >= {LEAST_FAILED} OR failed >= FILL(processed, 0), "
+            "(failed - FILL(clients, 0) - FILL(servers, 0)) / (failed + FILL(processed, 0)), 0)"
+        ),
+        label="requests without an answer, share",
+        metrics={
+            "failed": metric("InvocationFailures", "Sum"),
+            "processed": metric("InvocationsProcessed", "Sum"),
+            "clients": metric(CLIENT_ERRORS, "Sum"),
+            "servers": metric(SERVER_ERRORS, "Sum"),
+        },
+    )
+
+
+def _latency(deployment: Deployment, variant: Variant, subject: Subject) -> Iterator[Alarm]:
+    """Yield the alarms of the SLO, if one is promised: of many requests, and of few that last."""
+    metric = partial(subject.metrics.invocations, "ModelLatency")
+    slo = deployment.endpoint.latency_slo_ms
+    if slo is None:
+        return
+    limit = slo * MICROSECONDS_A_MILLISECOND
+    requests, p95, p99 = (metric(statistic) for statistic in ("SampleCount", "p95", "p99"))
+    yield subject.alarm(
+        "latency",
+        MetricMath(
+            expression=f"IF(requests >= {FEW_REQUESTS}, p99, p95)",
+            label="model latency, microseconds: p99, of few requests p95",
+            metrics={"requests": requests, "p99": p99, "p95": p95},
+        ),
+        f"p99 model latency is over the SLO of {slo:g} ms; p95 in a minute of fewer than"
+        f" {FEW_REQUESTS} requests",
+        threshold=limit,
+        rolls_back=variant.role != "shadow",
+    )
+    explanation = f"p99 model latency stays over the SLO of {slo:g} ms, of however few requests"
+    yield subject.alarm("slow", p99, explanation, threshold=limit, **LASTING)
+
+
+def _load(deployment: Deployment, variant: Variant, subject: Subject) -> Iterator[Alarm]:
+    """None for a queue, which has a length instead, nor for a shadow, whose count nothing moves."""
+    if deployment.endpoint.asynchronous is not None or variant.role == "shadow":
+        return
+    metric, each_of = subject.metrics.invocations, "InvocationsPerInstance"
+    if deployment.is_component:
+        metric, each_of = subject.metrics.component, "InvocationsPerCopy"
+    each = metric(each_of, "Sum")
+    capacity = variant_capacity(deployment, variant)
+    if capacity is not None:
+        yield subject.alarm(
+            "saturation",
+            each,
+            "an instance has more requests than were measured within the SLO:"
+            f" {capacity.derivation} x {SECONDS_A_MINUTE} s",
+            threshold=round(capacity.requests_per_second * SECONDS_A_MINUTE, 1),
+            **LASTING,
+        )
+    target, count = invocations_target(deployment, variant), most(variant)
+    if target is not None and variant in scaled_variants(deployment):
+        yield subject.alarm(
+            "ceiling",
+            # At its most instances alone a variant may be well.
+            MetricMath(
+                expression=f"IF(each > {target.value:.10g}, {COUNT}, 0)",
+                label="instances, while each has more requests than scaling aims at",
+                metrics={"requests": metric("Invocations", "Sum"), "each": each},
+            ),
+            f"all {count} instances that it may have are there, each with over the"
+            f" {target.value:.10g} requests a minute that scaling aims at: raise scaling.max",
+            threshold=count,
+            comparison=AT_LEAST,
+            **LASTING,
+        )
+
+
+def _queue(deployment: Deployment) -> Iterator[Alarm]:
+    """Yield the alarm that the oldest request waits longer than one more instance takes to come.
+
+    None for an endpoint that answers at once.
+    """
+    if deployment.endpoint.asynchronous is None:
+        return
+    subject, ready = Subject(deployment), ready_seconds(deployment, deployment.own)
+    yield subject.alarm(
+        "oldest-request",
+        subject.metrics.queue("ApproximateAgeOfOldestRequest", "Maximum"),
+        f"the oldest request has waited over {SCALING_SECONDS + ready} s: one more instance takes"
+        f" {ready} s at most, and scaling {SCALING_SECONDS} s to ask for it",
+        threshold=SCALING_SECONDS + ready,
+    )
+
+
+def _hosts(deployment: Deployment, variant: Variant, subject: Subject) -> Iterator[Alarm]:
+    """Yield alarms on missing instances, and on an instance's memory and disk.
+
+    A multi-model endpoint fills its disk with archives, and its memory where models push each
+    other out: neither has an alarm there.
+    """
+    if variant.scaling.fewest > 0:
+        yield _no_instances(subject)
+    if deployment.is_component:
+        yield _no_capacity(subject, ready_seconds(deployment, variant))
+    host = subject.metrics.host
+    fills = any(not plan.fits for plan in pool_memories(deployment) if plan.memory is not None)
+    full: list[tuple[str, Metric | MetricMath, str, int, str]] = []
+    if not deployment.multi_model:
+        disk = host("DiskUtilization", "Maximum")
+        full.append(("disk", disk, "disk", DISK_PERCENT, "full"))
+    if not fills:
+        memory = host("MemoryUtilization", "Maximum")
+        full.append(("host-memory", memory, "host memory", MEMORY_PERCENT, "used"))
+    if not fills and all(pool.instance_type.is_gpu for pool in variant.pools):
+        # Of several instance types the most GPUs, so that no alarm trips too early.
+        gpus = max(1, *(gpus_used(variant, pool.instance_type) for pool in variant.pools))
+        several = f", of {gpus} GPUs" if gpus > 1 else ""
+        memory = host("GPUMemoryUtilization", "Maximum")
+        watched = _memory_of_one_gpu(memory, gpus)
+        full.append(("gpu-memory", watched, "GPU memory", MEMORY_PERCENT, f"used{several}"))
+    for kind, metric, noun, limit, state in full:
+        explanation = f"the fullest instance's {noun} is over {limit} % {state}"
+        yield subject.alarm(kind, metric, explanation, threshold=limit, points=5)
+
+
+def _memory_of_one_gpu(memory: Metric, gpus: int) -> Metric | MetricMath:
+    """The metric counts 100 for each GPU."""
+    if gpus == 1:
+        return memory
+    label = f"memory of each of {gpus} GPUs, %"
+    return MetricMath(expression=f"memory / {gpus}", label=label, metrics={"memory": memory})
+
+
+def _no_instances(subject: Subject) -> Alarm:
+    """Return the alarm that no instance reports; each reports its memory once a minute."""
+    return subject.alarm(
+        "no-instances",
+        subject.metrics.host("MemoryUtilization", "SampleCount"),
+        "no instance has reported its memory for five minutes, which each in service does every"
+        " minute",
+        threshold=1,
+        comparison=UNDER,
+        points=5,
+        missing="breaching",
+    )
+
+
+def _no_capacity(subject: Subject, seconds: int) -> Alarm:
+    """Return the alarm that requests find no copy of an inference component for so long."""
+    minutes = math.ceil(seconds / SECONDS_A_MINUTE)
+    return subject.alarm(
+        "no-capacity",
+        subject.metrics.component("NoCapacityInvocationFailures", "Sum"),
+        f"requests found no copy for {minutes} minutes",
+        threshold=1,
+        comparison=AT_LEAST,
+        points=minutes,
+        periods=minutes,
+    )
+
+
+def _cache(deployment: Deployment, variant: Variant, subject: Subject) -> Iterator[Alarm]:
+    """Yield none for an endpoint of one model.
+
+    What is expected is the lowest share of evenly spread requests whose model is in memory, by the
+    locks' sizes.
+    """
+    if not deployment.multi_model:
+        return
+    plans = [plan for plan in pool_memories(deployment) if plan.models and plan.memory is not None]
+    expected = min(
+        (fewest_resident(plan.models, plan.capacity_mib) / len(plan.models) for plan in plans),
+        default=1.0,
+    )
+    metric = partial(subject.metrics.invocations, "ModelCacheHit", period=CACHE_PERIOD)
+    yield subject.alarm(
+        "cache-hits",
+        MetricMath(
+            expression=f"IF(requests >= {CACHE_REQUESTS}, hits, 1)",
+            label="cache hits, share",
+            metrics={"hits": metric("Average"), "requests": metric("SampleCount")},
+        ),
+        f"fewer than {percent(expected / 2)} of the requests find their model in memory: half of"
+        f" the {percent(expected)} of the models that fit, whichever they are, by what the locks"
+        " measured",
+        threshold=expected / 2,
+        comparison=UNDER,
+        points=CACHE_PERIODS,
+        periods=CACHE_PERIODS,
+    )
+
+
+def _generation_errors(deployment: GenerationDeployment, subject: Subject) -> Iterator[Alarm]:
+    """Yield alarms on failed requests, broken streams, and requests without an answer.
+
+    Requests beyond the queue's bound are answered 503, so that few of them take nothing back: half
+    of the failures that a wholly broken version shows in its first batch do.
+    """
+    broken, note = sizes.batch_percent(deployment) / 200, "; overload counts too"
+    yield from _failed(subject, SERVER_ERRORS, broken, note, rolls_back=True)
+    yield from _failed(subject, CLIENT_ERRORS, FEW[CLIENT_ERRORS], "", rolls_back=False)
+    if deployment.spec.slo.streaming:
+        metric = partial(subject.metrics.invocations, "MidStreamErrors")
+        yield subject.alarm(
+            "stream-errors",
+            share_of(metric("Average"), metric("Sum")),
+            f"MidStreamErrors is over {percent(LOST_SHARE)} of the requests",
+            threshold=LOST_SHARE,
+            rolls_back=True,
+        )
+    yield _component_errors(subject, broken, note)
+    yield _no_answers(subject, _unanswered_share(subject), rolls_back=True)
+
+
+def _generation_latencies(deployment: GenerationDeployment, subject: Subject) -> Iterator[Alarm]:
+    """Yield alarms on the time to the first token, and on that of the whole answer.
+
+    AWS lists metrics of first parts and of broken streams under bidirectional streaming alone, so
+    that the time of the answer takes a slow version back wherever those stay empty. Source:
+    SageMaker developer guide, monitoring-cloudwatch.
+    """
+    slo = deployment.spec.slo
+    answer = slo.ttft_p95_ms + deployment.spec.context.output_p95 * slo.itl_p95_ms
+    times = [("first-token", "ModelLatency", "model latency", answer)]
+    if slo.streaming:
+        times = [
+            ("first-token", "FirstChunkModelLatency", "time to the first part", slo.ttft_p95_ms),
+            ("latency", "ModelLatency", "model latency", answer),
+        ]
+    for kind, name, of, milliseconds in times:
+        metric = partial(subject.metrics.invocations, name)
+        yield subject.alarm(
+            kind,
+            MetricMath(
+                expression=f"IF(requests >= {FEW_GENERATIONS}, p95, 0)",
+                label=f"{of}, microseconds: p95 of {FEW_GENERATIONS} requests or more",
+                metrics={"requests": metric("SampleCount"), "p95": metric("p95")},
+            ),
+            f"p95 {of} is over the SLO of {milliseconds:g} ms",
+            threshold=milliseconds * MICROSECONDS_A_MILLISECOND,
+            rolls_back=True,
+        )
+
+
+def _copies(deployment: GenerationDeployment, subject: Subject) -> Iterator[Alarm]:
+    """Yield alarms on missing instances, refused requests, and copies with too many of them.
+
+    Requests may find no copy for three minutes, or for a start from zero.
+    """
+    seconds = sizes.start_seconds(deployment)
+    if deployment.spec.endpoint.copies.min > 0:
+        yield _no_instances(subject)
+        seconds = FULL_SECONDS
+    yield _no_capacity(subject, seconds)
+    known = sizes.concurrency(deployment)
+    yield subject.alarm(
+        "saturation",
+        subject.metrics.component("ConcurrentRequestsPerCopy", "Average"),
+        f"a copy has more than {known.requests} requests at once, the most within the "
+        f"SLO ({known.origin})",
+        threshold=known.requests,
+        **LASTING,
+    )
