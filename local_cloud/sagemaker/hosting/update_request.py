@@ -22,7 +22,7 @@ def check_update(
     """Refuse an update that SageMaker would refuse; `scaled_variants` are scalable targets."""
     if old.hosts_components != any(map(hosts_components, config["ProductionVariants"])):
         raise validation_error(
-            f"AWS does not document whether endpoint {request.endpoint_name} can change between "
+            f"AWS does not document whether endpoint {request['EndpointName']} can change between "
             "models of its variants and inference components: delete it, and create it again."
         )
     new = {variant["VariantName"]: variant for variant in config["ProductionVariants"]}
