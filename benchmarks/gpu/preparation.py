@@ -71,6 +71,8 @@ class Preparation:
                 subject.name: pool.submit(self._write_networks, subject)
                 for subject in self._subjects
             }
+            for subject in self._subjects:
+                subject.ranges()  # one after the other: modules draw from one generator
             work = {
                 (subject.name, runtime, precision): pool.submit(
                     self._prepare, subject, runtime, precision, written[subject.name]

@@ -36,7 +36,7 @@ from onboarding.manifest import ProfileRecord
 from roundhouse.dev.gpu.servers import triton_server
 from roundhouse.errors import NotReadyError
 from roundhouse.measure.compare.cells import Cell, cells
-from tests.gpu.load import cores, drive
+from tests.gpu.load import IMAGE_VARIABLES, cores, drive
 from tests.gpu.networks import SEQUENCE, SHORTEST
 from tests.unit.engine_build.tiny import word_tokenizer
 
@@ -105,7 +105,7 @@ def candidates(
         is_plan = values["runtime"] == "tensorrt"
         module = "container.server" if is_plan else "tests.gpu.torch_server"
         variables = machine.variables if is_plan else pytorch
-        slots = {"ROUNDHOUSE_SLOTS": values["instances"]}
+        slots = {"ROUNDHOUSE_SLOTS": values["instances"], **IMAGE_VARIABLES}
         archive = archives[values["batching"]]
         yield python_server(cell.name, module, sys.executable, archive, {**variables, **slots})
     for name, module in FRAMEWORKS.items():

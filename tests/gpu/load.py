@@ -26,6 +26,12 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+IMAGE_VARIABLES = dict(
+    word.split("=", 1)
+    for word in (ROOT / "container/Dockerfile.server_gpu").read_text().split()
+    if word.startswith("GLIBC_TUNABLES=")
+)
+"""Of the serving image's environment, what changes the server's speed."""
 WORDS = 126
 """Of a text: with the tokenizer's two special tokens 128."""
 VOCABULARY = "red blue green slow fast old small cat dog bird train engine signal track house"
