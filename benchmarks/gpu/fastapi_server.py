@@ -44,11 +44,11 @@ def serve_fastapi(port: int) -> None:
 
     app, model = fastapi.FastAPI(), TextModel()
 
-    @app.get("/ping")
+    @app.get("/ping")  # type: ignore[untyped-decorator]
     def ping() -> dict[str, Any]:
         return {}
 
-    @app.post("/invocations")
+    @app.post("/invocations")  # type: ignore[untyped-decorator]
     def invoke(body: dict[str, list[str]]) -> dict[str, Any]:
         return {"outputs": model.vectors(body["inputs"])}
 

@@ -93,7 +93,7 @@ def engines_table(rows: Rows) -> str:
 
 def control_sentence(rows: Rows) -> str:
     """Return how far two measurements of one runtime were apart."""
-    twice = {}
+    twice: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for row in rows:
         twice.setdefault((row["runtime"], row["precision"].removesuffix(CONTROL)), []).append(row)
     ratios = [

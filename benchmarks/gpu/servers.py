@@ -119,9 +119,11 @@ def candidates(
         port = free_port()
         own = {**machine.variables, "SM_MODEL_DIR": str(archives["on"]), **address(port)}
         python = server_python()
-        argv, environment = triton_server(python, machine.triton, subject.name, own)
+        command, environment = triton_server(python, machine.triton, subject.name, own)
         folder = subject.folder
-        yield Candidate(name=TRITON, argv=argv, port=port, folder=folder, environment=environment)
+        yield Candidate(
+            name=TRITON, argv=command, port=port, folder=folder, environment=environment
+        )
 
 
 def measure_servers(
