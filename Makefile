@@ -1,6 +1,7 @@
 # One short verb per habit. `make` alone lists them.
 PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
 ROUNDHOUSE := .venv/bin/roundhouse
+BUILDER = $(firstword $(wildcard .venvs/builder/bin/python) $(PYTHON))
 # Compiled bytecode is kept: importing aws_cdk and transformers anew costs seconds every time.
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
@@ -29,7 +30,7 @@ gpu-bundle: environments ## what a bare machine with an NVIDIA GPU needs for `ma
 	@.venv/bin/python -m tests.gpu.bundle
 
 test-gpu: ## every row of tests/gpu on this machine's GPU; writes build/gpu/*.json (ROWS="tests/gpu/test_servers.py" for some)
-	@$(firstword $(wildcard .venvs/builder/bin/python) $(PYTHON)) -m tests.gpu $(ROWS)
+	@$(BUILDER) -m tests.gpu $(ROWS)
 
 test-aws: environments-dev ## build, deploy, roll back and destroy an engine in an account (tests/aws/test_story.py)
 	@.venv/bin/python -m tests.tiers aws
@@ -40,8 +41,9 @@ rehearsal: environments-dev ## play the shipped workflows, from a pull request t
 check: environments-dev ## ruff, mypy, import contracts, schema drift
 	@.venv/bin/python -m tests.checks
 
-bench: environments ## the same inputs in every runtime and server of this machine; writes build/bench/runtimes.json
-	@.venvs/builder/bin/python -m benchmarks.runtimes build/bench build/bench/runtimes.json
+bench: $(if $(BENCH),,environments) ## runtimes and servers of this CPU, in build/bench/runtimes.json; BENCH=h100: of this GPU, in build/bench/h100.json
+	@$(if $(BENCH),$(BUILDER) -m benchmarks.gpu build/bench/gpu build/bench/$(BENCH).json,\
+	  .venvs/builder/bin/python -m benchmarks.runtimes build/bench build/bench/runtimes.json)
 
 doctor: ## what this machine lacks, disk included, and the lines that install it
 	@$(PYTHON) roundhouse/dev/doctor.py $(CHAT)

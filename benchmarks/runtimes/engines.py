@@ -1,10 +1,10 @@
-"""Runtimes of a batch: PyTorch, ONNX Runtime, our server's engine, and servers by HTTP."""
+"""Runtimes of a batch: PyTorch, ONNX Runtime, and servers by HTTP; and what they measure."""
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,9 +12,11 @@ import numpy as np
 
 from benchmarks.runtimes.networks import module
 from benchmarks.runtimes.workload import HEADER_SIZE, Workload
-from engine_build.datasets.dataset import Array, Feed
+from engine_build.datasets.dataset import Array, Feed, Shape
+from engine_build.evaluation.latency import Engine, Track, measure_latencies, summary
 from engine_build.evaluation.runtimes import TorchModule
-from engine_build.ort import BoundNetwork, OrtNetwork
+from engine_build.evaluation.scores import cosines, median_interval
+from engine_build.ort import OrtNetwork
 
 Device = Literal["cpu", "cuda"]
 HEADER_END = b"\r\n\r\n"
@@ -29,33 +31,6 @@ class CompiledModule(TorchModule):
         super().__init__(source, source.inputs, device=device, half=half)
         mode = "reduce-overhead" if device == "cuda" else "default"
         self._module = torch.compile(self._module, dynamic=False, mode=mode)
-
-
-class ServedEngine:
-    """The engine class of our server on its archive, with no server before it."""
-
-    def __init__(self, archive: Path) -> None:
-        # Here, for the environment of builds lacks what servers import.
-        from container.archive import verify_archive
-        from container.server.engines.loading import load_engine, running
-        from container.server.engines.tokens import Tokens
-
-        self._tokens = Tokens
-        verified = verify_archive(archive, running=running(), manifest_sha256=None)
-        cores = len(os.sched_getaffinity(0))
-        self._engine = load_engine(verified, slots=None, threads=None, cores=cores)
-        self._engine.warm_up()
-
-    def rows(self, feed: Feed) -> Array:
-        """Return float32 [rows, values]."""
-        if "pixel_values" in feed:
-            rows: Sequence[Any] = [(pixels,) for pixels in feed["pixel_values"]]
-        else:
-            lengths = feed["attention_mask"].sum(axis=1)
-            ids: Array = feed["input_ids"].astype(np.int32)
-            rows = [self._tokens(row[:length]) for row, length in zip(ids, lengths, strict=True)]
-        answer: Array = self._engine.run(self._engine.prepare(rows), 0)[0]
-        return answer
 
 
 class Client:
@@ -113,36 +88,60 @@ class Client:
 Load = Callable[[], Callable[[Feed], object]]
 
 
-def local_engines(
-    name: str, folder: Path, archive: Path, device: Device
-) -> list[tuple[str, str, Load]]:
+def local_engines(name: str, folder: Path) -> list[tuple[str, str, Load]]:
     """Return runtime, precision and load of each; PyTorch in FP32 first: answers' reference."""
     source, network = module(name, folder), folder / "networks" / f"{name}.onnx"
-
-    def eager(half: bool = False) -> Callable[[Feed], object]:
-        return TorchModule(source, source.inputs, device=device, half=half).rows
-
-    def compiled(half: bool = False) -> Callable[[Feed], object]:
-        return CompiledModule(source, device=device, half=half).rows
-
-    if device == "cpu":
-        return [
-            ("PyTorch eager", "fp32", eager),
-            ("torch.compile", "fp32", compiled),
-            ("ONNX Runtime", "fp32", lambda: OrtNetwork(network, as_served=True).rows),
-            (
-                "ONNX Runtime",
-                "int8 (dynamic)",
-                lambda: OrtNetwork(dynamic_int8(network), as_served=True).rows,
-            ),
-        ]
+    eager = partial(TorchModule, source, source.inputs, device="cpu")
+    int8 = lambda: OrtNetwork(dynamic_int8(network), as_served=True).rows  # noqa: E731
     return [
-        ("PyTorch eager", "fp32", eager),
-        ("PyTorch eager", "fp16", lambda: eager(True)),
-        ("torch.compile", "fp16", lambda: compiled(True)),
-        ("ONNX Runtime", "fp16", lambda: BoundNetwork(network).rows),
-        ("ONNX Runtime, CUDA graph", "fp16", lambda: ServedEngine(archive).rows),
+        ("PyTorch eager", "fp32", lambda: eager().rows),
+        ("torch.compile", "fp32", lambda: CompiledModule(source, device="cpu", half=False).rows),
+        ("ONNX Runtime", "fp32", lambda: OrtNetwork(network, as_served=True).rows),
+        ("ONNX Runtime", "int8 (dynamic)", int8),
     ]
+
+
+def latency_rows(
+    engines: Sequence[Engine], batches: Sequence[tuple[Shape, Feed]], seconds: float
+) -> list[dict[str, Any]]:
+    """Return a row for each batch and engine; in-process rates follow from the median.
+
+    Cosines are of the first engine's answers to the same rows.
+    """
+    tracks = [Track(shape=shape, feed=feed, least=5) for shape, feed in batches]
+    rows = []
+    for (shape, feed), latencies in zip(
+        batches, measure_latencies(engines, tracks, seconds=seconds), strict=True
+    ):
+        reference: Any = engines[0].run(feed)
+        for index, engine in enumerate(engines):
+            milliseconds = latencies.of(index)
+            record, interval = (
+                summary(engine, shape, milliseconds),
+                median_interval(milliseconds),
+            )
+            scores = cosines(np.asarray(engine.run(feed)), reference)
+            rate = [1e3 * shape.batch / value for value in (record.p50_ms, *interval[::-1])]
+            rows.append(
+                {
+                    "runtime": engine.runtime,
+                    "precision": engine.precision,
+                    "batch": shape.batch,
+                    "average_ms": record.average_ms,
+                    "p50_ms": record.p50_ms,
+                    "p50_interval": [round(value, 4) for value in interval],
+                    "p95_ms": record.p95_ms,
+                    "p99_ms": record.p99_ms,
+                    "runs": len(milliseconds),
+                    "rounds": len(latencies.milliseconds),
+                    "rows_per_second": round(rate[0], 2),
+                    "rows_per_second_interval": [round(value, 2) for value in rate[1:]],
+                    "cosine_mean": round(float(scores.mean()), 6),
+                    "cosine_worst": round(float(scores.min()), 6),
+                    "rows_compared": len(scores),
+                }
+            )
+    return rows
 
 
 def dynamic_int8(network: Path) -> Path:

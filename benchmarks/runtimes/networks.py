@@ -70,37 +70,23 @@ def checkpoint_folder(name: str, folder: Path) -> Path | None:
     return checkpoint if checkpoint.is_dir() else None
 
 
-def write_network(name: str, folder: Path, path: Path, *, half: bool) -> None:
-    """Write the network in FP32; `half`: fused for ONNX Runtime, in FP16, with an FP32 answer."""
-    if not half:
-        _export(module(name, folder), path, SIZES[name])
-        return
-    from onnxruntime.transformers import optimizer
-
-    plain = path.with_suffix(".plain.onnx")
-    size = SIZES[name]
-    _export(module(name, folder), plain, size)
-    network = optimizer.optimize_model(
-        str(plain),
-        model_type="vit" if size.image else "bert",
-        num_heads=size.heads,
-        hidden_size=size.width,
-        opt_level=0,
-        use_gpu=True,
-    )
-    network.convert_float_to_float16(keep_io_types=True)
-    network.save_model_to_file(str(path))
-    plain.unlink()
+def write_network(name: str, folder: Path, path: Path) -> None:
+    """Write the network in FP32."""
+    export(module(name, folder), _example(SIZES[name]), path)
 
 
-def _export(module: Any, path: Path, size: Size) -> None:
-    dynamic = {0: "batch"} if size.image else {0: "batch", 1: "sequence"}
+def export(module: Any, example: tuple[Any, ...], path: Path) -> None:
+    """Write a module with `inputs` and `output`; each input's axis 0 is the batch.
+
+    Of `input_ids` and what stands beside them axis 1 is the sequence.
+    """
+    dynamic = {0: "batch", 1: "sequence"} if "input_ids" in module.inputs else {0: "batch"}
     axes = dict.fromkeys(module.inputs, dynamic) | {module.output: {0: "batch"}}
     with torch.inference_mode(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(
             module,
-            _example(size),
+            example,
             str(path),
             input_names=list(module.inputs),
             output_names=[module.output],

@@ -122,56 +122,55 @@ def _wait_until_ready(candidate: Candidate, process: subprocess.Popen[bytes], lo
 
 
 def ours(archive: Path) -> Candidate:
-    """Return the Python server on an archive, as its image starts it.
-
-    Without an environment of its own it runs in this Python.
-    """
-    port, venv = _free_port(), REPOSITORY / ".venvs" / "server" / "bin" / "python"
-    environment = {**_server_environment(), "SM_MODEL_DIR": str(archive), **_address(port)}
-    python = str(venv) if venv.is_file() else sys.executable
-    argv = (python, "-m", "container.server", "serve")
-    return Candidate(
-        name="our server", argv=argv, port=port, folder=REPOSITORY, environment=environment
-    )
-
-
-def _server_environment() -> dict[str, str]:
-    """Return this process's environment with the folders of PyTorch's CUDA libraries."""
+    """Return the Python server on an archive, as its image starts it."""
     inherited = {
         name: value for name, value in os.environ.items() if not name.startswith("ROUNDHOUSE_")
     }
-    libraries = [
-        str(path) for entry in sys.path for path in sorted(Path(entry).glob("nvidia/*/lib"))
-    ]
-    paths = {"LD_LIBRARY_PATH": libraries, "PYTHONPATH": [str(REPOSITORY)]}
-    joined = {
-        name: ":".join([*folders, *filter(None, [inherited.get(name)])])
-        for name, folders in paths.items()
-    }
-    return {**inherited, **joined}
+    return python_server("our server", "container.server", server_python(), archive, inherited)
+
+
+def server_python() -> str:
+    """Return the interpreter of the server's environment, or this one where there is none."""
+    venv = REPOSITORY / ".venvs" / "server" / "bin" / "python"
+    return str(venv) if venv.is_file() else sys.executable
+
+
+def python_server(
+    name: str, module: str, python: str, archive: Path, variables: Mapping[str, str]
+) -> Candidate:
+    """Return a server `python -m MODULE serve` of an archive; `variables` are its environment."""
+    port = free_port()
+    path = ":".join(filter(None, [str(REPOSITORY), variables.get("PYTHONPATH")]))
+    own = {"PYTHONPATH": path, "SM_MODEL_DIR": str(archive), **address(port)}
+    argv = (python, "-m", module, "serve")
+    return Candidate(
+        name=name, argv=argv, port=port, folder=REPOSITORY, environment={**variables, **own}
+    )
 
 
 def triton(archive: Path, folder: Path, model: str) -> Candidate:
     """Return real Triton behind the server that checks requests, as in its image."""
-    port, venv = _free_port(), REPOSITORY / ".venvs" / "triton"
+    port, venv = free_port(), REPOSITORY / ".venvs" / "triton"
     serve = REPOSITORY / "local_cloud" / "containers" / "triton_serve.py"
     options = ("--triton", str(venv), "--backends", str(folder / "backends"))
     environment = {
         "PATH": f"{venv}/bin:/usr/bin:/bin",
         "HOME": str(folder),
         "SM_MODEL_DIR": str(archive),
-        **_address(port),
+        **address(port),
         **serve_environment(model),
     }
     argv = (str(venv / "bin" / "python"), "-I", "-S", str(serve), *options)
     return Candidate(name="Triton", argv=argv, port=port, folder=folder, environment=environment)
 
 
-def _address(port: int) -> dict[str, str]:
+def address(port: int) -> dict[str, str]:
+    """Return the variables of a server's address."""
     return {"SAGEMAKER_BIND_TO_PORT": str(port), "ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1"}
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port that nothing listens to."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

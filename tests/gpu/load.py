@@ -1,8 +1,11 @@
-"""Clients of a server: `python -m tests.gpu.load PORT ROWS CONNECTIONS SECONDS`.
+"""Clients of a server: `python -m tests.gpu.load PORT ROWS CONNECTIONS SECONDS [plain]`.
 
 Each connection sends one request after the other, each of ROWS texts of 128 tokens, by KServe's
-binary extension in both directions. Prints a line when ready, begins when it reads one, and ends
-with {"texts": …, "seconds": …, "p50_ms": …}; of one connection with "polling_p50_ms" too.
+binary extension in both directions; `plain`: as the JSON {"inputs": [text, …]}. Prints a line when
+ready, begins when it reads one, and ends with {"texts": …, "seconds": …, "p50_ms": …, "spans": …},
+the milliseconds of each request; of one connection with "polling_p50_ms" too.
+
+`drive` runs such clients in several processes at once.
 """
 
 from __future__ import annotations
@@ -10,16 +13,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import random
+import shutil
 import socket
 import statistics
+import subprocess
 import sys
 import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
-import uvloop
-
-from container.wire import text_request
-
+ROOT = Path(__file__).resolve().parents[2]
+IMAGE_VARIABLES = dict(
+    word.split("=", 1)
+    for word in (ROOT / "container/Dockerfile.server_gpu").read_text().split()
+    if word.startswith("GLIBC_TUNABLES=")
+)
+"""Of the serving image's environment, what changes the server's speed."""
 WORDS = 126
 """Of a text: with the tokenizer's two special tokens 128."""
 VOCABULARY = "red blue green slow fast old small cat dog bird train engine signal track house"
@@ -30,9 +42,67 @@ def text(seed: int) -> str:
     return " ".join(random.Random(seed).choices(VOCABULARY.split(), k=WORDS))
 
 
-def http_request(rows: int, seed: int) -> bytes:
+def cores(low: float, high: float) -> tuple[str, ...]:
+    """The command that keeps a process on a share of our cores; none on a small machine."""
+    own = sorted(os.sched_getaffinity(0))
+    is_small = len(own) < 16 or shutil.which("taskset") is None
+    share = own[int(low * len(own)) : int(high * len(own))]
+    return () if is_small else ("taskset", "-c", ",".join(map(str, share)))
+
+
+def drive(
+    port: int,
+    rows: int,
+    processes: int,
+    connections: int,
+    seconds: float,
+    *,
+    is_plain: bool = False,
+    variables: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Return texts a second of clients on the upper half of our cores, and what each process said.
+
+    `connections`: of each process; `seconds`: of the load. `spans` are those of all. Raises
+    ValueError where a client ends without an answer.
+    """
+    argv = (sys.executable, "-m", "tests.gpu.load", port, rows, connections, seconds)
+    command = (*cores(1 / 2, 1), *map(str, argv), *(["plain"] if is_plain else []))
+    pipe = subprocess.PIPE
+    with contextlib.ExitStack() as stack:
+        clients = [
+            stack.enter_context(
+                subprocess.Popen(
+                    command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT, env=variables
+                )
+            )
+            for _ in range(processes)
+        ]
+        lines = [client.stdout.readline() for client in clients]
+        if lines != ["ready\n"] * processes:
+            raise ValueError("a client of the load ended before it began")
+        for client in clients:
+            client.stdin.write("\n")
+            client.stdin.flush()
+        lines = [client.stdout.readline() for client in clients]
+    if not all(lines):
+        raise ValueError("a client of the load ended: a request failed")
+    results = [json.loads(line) for line in lines]
+    times = [name for name in results[0] if name.endswith("_ms")]
+    return {
+        "rate": sum(result["texts"] / result["seconds"] for result in results),
+        "spans": [span for result in results for span in result["spans"]],
+        **{name: statistics.median(result[name] for result in results) for name in times},
+    }
+
+
+def http_request(rows: int, seed: int, is_plain: bool) -> bytes:
+    from container.wire import text_request
+
     texts = [text(rows * seed + index) for index in range(rows)]
-    body, kind = text_request(texts, binary=True)
+    if is_plain:
+        body, kind = json.dumps({"inputs": texts}).encode(), "application/json"
+    else:
+        body, kind = text_request(texts, binary=True)
     head = f"POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Type: {kind}\r\n"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
@@ -91,6 +161,7 @@ async def run(port: int, requests: list[bytes], seconds: float) -> dict[str, flo
         "requests": len(spans),
         "seconds": time.perf_counter() - begin,
         "p50_ms": 1e3 * statistics.median(spans),
+        "spans": [round(1e3 * span, 4) for span in spans],
     }
 
 
@@ -110,6 +181,7 @@ def run_alone(port: int, request: bytes, seconds: float) -> dict[str, float]:
         "requests": len(sleeping) + len(polling),
         "seconds": time.perf_counter() - begin,
         "p50_ms": 1e3 * statistics.median(sleeping),
+        "spans": [round(1e3 * span, 4) for span in sleeping],
         "polling_p50_ms": 1e3 * statistics.median(polling),
     }
 
@@ -141,12 +213,14 @@ def _size(answer: bytes) -> int:
 
 if __name__ == "__main__":
     port, rows, count = map(int, sys.argv[1:4])
-    requests = [http_request(rows, seed) for seed in range(count)]
+    requests = [http_request(rows, seed, sys.argv[5:] == ["plain"]) for seed in range(count)]
     print("ready", flush=True)
     sys.stdin.readline()
     seconds = float(sys.argv[4])
     if count == 1:
         measured = run_alone(port, requests[0], seconds)
     else:
+        import uvloop
+
         measured = uvloop.run(run(port, requests, seconds))
     print(json.dumps(measured | {"texts": rows * measured["requests"]}), flush=True)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import io
 import sys
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
@@ -31,7 +30,6 @@ from roundhouse.dev.gpu.machine import GpuMachine, InterpreterFacts
 Name = Literal["bert-large", "vit-base", "resnet-50", "cross-encoder", "qwen-embedder"]
 NAMES: tuple[Name, ...] = get_args(Name)
 SEED = 25
-OPSET = 17
 LARGE = 4096
 """Weights of more numbers are seeded."""
 SAMPLES = {"calibration": 64, "validation": 100}
@@ -44,11 +42,10 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 
 
 class Made(NamedTuple):
-    """A module in evaluation mode, the names of its inputs and output, and its samples."""
+    """A module in evaluation mode, which names its inputs and output, and its samples."""
 
     module: Any
     inputs: tuple[str, ...]
-    output: str
     metric: str
     samples: Callable[[np.random.Generator, int], Arrays]
 
@@ -70,29 +67,12 @@ def write_source(
     most of the time on the CPU; `sizes` replaces sizes of transformers'
     configuration.
     """
-    import torch
-
     for part in ("networks", "models/data", "environments"):
         (folder / part).mkdir(parents=True, exist_ok=True)
-    torch.manual_seed(SEED)
-    made = MAKERS[name](sizes)
+    made, random = make(name, sizes), np.random.default_rng(SEED)
     path = folder / "networks" / f"{name}.onnx"
-    random = np.random.default_rng(SEED)
-    example = made.samples(random, 2)
+    write_float(made, random, path)
     has_tokens = "input_ids" in made.inputs
-    axes = {0: "batch", 1: "sequence"} if has_tokens else {0: "batch"}
-    with torch.inference_mode(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.onnx.export(
-            made.module,
-            tuple(torch.from_numpy(example[item]) for item in made.inputs),
-            str(path),
-            input_names=list(made.inputs),
-            output_names=[made.output],
-            dynamic_axes={**dict.fromkeys(made.inputs, axes), made.output: {0: "batch"}},
-            opset_version=OPSET,
-            dynamo=False,
-        )
     onnx.save(seeded(onnx.load(path)), path)
     counts = FEW_SAMPLES if name == "bert-large" else SAMPLES
     for use, count in counts.items():
@@ -129,6 +109,24 @@ def write_source(
         text = yaml.safe_dump(content, sort_keys=False)
         (folder / f"{file}.yaml").write_text(text, encoding="utf-8")
     return folder
+
+
+def make(name: Name, sizes: Mapping[str, Any]) -> Made:
+    """Return a module whose weights are the same in every process of this machine."""
+    import torch
+
+    torch.manual_seed(SEED)
+    return MAKERS[name](sizes)
+
+
+def write_float(made: Made, random: np.random.Generator, path: Path) -> None:
+    """Write a module's network in FP32."""
+    import torch
+
+    from benchmarks.runtimes.networks import export
+
+    example = made.samples(random, 2)
+    export(made.module, tuple(torch.from_numpy(example[item]) for item in made.inputs), path)
 
 
 def seeded(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -223,7 +221,7 @@ def _cross_encoder(sizes: Mapping[str, Any]) -> Made:
         second = (places >= lengths // 3) & (places < lengths)
         return arrays | {"token_type_ids": second.astype(np.int64)}
 
-    return Made(module, inputs, "logits", "relative_error", samples)
+    return Made(module, inputs, "relative_error", samples)
 
 
 def _vit_base(sizes: Mapping[str, Any]) -> Made:
@@ -264,7 +262,7 @@ def _embedder(encoder: Any, pooling: str) -> Made:
 
     inputs = ("input_ids", "attention_mask")
     module = SentenceEmbedder(encoder, inputs, PoolingHead((pooling,), normalize=True)).eval()
-    return Made(module, inputs, module.output, "cosine", _tokens(encoder.config.vocab_size))
+    return Made(module, inputs, "cosine", _tokens(encoder.config.vocab_size))
 
 
 def _classifier(model: Any, size: int) -> Made:
@@ -273,7 +271,6 @@ def _classifier(model: Any, size: int) -> Made:
     return Made(
         Classifier(model, ("pixel_values",)).eval(),
         ("pixel_values",),
-        "logits",
         "relative_error",
         images(size),
     )

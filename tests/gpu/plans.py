@@ -36,14 +36,9 @@ from engine_build.tensorrt.trtexec import CompileOptions, InputRange, compile_co
 from onboarding.manifest import PlanRecord, ProfileRecord, RuntimeIdentity, TensorRecord
 from tests.contract.server_process import free_port, until
 from tests.fixtures.tiny_embedder.archive import ARITHMETIC, EMBEDDER, write_manifest
+from tests.gpu.load import IMAGE_VARIABLES
 
 ROOT = Path(__file__).resolve().parents[2]
-IMAGE_VARIABLES = dict(
-    word.split("=", 1)
-    for word in (ROOT / "container/Dockerfile.server_gpu").read_text().split()
-    if word.startswith("GLIBC_TUNABLES=")
-)
-"""Of the serving image's environment, what changes the server's speed."""
 MIB = 2**20
 FLOAT, HALF, INT64 = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT64
 Shape = tuple[int, ...]

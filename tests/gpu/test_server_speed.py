@@ -7,13 +7,10 @@ round measures every point once, in an order of its own. Clients have the upper 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import random
-import shutil
 import statistics
 import subprocess
-import sys
 import time
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -32,10 +29,10 @@ from container.wire import rows_of, text_request
 from engine_build.tensorrt.half_precision import write_half_precision
 from onboarding.manifest import ProfileRecord
 from tests.gpu.engine_alone import EngineAlone
-from tests.gpu.load import text
+from tests.gpu.load import cores, drive, text
+from tests.gpu.networks import make, write_float
 from tests.gpu.plans import (
     GPU,
-    ROOT,
     Layers,
     archive,
     ask,
@@ -48,7 +45,7 @@ from tests.unit.engine_build.tiny import word_tokenizer
 
 pytestmark = GPU
 MODEL, WIDTH = "bert-large", 1024
-INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+INPUTS = ("input_ids", "attention_mask")
 SIZES = ((1, 16), (8, 128), (32, 128))
 PROFILE = ProfileRecord(batch=(1, 8, 32), sequence=(16, 128, 128))
 ROUNDS, SECONDS = 5, 1.5
@@ -63,14 +60,6 @@ PYTORCH = {"PyTorch eager": "false", "torch.compile": "true"}
 OURS = "TensorRT"
 PARTS = ("request", "decode", "tokenize", "wait", "engine", "encode")
 """Of a request, as the server's metrics name them: parsing and writing HTTP are not in them."""
-
-
-def cores(low: float, high: float) -> tuple[str, ...]:
-    """The command that keeps a process on a share of our cores; none on a small machine."""
-    own = sorted(os.sched_getaffinity(0))
-    is_small = len(own) < 16 or shutil.which("taskset") is None
-    share = own[int(low * len(own)) : int(high * len(own))]
-    return () if is_small else ("taskset", "-c", ",".join(map(str, share)))
 
 
 def texts_archive(root, plan, tokenizer):
@@ -131,11 +120,9 @@ def pytorch(start, tokenizer, tmp_path_factory):
 @pytest.fixture(scope="module")
 def plan(pytorch, tmp_path_factory):
     """The plan; PyTorch's servers start meanwhile."""
-    from benchmarks.runtimes.networks import write_network
-
     folder = tmp_path_factory.mktemp("plan")
     begin = time.monotonic()
-    write_network(MODEL, folder, folder / "float.onnx", half=False)
+    write_float(make(MODEL, {}), np.random.default_rng(0), folder / "float.onnx")
     write_half_precision(folder / "float.onnx", folder / "half.onnx")
     seconds = {"network": time.monotonic() - begin}
     path = build(folder / "half.onnx", dict.fromkeys(INPUTS, SIZES), level=3)
@@ -163,23 +150,9 @@ def servers(root, start, pytorch):
 
 def load(server, rows, processes, connections):
     """Return texts a second and the clients' median milliseconds."""
-    argv = (sys.executable, "-m", "tests.gpu.load", server.port, rows, connections, SECONDS)
-    command = (*cores(1 / 2, 1), *map(str, argv))
-    options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "cwd": ROOT}
-    with ExitStack() as stack:
-        clients = [
-            stack.enter_context(subprocess.Popen(command, **options)) for _ in range(processes)
-        ]
-        assert [client.stdout.readline() for client in clients] == ["ready\n"] * processes
-        for client in clients:
-            client.stdin.write("\n")
-            client.stdin.flush()
-        results = [json.loads(client.stdout.readline()) for client in clients]
-    times = [name for name in results[0] if name.endswith("_ms")]
-    return {
-        "rate": sum(result["texts"] / result["seconds"] for result in results),
-        **{name: statistics.median(result[name] for result in results) for name in times},
-    }
+    measured = drive(server.port, rows, processes, connections, SECONDS)
+    del measured["spans"]
+    return measured
 
 
 def load_alone(server):
