@@ -18,7 +18,7 @@ from scipy.stats import kendalltau
 from benchmarks.gpu.servers import FRAMEWORKS, TRITON, ablation
 from onboarding.prices import price, prices_date
 from roundhouse.measure.compare.document import Report, table_of
-from roundhouse.measure.compare.result import CellResult, Knee, Row, State, ranked
+from roundhouse.measure.compare.result import CellResult, Knee, State, ranked
 from roundhouse.table import NOTHING, table
 
 Rows = Sequence[Mapping[str, Any]]
@@ -171,7 +171,7 @@ def report(gpu: Mapping[str, Any], chosen: argparse.Namespace) -> Report:
                 date=gpu["date"],
             )
         )
-    rows = (Row(cell=one_, sizing=one_.sizing(chosen.demand, one, SAFETY)) for one_ in results)
+    rows = (result.sized(chosen.demand, one, SAFETY) for result in results)
     return Report(
         model="bert-large",
         environment="benchmarks.gpu",
@@ -188,15 +188,15 @@ def report(gpu: Mapping[str, Any], chosen: argparse.Namespace) -> Report:
 
 def ablation_text(comparison: Report) -> str:
     """Return the comparison's table, and its best cell against the base."""
-    rates = {row.cell.name: row.cell.rate for row in comparison.rows}
+    rates = {row.name: row.rate for row in comparison.rows}
     best, base = comparison.best, rates[BASE]
     lines = [comparison.headline, "", table_of(comparison).markdown(), ""]
-    if best is None or best.cell.rate is None or base is None:
+    if best is None or best.rate is None or base is None:
         return "\n".join([*lines, f"No ratio: {BASE} or every cell misses the SLO."])
-    ratio = best.cell.rate / base
+    ratio = best.rate / base
     verdict = "held" if ratio >= LEAST_RATIO else "missed"
     bar = f"bar: at least {LEAST_RATIO:g} x, {verdict}"
-    return "\n".join([*lines, f"{best.cell.name} is {ratio:.1f} x {BASE} ({bar})."])
+    return "\n".join([*lines, f"{best.name} is {ratio:.1f} x {BASE} ({bar})."])
 
 
 def order_table(engines: Mapping[str, Rows], cpu_rows: Rows) -> str:
