@@ -3,8 +3,7 @@
 Engine archives carry this file as `<model>_tokenizer/1/model.py`, with `manifest_check.py` and
 `heads.py` beside it. A request's texts are padded to the next of a few lengths, whatever other
 requests hold: so Triton can batch requests, CUDA graphs fit, and an answer does not depend on other
-requests. It was never run with a real TensorRT plan; only its query of the GPU was run with a real
-driver.
+requests.
 """
 
 from __future__ import annotations

@@ -118,6 +118,7 @@ def encoder(served: Served) -> Message:
         *tensors("output", (*served.inputs, *_spans(served))),
         ("dynamic_batching", [("max_queue_delay_microseconds", 0)]),
         _instance_group(served, "KIND_CPU"),
+        *_encoder_warm_up(served),
     ]
 
 
@@ -277,6 +278,20 @@ def _warm_ups(served: Served) -> Message:
         for (batch, sequence), name in names.items()
         if (rows := _row_shapes(served, sequence))
     ]
+
+
+def _encoder_warm_up(served: Served) -> Message:
+    """One empty text for each instance, whose process is slow at its first."""
+    if not served.serving.warm_up or served.encoder != "tokenizer":
+        return []
+    inputs = [
+        (
+            "inputs",
+            entry(record.name, [("data_type", _type(record)), ("dims", (1,)), ("zero_data", TRUE)]),
+        )
+        for record in served.model_inputs
+    ]
+    return [("model_warmup", [("name", "an empty text"), ("batch_size", 1), *inputs])]
 
 
 def _warm_up(served: Served, name: str, batch: int, rows: Sequence[tuple[int, ...]]) -> Message:

@@ -24,7 +24,7 @@ CARRIED = (
 PINNED = {
     1: "375b86e1a925bdf9b2ff9f88e0ddf2e14f9e83e88323d47673705f9908b7a888",
     2: "30f08a2f195416cc065d650cb2f5ccdbd5f37655038576e4a4dc1bcdf86393af",
-    4: "f2ac888af955b760bb37485b7515ded26ce76217f68196f098136cbd315d558d",
+    4: "872d236a7db5f456998c7227d3bfc5364d05e328e6d1631d5753f195ad6a438b",
 }
 """The digest of the carried files, one after the other, by recipe version; version 1 carried one.
 
@@ -35,8 +35,8 @@ code came, when images did, and when ensembles did: an archive of before holds n
 code that called models went, and archives for several GPUs, which no endpoint deployed: what is
 left runs as before. So it was when a NumPy that Triton's stub misreads began to be refused, and
 indexes beyond a table: an engine of before answers right requests as before. So it was when the two
-readers of texts became one. With heads only
-classifiers, whose answers changed, have new keys.
+readers of texts became one, and when tokenizers began to warm up. With heads only classifiers, whose
+answers changed, have new keys.
 """
 
 
