@@ -157,8 +157,8 @@ def _errors(deployment: Deployment, variant: Variant, subject: Subject) -> Itera
     if deployment.is_component:
         yield _component_errors(subject, max(FEW[SERVER_ERRORS], broken))
     queued = deployment.endpoint.asynchronous is not None
-    share = _queue_unanswered_share(subject) if queued else _unanswered_share(subject)
-    yield _no_answers(subject, share, rolls_back=takes_back, is_queue=queued)
+    watched = _queue_unanswered_share(subject) if queued else _unanswered_share(subject)
+    yield _no_answers(subject, watched, rolls_back=takes_back, is_queue=queued)
 
 
 def _failed(
