@@ -29,13 +29,13 @@ PINNED = {
 """The digest of the carried files, one after the other, by recipe version; version 1 carried one.
 
 When a file changes, raise RECIPE_VERSION and add a row. Row 4 was written anew when archives began
-to be signed: an engine of before is served as before, and is unsigned where signatures are
-asked for, so no key had to change. So it was when requests began to name prompts, when a user's
-code came, when images did, and when ensembles did: an archive of before holds none. So it was when
-code that called models went, and archives for several GPUs, which no endpoint deployed: what is
-left runs as before. So it was when a NumPy that Triton's stub misreads began to be refused, and
-indexes beyond a table: an engine of before answers right requests as before. So it was when the two
-readers of texts became one, and when tokenizers began to warm up. With heads only classifiers, whose
+to be signed: an engine of before is served as before, and is unsigned where signatures are asked
+for, so no key had to change. So it was when requests began to name prompts, when a user's code
+came, when images did, and when ensembles did: an archive of before holds none. So it was when code
+that called models went, and archives for several GPUs, which no endpoint deployed: what is left
+runs as before. So it was when a NumPy that Triton's stub misreads began to be refused, and indexes
+beyond a table: an engine of before answers right requests as before. So it was when the two readers
+of texts became one, and when tokenizers began to warm up. With heads only classifiers, whose
 answers changed, have new keys.
 """
 
