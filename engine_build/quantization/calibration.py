@@ -64,10 +64,11 @@ def calibrate(
     *,
     batches: int,
     method: CalibrationMethod,
+    smooths: bool = True,
 ) -> dict[str, Range]:
     """Return the range of each layer's activation, of residuals and pools, by tensor.
 
-    Raises SourceFault for NaN and Inf.
+    Where `smooths` is False no activation is smoothed. Raises SourceFault for NaN and Inf.
     """
     axes = {layer.activation: layer.channel_axis for layer in layers}
     axes |= {name: 1 for name in int8_tensors(model, layers) if name not in axes}
@@ -75,7 +76,8 @@ def calibrate(
     samples = activation_samples(activations.rows(feeds()), max(1, KEPT_ROWS // batches))
     constants = Constants(model)
     smoothings = {
-        name: _shared_smoothing(name, sample, layers, constants) for name, sample in samples.items()
+        name: _shared_smoothing(name, sample, layers, constants) if smooths else None
+        for name, sample in samples.items()
     }
     thresholds = {
         name: sample.smoothed_maximum(smoothings[name]) for name, sample in samples.items()

@@ -4,10 +4,11 @@ Texts of one word repeated join the calibration samples (Encoder.repetitions), a
 rounded so that rows make up for each other (calibration.py).
 
 With a search split, the layers that stay in float are found by what they cost. Without one every
-layer is INT8; where the caller's samples refuse that, each MatMul and Gemm behind an activation
-function, where outliers live, goes back to float; a Conv stands behind one almost always, and loses
-little. Activation x activation products always stay in float, and so do layers that INT8 makes no
-faster (placement.py). The network's facts say which layers and why:
+layer is INT8, and no activation smoothed, which costs time behind a GELU; where the caller's
+samples refuse that, activations are smoothed; where they refuse that too, each MatMul and Gemm
+behind an activation function, where outliers live, goes back to float; a Conv stands behind one
+almost always, and loses little. Activation x activation products always stay in float, and so do
+layers that INT8 makes no faster (placement.py). The network's facts say which layers and why:
 
 mode, method, samples       explicit; how thresholds are chosen; calibration samples
 int8_share_of_matmul_macs   part of the multiply-accumulates of all nodes (layers.COUNTED), at
@@ -25,7 +26,7 @@ search_samples              with a search: how many
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -58,6 +59,7 @@ BATCH = 8
 """Calibration rows at once: every layer's input is held for them."""
 Facts = dict[str, Any]
 EVERY = "no search was asked for, and every layer is INT8"
+SMOOTHED = f"{EVERY}: the samples refused it unsmoothed"
 PLAIN = "a Conv, or weighted behind no activation function"
 BEHIND = (
     "behind an activation function, where outliers live: the samples refused INT8 of every layer"
@@ -86,64 +88,96 @@ class Quantization:
         if self.search is not None:
             search = f"; sensitivity search on {len(self.search.samples)} others"
         return (
-            "symmetric INT8 Q/DQ of MatMul, Gemm and Conv, smoothed, "
+            "symmetric INT8 Q/DQ of MatMul, Gemm and Conv, "
             f"{self.method} of {len(self.calibration)} samples{search}"
         )
 
     def run(self, log: Callable[[str], None]) -> Network:
         """Write the Q/DQ network, and log what the search chose. Raises SourceFault."""
-        network = self.calibrated
         if self.search is None:
-            int8 = tuple(layer.node for layer in network.layers)
-            facts = _rule_facts(network, dict.fromkeys(int8, EVERY), {})
-        else:
-            result = search_on(network, self.search, self.encoder).run(self.progress)
-            chosen = result.chosen
-            log(
-                f"  {len(chosen.int8)} of {len(result.costs)} layers in INT8, {chosen.share:.1%} "
-                f"of the work: mean {chosen.accuracy.mean:.5f} on the search split"
+            return next(self._choices)
+        network = self._calibrated
+        result = search_on(network, self.search, self.encoder).run(self.progress)
+        chosen = result.chosen
+        log(
+            f"  {len(chosen.int8)} of {len(result.costs)} layers in INT8, {chosen.share:.1%} "
+            f"of the work: mean {chosen.accuracy.mean:.5f} on the search split"
+        )
+        facts = _search_facts(network, result, len(self.search.samples))
+        return self._write(network, chosen.int8, self._common(network) | facts)
+
+    def confirm(self, network: Network, holds: Callable[[Network], bool]) -> Network:
+        """Write what is more accurate until `holds`, or until there is nothing more.
+
+        With a search it is the next smaller share that held in it. Without one it is every layer
+        smoothed, then those alone that stand behind no activation function. Raises NothingForInt8
+        where there is no such layer.
+        """
+        while not holds(network):
+            following = self._following(network)
+            if following is None:
+                break
+            network = following
+        return network
+
+    def _following(self, network: Network) -> Network | None:
+        if self.search is None:
+            return next(self._choices, None)
+        facts = _smaller_share(network.facts)
+        if facts is None:
+            return None
+        int8 = [layer["node"] for layer in facts["layers"] if layer["int8"]]
+        return self._write(self._calibrated, int8, facts)
+
+    @cached_property
+    def _choices(self) -> Iterator[Network]:
+        """Write the network without a search, the fastest first, each when it is asked for."""
+        return self._choose()
+
+    def _choose(self) -> Iterator[Network]:
+        plain = self._calibrate(smooths=False)
+        yield self._write_rule(plain, [layer.node for layer in plain.layers], EVERY)
+        if not any(layer.can_be_smoothed for layer in plain.layers):
+            return
+        network = self._calibrated
+        if any(limits.smoothing is not None for limits in network.ranges.values()):
+            yield self._write_rule(network, [layer.node for layer in network.layers], SMOOTHED)
+        int8 = [layer.node for layer in network.layers if not _is_behind(layer)]
+        if not int8:
+            raise NothingForInt8(
+                "INT8 of every weighted layer misses the accuracy budget, and each of them that "
+                "gains from INT8 is a MatMul or Gemm that follows an activation function; ask for "
+                "a sensitivity_search."
             )
-            int8 = chosen.int8
-            facts = _search_facts(network, result, len(self.search.samples))
-        alphas = {
-            name: None if limits.smoothing is None else limits.smoothing.alpha
-            for name, limits in network.ranges.items()
-        }
-        common: Facts = {
+        if len(int8) < len(network.layers):
+            yield self._write_rule(network, int8, PLAIN)
+
+    def _write_rule(self, network: CalibratedNetwork, int8: Sequence[str], why: str) -> Network:
+        layers = [
+            _layer_facts(layer, network.shares[layer.node], layer.node in int8)
+            | {"why": why if layer.node in int8 else BEHIND}
+            for layer in network.layers
+        ]
+        facts = self._common(network) | {"layers": layers + _left_facts(network)}
+        return self._write(network, int8, facts)
+
+    def _common(self, network: CalibratedNetwork) -> Facts:
+        return {
             "mode": "explicit",
             "method": self.method,
             "samples": len(self.calibration),
             "share_at_sequence": self.shape.sequence,
-            "smoothing": alphas,
+            "smoothing": {
+                name: None if limits.smoothing is None else limits.smoothing.alpha
+                for name, limits in network.ranges.items()
+            },
         }
-        return self._write(network, int8, common | facts)
-
-    @property
-    def has_choice(self) -> bool:
-        """True where `confirm` can write a network of fewer layers in INT8."""
-        return self.search is not None or any(map(_is_behind, self.calibrated.layers))
-
-    def confirm(self, network: Network, holds: Callable[[Network], bool]) -> Network:
-        """Write smaller shares until `holds`, or until there is none.
-
-        With a search they are those that held in it; without one it is the share of the layers
-        behind no activation function. Raises NothingForInt8 where there is no such layer.
-        """
-        while not holds(network):
-            if self.search is not None:
-                facts = _smaller_share(network.facts)
-            elif any(layer["why"] == EVERY for layer in network.facts["layers"]):
-                facts = network.facts | self._by_rule(self.calibrated)
-            else:
-                facts = None
-            if facts is None:
-                break
-            int8 = [layer["node"] for layer in facts["layers"] if layer["int8"]]
-            network = self._write(self.calibrated, int8, facts)
-        return network
 
     @cached_property
-    def calibrated(self) -> CalibratedNetwork:
+    def _calibrated(self) -> CalibratedNetwork:
+        return self._calibrate(smooths=True)
+
+    def _calibrate(self, *, smooths: bool) -> CalibratedNetwork:
         """Read and calibrate the float network. Raises SourceFault."""
         model = read_model(self.network.path)
         layers = quantizable_layers(model)
@@ -156,7 +190,9 @@ class Quantization:
         samples = [values[index] for index in by_length(self.encoder, values)]
         feeds = partial(self.encoder.feeds, samples, BATCH)
         batches = -(-len(samples) // BATCH)
-        ranges = calibrate(model, layers, feeds, batches=batches, method=self.method)
+        ranges = calibrate(
+            model, layers, feeds, batches=batches, method=self.method, smooths=smooths
+        )
         row = self.encoder.shaped(self.calibration, dataclasses.replace(self.shape, batch=1))
         work = multiply_accumulates(model, row)
         one_sample = self.shape.batch == 1 and self.shape.sequence != 1
@@ -178,17 +214,6 @@ class Quantization:
             ),
         )
 
-    def _by_rule(self, network: CalibratedNetwork) -> Facts:
-        int8 = {layer.node: PLAIN for layer in network.layers if not _is_behind(layer)}
-        if not int8:
-            raise NothingForInt8(
-                "INT8 of every weighted layer misses the accuracy budget, and each of them that "
-                "gains from INT8 is a MatMul or Gemm that follows an activation function; ask for "
-                "a sensitivity_search."
-            )
-        floats = {layer.node: BEHIND for layer in network.layers if _is_behind(layer)}
-        return _rule_facts(network, int8, floats)
-
     def _write(self, network: CalibratedNetwork, int8: Sequence[str], facts: Facts) -> Network:
         chosen = [layer for layer in network.layers if layer.node in int8]
         quantized = quantize_layers(network.model, chosen, network.ranges)
@@ -201,20 +226,6 @@ class Quantization:
 def _is_behind(layer: Layer) -> bool:
     """Return True for a MatMul and Gemm behind an activation function."""
     return layer.operator != "Conv" and layer.follows_activation_function
-
-
-def _rule_facts(
-    network: CalibratedNetwork, int8: Mapping[str, str], floats: Mapping[str, str]
-) -> Facts:
-    """Return the facts of layers by node, which each of the two maps to its reason."""
-    return {
-        "layers": [
-            _layer_facts(layer, network.shares[layer.node], layer.node in int8)
-            | {"why": {**int8, **floats}[layer.node]}
-            for layer in network.layers
-        ]
-        + _left_facts(network)
-    }
 
 
 def _left_facts(network: CalibratedNetwork) -> list[Facts]:

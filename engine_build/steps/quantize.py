@@ -65,7 +65,6 @@ def _quantized_network(context: BuildContext, state: BuildState, precision: Prec
             made = quantization.run()
         else:
             made = quantization.run(context.log.line)
-        if isinstance(quantization, Quantization) and quantization.has_choice:
             # On samples that neither calibration nor the search has seen.
             dataset = request.model.accuracy.dataset
             score = _split(request, network, request.validation, dataset).score(state.reference)

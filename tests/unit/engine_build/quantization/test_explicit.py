@@ -76,23 +76,24 @@ def run(quantization):
 
 
 @pytest.mark.parametrize(("kind", "behind"), [("transformer", 1), ("vit", 1), ("cnn", 0)])
-def test_without_a_search_products_behind_activation_functions_are_float_once_samples_refuse_them(
+def test_without_a_search_samples_decide_on_smoothing_and_on_what_follows_activation_functions(
     tmp_path, kind, behind
 ):
-    chosen, layers = quantization(tmp_path, kind), quantizable_layers(KINDS[kind][0]())
+    written, layers = [], quantizable_layers(KINDS[kind][0]())
     follows = {
         layer.node
         for layer in layers
         if layer.follows_activation_function and layer.operator == "MatMul"
     }
-    every = run(chosen)[0]
-    assert every.facts["int8_layers"] == len(layers) and chosen.has_choice == bool(behind)
-    assert chosen.confirm(every, lambda network: True) is every
-    if behind:
-        facts = chosen.confirm(every, lambda network: False).facts
-        assert facts["int8_layers"] == len(layers) - behind and len(follows) == behind
-        assert follows <= set(facts["float_layers"])
-        assert {layer["node"] for layer in facts["layers"] if not layer["int8"]} == follows
+    chosen = quantization(tmp_path, kind)
+    last = chosen.confirm(run(chosen)[0], lambda network: written.append(network.facts))
+    assert last.facts is written[-1] and len(follows) == behind
+    every = [len(layers)] * (len(written) - behind)
+    assert [facts["int8_layers"] for facts in written] == every + [len(layers) - behind] * behind
+    smoothed = [any(facts["smoothing"].values()) for facts in written]
+    assert smoothed == [False, True, *[True] * behind]
+    assert follows <= set(written[-1]["float_layers"])
+    assert {layer["node"] for layer in written[-1]["layers"] if not layer["int8"]} == follows
 
 
 def test_product_of_one_row_stays_in_float_where_the_engine_is_tuned_for_one_sample(tmp_path):
