@@ -88,7 +88,7 @@ class Subject:
     tiny: bool = False
 
     @cached_property
-    def made(self) -> Made:
+    def source(self) -> Made:
         """The module and its samples."""
         return module_of(self.name, tiny=self.tiny)
 
@@ -103,9 +103,9 @@ class Subject:
     @cached_property
     def batches(self) -> list[tuple[Shape, Feed]]:
         """A batch of each size."""
-        sequence = SEQUENCE if "input_ids" in self.made.inputs else None
+        sequence = SEQUENCE if "input_ids" in self.source.inputs else None
         return [
-            (Shape(batch=rows, sequence=sequence), feed_of(self.made, rows)) for rows in BATCHES
+            (Shape(batch=rows, sequence=sequence), feed_of(self.source, rows)) for rows in BATCHES
         ]
 
     def ranges(self) -> tuple[InputRange, ...]:
@@ -122,7 +122,7 @@ class Subject:
                 opt=opt[name].shape,
                 largest=high[name].shape,
             )
-            for name in self.made.inputs
+            for name in self.source.inputs
         )
 
     def network(self, precision: str) -> Path:
@@ -151,7 +151,7 @@ class Subject:
         """
         half = precision == "fp16"
         if runtime == EAGER:
-            module = self.fused if half else self.made.module
+            module = self.fused if half else self.source.module
             return TorchModule(module, module.inputs, device=self.device, half=half).rows
         if runtime == COMPILED:
             return CompiledModule(self.fused, device=self.device, half=True).rows

@@ -126,7 +126,7 @@ class Preparation:
             argv = plan_command(subject, precision, dialect)  # type: ignore[arg-type]
         except BuildError as fault:
             return one_line(fault, 300)
-        ended = runner.run(Command(argv=argv, timeout_seconds=self._left()))
+        ended = runner.run(Command(argv=argv, timeout_seconds=self._seconds()))
         if ended.code != 0:
             plan.unlink(missing_ok=True)
             return f"{PROGRAM} {ended.how}: {last_error(ended)}"[:300]
@@ -135,10 +135,10 @@ class Preparation:
     def _run_module(self, module: str, subject: Subject, *more: str) -> str:
         tiny = ["--tiny"] if subject.tiny else []
         argv = (sys.executable, "-m", module, subject.name, str(subject.folder), *more, *tiny)
-        ended = self._runner().run(Command(argv=argv, timeout_seconds=self._left()))
+        ended = self._runner().run(Command(argv=argv, timeout_seconds=self._seconds()))
         return "" if ended.code == 0 else f"its process {ended.how}: {ended.last_error}"[:300]
 
-    def _left(self) -> float:
+    def _seconds(self) -> float:
         return max(1.0, self._end - time.monotonic())
 
 

@@ -75,12 +75,12 @@ def write_archives(subject: Subject, machine: Machine) -> tuple[dict[str, Path],
     """
     tokenizer = subject.folder / "tokenizer.json"
     word_tokenizer().save(str(tokenizer))
-    width = subject.made.module.encoder.config.hidden_size
+    width = subject.source.module.encoder.config.hidden_size
     archives = {"on": subject.folder / "batched", "off": subject.folder / "single"}
     for batching, archive in archives.items():
         if not archive.is_dir():
             most = 1 if batching == "off" else PROFILE.batch[2]
-            served = embedder(subject.name, subject.made.inputs, width, PROFILE, most)
+            served = embedder(subject.name, subject.source.inputs, width, PROFILE, most)
             if subject.device == "cpu":
                 write_cpu_archive(archive, served, subject.network("fp32"), tokenizer)
                 continue

@@ -39,7 +39,8 @@ def _project_needs(assembly: Assembly, project: Resource) -> Iterator[Need]:
         str(item.get("Name")): item.get("Value")
         for _, item in objects(project.at("Environment.EnvironmentVariables"))
     }
-    if "engine_build --" in commands and isinstance(variables.get("ROUNDHOUSE_BUCKET"), str):
+    compiles = "engine_build --" in commands and "--key" not in commands
+    if compiles and isinstance(variables.get("ROUNDHOUSE_BUCKET"), str):
         yield from _engine_build_needs(place, str(variables["ROUNDHOUSE_BUCKET"]))
     elif "images" in commands and boolean(project.at("Environment.PrivilegedMode") or False):
         yield Need(action="ecr:GetAuthorizationToken", arn="*", reason="to push images")

@@ -268,9 +268,9 @@ def test_training_job_names_fit_and_no_environment_has_anothers_prefix():
 
 
 def test_training_job_gets_the_hyperparameters_that_its_program_takes():
-    from engine_build.training_job import CHECKPOINT, OPTIONAL, REQUIRED, VARIABLES
+    from engine_build.training_job import OPTIONAL, REQUIRED, VARIABLES
 
     known = {*REQUIRED, *OPTIONAL, *VARIABLES}
-    assert set(training_job(whole(), IMAGE)["HyperParameters"]) == known - {CHECKPOINT}
+    assert set(training_job(whole(), IMAGE)["HyperParameters"]) == known - {"checkpoint_key"}
     of_checkpoint = known - {"compute_capability"}
     assert set(quantizer_job(whole(), IMAGE)["HyperParameters"]) == of_checkpoint
