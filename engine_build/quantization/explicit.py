@@ -132,9 +132,6 @@ class Quantization:
     @cached_property
     def _choices(self) -> Iterator[Network]:
         """Write the network without a search, the fastest first, each when it is asked for."""
-        return self._choose()
-
-    def _choose(self) -> Iterator[Network]:
         plain = self._calibrate(smooths=False)
         yield self._write_rule(plain, [layer.node for layer in plain.layers], EVERY)
         if not any(layer.can_be_smoothed for layer in plain.layers):
