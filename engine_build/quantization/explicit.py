@@ -175,7 +175,23 @@ class Quantization:
         return self._calibrate(smooths=True)
 
     def _calibrate(self, *, smooths: bool) -> CalibratedNetwork:
-        """Read and calibrate the float network. Raises SourceFault."""
+        """Return the float network with its ranges. Raises SourceFault."""
+        network = self._placed
+        values = (*self.calibration, *self.encoder.repetitions(self.calibration))
+        samples = [values[index] for index in by_length(self.encoder, values)]
+        ranges = calibrate(
+            network.model,
+            quantizable_layers(network.model),
+            partial(self.encoder.feeds, samples, BATCH),
+            batches=-(-len(samples) // BATCH),
+            method=self.method,
+            smooths=smooths,
+        )
+        return dataclasses.replace(network, ranges=ranges)
+
+    @cached_property
+    def _placed(self) -> CalibratedNetwork:
+        """Read the float network, and place its layers; it has no ranges. Raises SourceFault."""
         model = read_model(self.network.path)
         layers = quantizable_layers(model)
         if not layers:
@@ -183,13 +199,6 @@ class Quantization:
                 "the network has no MatMul, Gemm or Conv with a constant float32 weight; "
                 "INT8 needs one: ask for fp32."
             )
-        values = (*self.calibration, *self.encoder.repetitions(self.calibration))
-        samples = [values[index] for index in by_length(self.encoder, values)]
-        feeds = partial(self.encoder.feeds, samples, BATCH)
-        batches = -(-len(samples) // BATCH)
-        ranges = calibrate(
-            model, layers, feeds, batches=batches, method=self.method, smooths=smooths
-        )
         row = self.encoder.shaped(self.calibration, dataclasses.replace(self.shape, batch=1))
         work = multiply_accumulates(model, row)
         one_sample = self.shape.batch == 1 and self.shape.sequence != 1
@@ -204,7 +213,7 @@ class Quantization:
         return CalibratedNetwork(
             model=model,
             layers=placed,
-            ranges=ranges,
+            ranges={},
             work=work,
             left_in_float=tuple(
                 (layer, reasons[layer.node]) for layer in layers if layer.node in reasons
