@@ -176,7 +176,7 @@ class Quantization:
 
     def _calibrate(self, *, smooths: bool) -> CalibratedNetwork:
         """Return the float network with its ranges. Raises SourceFault."""
-        network = self._placed
+        network = self._float_network
         values = (*self.calibration, *self.encoder.repetitions(self.calibration))
         samples = [values[index] for index in by_length(self.encoder, values)]
         ranges = calibrate(
@@ -190,7 +190,7 @@ class Quantization:
         return dataclasses.replace(network, ranges=ranges)
 
     @cached_property
-    def _placed(self) -> CalibratedNetwork:
+    def _float_network(self) -> CalibratedNetwork:
         """Read the float network, and place its layers; it has no ranges. Raises SourceFault."""
         model = read_model(self.network.path)
         layers = quantizable_layers(model)
