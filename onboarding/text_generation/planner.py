@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from onboarding.platform import InstanceType
 from onboarding.text_generation.adapter import engine_rank
 from onboarding.text_generation.checkpoint import Checkpoint
+from onboarding.text_generation.closed_loop import Engine, Experience, simulate
 from onboarding.text_generation.gpu_memory import (
     GIB,
     GpuMemory,
@@ -26,18 +27,25 @@ from onboarding.text_generation.kv_cache import (
     cache_layers,
     cache_size,
 )
+from onboarding.text_generation.lengths import log_normal
 from onboarding.text_generation.plan import Candidate
 from onboarding.text_generation.platforms import (
     KV_FP8,
     FormatSpeed,
     Gpu,
     SchemeRow,
+    all_reduce,
     datasheet_shares,
     format_speed,
     gpus,
+    request_ms,
     schemes,
 )
-from onboarding.text_generation.spec import TextGenerationSpec
+from onboarding.text_generation.spec import (
+    ContextSpec,
+    GenerationSloSpec,
+    TextGenerationSpec,
+)
 from onboarding.text_generation.weights import Weights, count_weights
 
 CONCURRENT_STEPS = 2
@@ -211,8 +219,9 @@ def _sized(
         scheme=schemes()[base.scheme],
         kv_bytes=kv_bytes,
         tensor_parallel=size,
-        mean_prompt=context.mean_prompt,
-        mean_output=context.mean_output,
+        hidden=request.checkpoint.text_config.get("hidden_size") or 0,
+        context=context,
+        step_tokens=step_tokens(spec, gpu),
     )
 
     def cache(length: int) -> CacheSize:
@@ -280,19 +289,12 @@ def _too_small(item: Candidate, memory: GpuMemory, length: int) -> str:
 def _priced(request: Request, item: Candidate, speed: Speed, fitting: int) -> Candidate:
     spec, slo = request.spec, request.spec.slo
     most = min(fitting, step_sequences(spec, speed.gpu))
-    if speed.is_known:
-        most = min(most, speed.largest_concurrency(slo.itl_p95_ms / 1000))
-        if most < 1:
-            alone = 1000 * speed.token_seconds(1)
-            return item.model_copy(
-                update={
-                    "itl_ms": alone,
-                    "reason": f"a token takes {alone:.0f} ms even alone, and slo.itl_p95_ms is "
-                    f"{slo.itl_p95_ms:g}",
-                }
-            )
     if most < 1:
         return item.model_copy(update={"reason": "not one request of the mean lengths fits"})
+    if speed.is_known:
+        most = speed.largest_concurrency(slo, most)
+        if most < 1:
+            return _too_slow(item, speed, spec)
     copies = max(math.ceil(slo.concurrency / most), spec.endpoint.copies.min, 1)
     instances = math.ceil(copies / item.copies_per_instance)
     hourly = request.price(item.instance_type)
@@ -305,18 +307,11 @@ def _priced(request: Request, item: Candidate, speed: Speed, fitting: int) -> Ca
         "holds": True,
     }
     if speed.is_known:
-        token = speed.token_seconds(at_once)
-        first = 1000 * speed.first_token_seconds(spec.context.prompt_p95, at_once)
-        changes |= {"itl_ms": 1000 * token, "ttft_ms": first}
+        seen = speed.experience(at_once)
+        changes |= {"itl_ms": 1000 * seen.itl_p95, "ttft_ms": 1000 * seen.ttft_p95}
         if hourly is not None:
-            rate = slo.concurrency / token
+            rate = seen.tokens_per_second * slo.concurrency / at_once
             changes["usd_a_million_tokens"] = hourly * instances / 3600 / rate * TOKENS_A_MILLION
-        if first > slo.ttft_p95_ms:
-            reason = (
-                f"a prompt of {spec.context.prompt_p95} tokens takes {first:.0f} ms to its first "
-                f"token, and slo.ttft_p95_ms is {slo.ttft_p95_ms:g}"
-            )
-            changes |= {"holds": False, "reason": reason}
     if copies > spec.endpoint.copies.max:
         reason = (
             f"{slo.concurrency} requests at once need {copies} copies of {most}, and "
@@ -326,11 +321,25 @@ def _priced(request: Request, item: Candidate, speed: Speed, fitting: int) -> Ca
     return item.model_copy(update=changes)
 
 
+def _too_slow(item: Candidate, speed: Speed, spec: TextGenerationSpec) -> Candidate:
+    """Return a candidate that misses the SLO for one request alone."""
+    seen, slo = speed.experience(1), spec.slo
+    first, token = 1000 * seen.ttft_p95, 1000 * seen.itl_p95
+    reason = f"a token takes {token:.0f} ms even alone, and slo.itl_p95_ms is {slo.itl_p95_ms:g}"
+    if token <= slo.itl_p95_ms:
+        reason = (
+            f"a prompt of {spec.context.prompt_p95} tokens takes {first:.0f} ms to its first "
+            f"token even alone, and slo.ttft_p95_ms is {slo.ttft_p95_ms:g}"
+        )
+    return item.model_copy(update={"itl_ms": token, "ttft_ms": first, "reason": reason})
+
+
 FLOPS_A_PARAMETER = 2
 """Of one token: a multiplication and an addition."""
+ALL_REDUCES, BYTES_16 = 2, 2
+"""Of a layer on several GPUs, each of a vector of 16-bit numbers a token."""
 EIGHT_BITS, FOUR_BITS = 8.5, 5.0
 """Most bits of a weight that count as such, scales included."""
-LARGEST_CONCURRENCY = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -343,47 +352,71 @@ class Speed:
     scheme: SchemeRow
     kv_bytes: int
     tensor_parallel: int
-    mean_prompt: int
-    mean_output: int
+    hidden: int
+    """Numbers of a token between layers."""
+    context: ContextSpec
+    step_tokens: int
 
     @property
     def is_known(self) -> bool:
         """True where the GPU's bandwidth and rate are known."""
         return self.gpu.gigabytes_per_second is not None and self.gpu.bf16_teraflops is not None
 
-    def prompt_seconds(self, tokens: int) -> float:
-        """Return the time to read a prompt, alone on the copy's GPUs."""
-        work = FLOPS_A_PARAMETER * self.weights.active_parameters * tokens
-        rate = (self.gpu.bf16_teraflops or 0.0) * 1e12 * self._format.prefill
-        if not self.gpu.measured:
-            rate *= datasheet_shares().rate
-        return work / (rate * self.tensor_parallel)
+    def experience(self, users: int) -> Experience:
+        """Return what so many users see who each ask again once they are answered."""
+        context = self.context
+        engine = Engine(
+            step_seconds=self.step_times(),
+            step_tokens=self.step_tokens,
+            request_seconds=request_ms() / 1000,
+        )
+        prompt = log_normal(context.mean_prompt, context.prompt_p95)
+        output = log_normal(context.mean_output, context.output_p95)
+        return simulate(engine, prompt, output, context.max_model_len, users)
 
-    def token_seconds(self, concurrency: int) -> float:
-        """Return the time between two tokens of a request while so many are answered at once."""
-        tokens = self.mean_prompt + self.mean_output / 2
-        caches = concurrency * bytes_read(self.layers, self.tensor_parallel, self.kv_bytes, tokens)
+    def step_times(self) -> Callable[[int, int, int], float]:
+        """Return the function of a step's seconds, as `Engine.step_seconds` describes it."""
         bandwidth = (self.gpu.gigabytes_per_second or 0.0) * 1e9
+        rate = (self.gpu.bf16_teraflops or 0.0) * 1e12
         if not self.gpu.measured:
             bandwidth *= datasheet_shares().bandwidth
-        layers = sum(item.count for item in self.layers) * self._format.layer_us * 1e-6
-        prompts = concurrency * self.prompt_seconds(self.mean_prompt) / self.mean_output
-        return (self.weights.gpu_bytes + caches) / bandwidth + layers + prompts
+            rate *= datasheet_shares().rate
+        count, speed = sum(item.count for item in self.layers), self._format
+        link, size = all_reduce(nvlink=self.gpu.nvlink), self.tensor_parallel
+        always = self.weights.gpu_bytes / bandwidth + count * speed.layer_us * 1e-6
+        token = 0.0
+        if size > 1:
+            always += count * ALL_REDUCES * link.microseconds * 1e-6
+            sent = count * ALL_REDUCES * self.hidden * BYTES_16 * 2 * (size - 1) / size
+            token = sent / (link.gigabytes_per_second * 1e9)
+        flops = FLOPS_A_PARAMETER * self.weights.active_parameters
+        prompt = token + flops / (rate * speed.prefill * size)
 
-    def first_token_seconds(self, prompt: int, concurrency: int) -> float:
-        """Return the time to the first token of a prompt that finds one other before it."""
-        others = self.prompt_seconds(self.mean_prompt) if concurrency > 1 else 0.0
-        return self.prompt_seconds(prompt) + others + self.token_seconds(concurrency)
+        def seconds(prompts: int, requests: int, cached: int) -> float:
+            found = always + prompts * prompt + requests * token
+            if requests:
+                tokens = cached / requests
+                read = bytes_read(self.layers, size, self.kv_bytes, tokens)
+                found += requests * read / bandwidth
+            return found
 
-    def largest_concurrency(self, token_seconds: float) -> int:
-        """Return how many requests are answered at once within a time between two tokens."""
-        low, high = 0, LARGEST_CONCURRENCY
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (
-                (middle, high) if self.token_seconds(middle) <= token_seconds else (low, middle - 1)
-            )
+        return seconds
+
+    def largest_concurrency(self, slo: GenerationSloSpec, most: int) -> int:
+        """Return how many requests at once, of at most so many, hold both limits."""
+        low, high = 0, 1
+        while high <= most and self.holds(slo, high):
+            low, high = high, 2 * high
+        high = min(high, most + 1)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.holds(slo, middle) else (low, middle)
         return low
+
+    def holds(self, slo: GenerationSloSpec, users: int) -> bool:
+        """Return whether so many users see times within both limits."""
+        seen = self.experience(users)
+        return 1000 * seen.ttft_p95 <= slo.ttft_p95_ms and 1000 * seen.itl_p95 <= slo.itl_p95_ms
 
     @property
     def _format(self) -> FormatSpeed:

@@ -67,6 +67,14 @@ class FormatSpeed(Value):
     prefill: float
 
 
+class AllReduce(Value):
+    """An all-reduce between the GPUs of a copy: its least time, and bytes a second of its bus."""
+
+    microseconds: float
+    gigabytes_per_second: float
+    measured: bool
+
+
 class DatasheetShares(Value):
     """Shares of a datasheet's bandwidth and rate that an unmeasured GPU reaches."""
 
@@ -146,6 +154,19 @@ def overhead(engine_version: str | None, gpu: str) -> Overhead:
 def format_speed(name: str) -> FormatSpeed:
     """Return the row of a kind of number format."""
     return FormatSpeed.model_validate(load_data("generation_gpus.yaml")["formats"][name])
+
+
+@cache
+def all_reduce(*, nvlink: bool) -> AllReduce:
+    """Return the row of GPUs that NVLink joins, or of those that PCI Express does."""
+    rows = load_data("generation_gpus.yaml")["all_reduce"]
+    return AllReduce.model_validate(_numbers(rows["nvlink" if nvlink else "pcie"]))
+
+
+@cache
+def request_ms() -> float:
+    """Return the milliseconds that a request spends outside the engine's steps."""
+    return float(load_data("generation_gpus.yaml")["request_ms"])
 
 
 @cache

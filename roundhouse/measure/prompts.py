@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from onboarding.text_generation.lengths import LogNormal, log_normal
 from onboarding.text_generation.spec import ContextSpec
 from roundhouse.errors import RoundhouseError
 from roundhouse.measure.destination import Destination, Sign
@@ -96,53 +96,9 @@ class GenerationRequests:
         return data, headers
 
 
-P95 = 1.6448536269514722
-"""Of the standard normal distribution."""
-WIDEST = P95
-"""Of a log-normal's sigma: with it the p95 lies furthest above the mean, 3.87 times."""
 SHORT_WORDS, LONG_WORDS = 32, 544
 TOKENS_A_WORD = 4
 """At most, chat template included, of the words that prompts are made of."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LogNormal:
-    """A log-normal distribution of a number of tokens; `sigma` 0: always the same number."""
-
-    mu: float
-    sigma: float
-
-    @property
-    def mean(self) -> float:
-        """The mean, in tokens."""
-        return math.exp(self.mu + self.sigma**2 / 2)
-
-    @property
-    def p95(self) -> float:
-        """The 95th percentile, in tokens."""
-        return math.exp(self.mu + P95 * self.sigma)
-
-    def sample(self, chance: random.Random, most: int) -> int:
-        """Return a number of tokens, from 1 to `most`."""
-        value = math.exp(chance.gauss(self.mu, self.sigma)) if self.sigma else math.exp(self.mu)
-        return min(max(round(value), 1), most)
-
-    def __str__(self) -> str:
-        if not self.sigma:
-            return f"{self.mean:.0f}"
-        return f"mean {self.mean:.0f}, p95 {self.p95:.0f}"
-
-
-def log_normal(mean: float, p95: float) -> LogNormal:
-    """Return the log-normal distribution with a mean and a 95th percentile.
-
-    A p95 that is not above the mean gives one number, the p95. One more than 3.87 means above it,
-    which no log-normal has, gives the widest with that p95; its mean is larger than the declared.
-    """
-    if p95 <= mean:
-        return LogNormal(mu=math.log(p95), sigma=0.0)
-    sigma = P95 - math.sqrt(max(P95**2 - 2 * math.log(p95 / mean), 0.0))
-    return LogNormal(mu=math.log(p95) - P95 * sigma, sigma=min(sigma, WIDEST))
 
 
 @dataclass(frozen=True, kw_only=True)

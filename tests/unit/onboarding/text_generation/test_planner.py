@@ -24,7 +24,7 @@ from onboarding.text_generation.platforms import (
     schemes,
 )
 from onboarding.text_generation.quantizer_route import quantizer_route
-from onboarding.text_generation.spec import TextGenerationSpec
+from onboarding.text_generation.spec import ContextSpec, TextGenerationSpec
 from onboarding.text_generation.weights import count_weights
 from onboarding.tree import read_tree
 from tests.unit.onboarding.text_generation.shapes import (
@@ -96,8 +96,9 @@ def _speed(checkpoint, scheme="bf16", size=1, kv_bytes=2):
         scheme=schemes()[scheme],
         kv_bytes=kv_bytes,
         tensor_parallel=size,
-        mean_prompt=512,
-        mean_output=128,
+        hidden=checkpoint.config["hidden_size"],
+        context=ContextSpec(max_model_len=8192, prompt_p95=512, output_p95=128),
+        step_tokens=16_384,
     )
 
 
@@ -107,8 +108,8 @@ def test_rates_are_those_of_an_h200(row):
     kv_bytes = 1 if row["kv"] == "fp8" else 2
     speed = _speed(checkpoint, row["scheme"], row["tensor_parallel"], kv_bytes)
     for batch, tokens in row["by_batch"].items():
-        estimate = int(batch) / speed.token_seconds(int(batch))
-        assert estimate == pytest.approx(tokens, rel=0.13)
+        seen = speed.experience(int(batch))
+        assert seen.tokens_per_second == pytest.approx(tokens, rel=0.13)
 
 
 def test_arguments_are_the_plans_and_known_to_the_engine():

@@ -1,0 +1,194 @@
+"""What users of one engine see who each ask again once they are answered, step by step.
+
+vLLM 0.26 schedules a step while the one before runs: the tokens of every running request, and of
+waiting prompts as many as max_num_batched_tokens leave (vllm/v1/core/sched/scheduler.py). So a
+prompt delays the next token of all others, which is what a 95th percentile is made of.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+import random
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from onboarding.text_generation.lengths import LogNormal
+
+ANSWERS, WAVES = 200, 4
+"""Answers that are counted at least, and of each user."""
+STRATA = 64
+"""Lengths are drawn so evenly that few answers have the distribution's percentiles."""
+PERCENT = 0.95
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """One copy."""
+
+    step_seconds: Callable[[int, int, int], float]
+    """Of a step, by its prompt tokens, the requests that it answers and their cached tokens."""
+    step_tokens: int
+    """Most tokens of a step."""
+    request_seconds: float
+    """Of a request outside the steps."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experience:
+    """What users see: seconds, at the 95th percentile and on average; tokens a second of all."""
+
+    ttft_p95: float
+    itl_p95: float
+    itl_mean: float
+    tokens_per_second: float
+
+
+@dataclass(slots=True)
+class _Request:
+    due: float
+    prompt: int
+    output: int
+    unread: int
+
+
+@dataclass(kw_only=True)
+class _Loop:
+    """One run; the counted part begins once every user was answered once."""
+
+    engine: Engine
+    lengths: Iterator[tuple[int, int]]
+    now: float = 0.0
+    step: int = 0
+    cached: int = 0
+    answered: int = 0
+    last_start: float = -math.inf
+    """When the step before began: what had arrived then is in the next one."""
+    arrivals: deque[tuple[float, _Request]] = field(default_factory=deque)
+    waiting: deque[_Request] = field(default_factory=deque)
+    running: list[tuple[int, int, _Request]] = field(default_factory=list)
+    """A heap by the step of the last token."""
+    order: Iterator[int] = field(default_factory=itertools.count)
+    ttfts: list[float] = field(default_factory=list)
+    gaps: list[tuple[float, int]] = field(default_factory=list)
+    """Seconds of a step, and how many tokens after a first came of it."""
+
+    def ask(self, due: float) -> None:
+        """Let a user send a request; none is due before another that was sent earlier."""
+        prompt, output = next(self.lengths)
+        request = _Request(due, prompt, output, prompt)
+        self.arrivals.append((due + self.engine.request_seconds, request))
+
+    def advance(self) -> None:
+        """Run one step, or as many alike as there are until something changes."""
+        if not self.running and not self.waiting and self.arrivals:
+            self.now = max(self.now, self.arrivals[0][0])
+            self.last_start = self.now
+        while self.arrivals and self.arrivals[0][0] <= self.last_start:
+            self.waiting.append(self.arrivals.popleft()[1])
+        if self.waiting:
+            self._read_prompts()
+        elif self.running:
+            self._answer()
+        else:
+            self.last_start = self.now
+        while self.running and self.running[0][0] == self.step:
+            _, _, request = heapq.heappop(self.running)
+            self._end(request)
+
+    def _read_prompts(self) -> None:
+        count = len(self.running)
+        left, tokens, ready = self.engine.step_tokens - count, 0, []
+        while self.waiting and tokens < left:
+            request = self.waiting[0]
+            part = min(request.unread, left - tokens)
+            request.unread -= part
+            tokens += part
+            if request.unread:
+                break
+            ready.append(self.waiting.popleft())
+        self._pass(self.engine.step_seconds(tokens, count, self.cached), 1, count)
+        self.cached += tokens
+        for request in ready:
+            self.ttfts.append(self.now - request.due)
+            last = self.step + request.output - 1
+            heapq.heappush(self.running, (last, next(self.order), request))
+
+    def _answer(self) -> None:
+        count = len(self.running)
+        steps = self.running[0][0] - self.step
+        seconds = self.engine.step_seconds(0, count, self.cached)
+        if self.arrivals:
+            wait = max(0.0, self.arrivals[0][0] - self.now)
+            steps = min(steps, math.ceil(wait / seconds) + 1)
+        middle = self.cached + count * (steps - 1) // 2
+        self._pass(self.engine.step_seconds(0, count, middle), steps, count)
+
+    def _pass(self, seconds: float, steps: int, count: int) -> None:
+        """Let equal steps pass, each with a token of `count` requests."""
+        self.last_start = self.now + (steps - 1) * seconds
+        self.now += steps * seconds
+        self.step += steps
+        self.cached += steps * count
+        if count:
+            self.gaps.append((seconds, steps * count))
+
+    def _end(self, request: _Request) -> None:
+        self.answered += 1
+        self.cached -= request.prompt + request.output - 1
+        self.ask(self.now)
+
+
+def simulate(
+    engine: Engine, prompt: LogNormal, output: LogNormal, most: int, users: int
+) -> Experience:
+    """Return what so many users see; requests have at most `most` tokens.
+
+    They begin one after the other, so that answers of one length do not stay in step.
+    """
+    loop = _Loop(engine=engine, lengths=_lengths(prompt, output, most))
+    step = engine.step_seconds(0, users, round(users * prompt.mean))
+    for number in range(users):
+        loop.ask(number * output.mean * step / users)
+    while loop.answered < users:
+        loop.advance()
+    begin, before = loop.now, loop.answered
+    loop.ttfts.clear()
+    loop.gaps.clear()
+    while loop.answered - before < max(ANSWERS, WAVES * users):
+        loop.advance()
+    tokens = sum(count for _, count in loop.gaps)
+    return Experience(
+        ttft_p95=_percentile([(seconds, 1) for seconds in loop.ttfts]),
+        itl_p95=_percentile(loop.gaps),
+        itl_mean=sum(seconds * count for seconds, count in loop.gaps) / max(tokens, 1),
+        tokens_per_second=(tokens + len(loop.ttfts)) / (loop.now - begin),
+    )
+
+
+def _lengths(prompt: LogNormal, output: LogNormal, most: int) -> Iterator[tuple[int, int]]:
+    """Yield tokens of prompts and answers, the same every time: each round has all strata."""
+    chance = random.Random(1)
+    while True:
+        columns = []
+        for distribution in (prompt, output):
+            column = [distribution.quantile((i + chance.random()) / STRATA) for i in range(STRATA)]
+            chance.shuffle(column)
+            columns.append(column)
+        for first, second in zip(*columns, strict=True):
+            answer = min(max(round(second), 1), most - 1)
+            yield min(max(round(first), 1), most - answer), answer
+
+
+def _percentile(values: list[tuple[float, int]]) -> float:
+    """Return the 95th percentile of weighted values; 0 of none."""
+    needed = PERCENT * sum(weight for _, weight in values)
+    found = 0.0
+    for value, weight in sorted(values):
+        found = value
+        needed -= weight
+        if needed <= 0:
+            break
+    return found
