@@ -44,7 +44,7 @@ CONTEXT = ContextSpec(
     max_model_len=8192, prompt_mean=512, prompt_p95=1024, output_mean=128, output_p95=256
 )
 USERS = (16, 64, 128, 256)
-"""Requests at once; of an engine on one GPU all but the last."""
+"""Requests at once; of a slow engine all but the last."""
 LEAST_SECONDS, ROUNDS = 12.0, 3.2
 """Of a load: each user is to be answered so often, as predicted."""
 MODEL = "chat"
@@ -129,12 +129,14 @@ class Cell:
     @property
     def checkpoint(self) -> Checkpoint:
         """Its headers, in BF16."""
-        return headers(SHAPES[self.shape])
+        found: Checkpoint = headers(SHAPES[self.shape])
+        return found
 
     @property
     def users(self) -> tuple[int, ...]:
         """The loads."""
-        return USERS if self.tensor_parallel > 1 else USERS[:-1]
+        is_slow = self.tensor_parallel == 1 or self.shape == "70b"
+        return USERS[:-1] if is_slow else USERS
 
     def speed(self) -> Speed:
         """Return the planner's times."""
@@ -188,7 +190,7 @@ TINY = Cell(shape="tiny", scheme="bf16", tensor_parallel=1, itl_ms=100)
 
 def seconds_of(prediction: Mapping[str, Any], users: int) -> float:
     """Return how long a load is to last."""
-    rate = prediction["loads"][str(users)]["tokens_per_second"]
+    rate: float = prediction["loads"][str(users)]["tokens_per_second"]
     return max(LEAST_SECONDS, ROUNDS * users * CONTEXT.mean_output / rate)
 
 
@@ -201,7 +203,7 @@ def write_checkpoint(cell: Cell, folder: Path) -> Path:
     words = dict.fromkeys(("<s>", "</s>", "<unk>", *WORDS))
     others = (f"w{number}" for number in range(config["vocab_size"] - len(words)))
     vocabulary = {word: number for number, word in enumerate((*words, *others))}
-    tokenizer = {
+    tokenizer: dict[str, Any] = {
         "version": "1.0",
         "truncation": None,
         "padding": None,
