@@ -33,7 +33,9 @@ class Engine:
     step_tokens: int
     """Most tokens of a step."""
     request_seconds: float
-    """Of a request outside the steps."""
+    """Of a request in the server, before it waits for a step."""
+    token_seconds: float
+    """Of a token in the server, which streams them one after the other."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +63,8 @@ class _Loop:
     engine: Engine
     lengths: Iterator[tuple[int, int]]
     now: float = 0.0
+    streamed: float = 0.0
+    """When the server has sent the tokens of all steps so far."""
     step: int = 0
     cached: int = 0
     answered: int = 0
@@ -109,10 +113,10 @@ class _Loop:
             if request.unread:
                 break
             ready.append(self.waiting.popleft())
-        self._pass(self.engine.step_seconds(tokens, count, self.cached), 1, count)
+        self._pass(self.engine.step_seconds(tokens, count, self.cached), 1, count, len(ready))
         self.cached += tokens
         for request in ready:
-            self.ttfts.append(self.now - request.due)
+            self.ttfts.append(self.streamed - request.due)
             last = self.step + request.output - 1
             heapq.heappush(self.running, (last, next(self.order), request))
 
@@ -126,19 +130,21 @@ class _Loop:
         middle = self.cached + count * (steps - 1) // 2
         self._pass(self.engine.step_seconds(0, count, middle), steps, count)
 
-    def _pass(self, seconds: float, steps: int, count: int) -> None:
-        """Let equal steps pass, each with a token of `count` requests."""
+    def _pass(self, seconds: float, steps: int, count: int, first: int = 0) -> None:
+        """Let equal steps pass, each with a token of `count` requests, and `first` tokens more."""
         self.last_start = self.now + (steps - 1) * seconds
         self.now += steps * seconds
         self.step += steps
         self.cached += steps * count
+        before, work = self.streamed, (count + first) * self.engine.token_seconds
+        self.streamed = max(before + steps * work, self.now + work)
         if count:
-            self.gaps.append((seconds, steps * count))
+            self.gaps.append(((self.streamed - before) / steps, steps * count))
 
     def _end(self, request: _Request) -> None:
         self.answered += 1
         self.cached -= request.prompt + request.output - 1
-        self.ask(self.now)
+        self.ask(self.streamed)
 
 
 def simulate(
@@ -154,7 +160,7 @@ def simulate(
         loop.ask(number * output.mean * step / users)
     while loop.answered < users:
         loop.advance()
-    begin, before = loop.now, loop.answered
+    begin, before = loop.streamed, loop.answered
     loop.ttfts.clear()
     loop.gaps.clear()
     while loop.answered - before < max(ANSWERS, WAVES * users):
@@ -164,7 +170,7 @@ def simulate(
         ttft_p95=_percentile([(seconds, 1) for seconds in loop.ttfts]),
         itl_p95=_percentile(loop.gaps),
         itl_mean=sum(seconds * count for seconds, count in loop.gaps) / max(tokens, 1),
-        tokens_per_second=(tokens + len(loop.ttfts)) / (loop.now - begin),
+        tokens_per_second=(tokens + len(loop.ttfts)) / (loop.streamed - begin),
     )
 
 

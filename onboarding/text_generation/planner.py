@@ -36,9 +36,9 @@ from onboarding.text_generation.platforms import (
     SchemeRow,
     all_reduce,
     datasheet_shares,
+    engine_server,
     format_speed,
     gpus,
-    request_ms,
     schemes,
 )
 from onboarding.text_generation.spec import (
@@ -362,20 +362,29 @@ class Speed:
         """True where the GPU's bandwidth and rate are known."""
         return self.gpu.gigabytes_per_second is not None and self.gpu.bf16_teraflops is not None
 
+    @property
+    def engine(self) -> Engine:
+        """The engine as it is simulated."""
+        server = engine_server()
+        return Engine(
+            step_seconds=self.step_times(),
+            step_tokens=self.step_tokens,
+            request_seconds=server.request_ms / 1000,
+            token_seconds=1 / server.tokens_per_second,
+        )
+
     def experience(self, users: int) -> Experience:
         """Return what so many users see who each ask again once they are answered."""
         context = self.context
-        engine = Engine(
-            step_seconds=self.step_times(),
-            step_tokens=self.step_tokens,
-            request_seconds=request_ms() / 1000,
-        )
         prompt = log_normal(context.mean_prompt, context.prompt_p95)
         output = log_normal(context.mean_output, context.output_p95)
-        return simulate(engine, prompt, output, context.max_model_len, users)
+        return simulate(self.engine, prompt, output, context.max_model_len, users)
 
     def step_times(self) -> Callable[[int, int, int], float]:
-        """Return the function of a step's seconds, as `Engine.step_seconds` describes it."""
+        """Return the function of a step's seconds, as `Engine.step_seconds` describes it.
+
+        Prompts are computed while weights are read.
+        """
         bandwidth = (self.gpu.gigabytes_per_second or 0.0) * 1e9
         rate = (self.gpu.bf16_teraflops or 0.0) * 1e12
         if not self.gpu.measured:
@@ -383,20 +392,22 @@ class Speed:
             rate *= datasheet_shares().rate
         count, speed = sum(item.count for item in self.layers), self._format
         link, size = all_reduce(nvlink=self.gpu.nvlink), self.tensor_parallel
-        always = self.weights.gpu_bytes / bandwidth + count * speed.layer_us * 1e-6
-        token = 0.0
+        weights, always, token = (
+            self.weights.gpu_bytes / bandwidth,
+            count * speed.layer_us * 1e-6,
+            0.0,
+        )
         if size > 1:
             always += count * ALL_REDUCES * link.microseconds * 1e-6
             sent = count * ALL_REDUCES * self.hidden * BYTES_16 * 2 * (size - 1) / size
             token = sent / (link.gigabytes_per_second * 1e9)
         flops = FLOPS_A_PARAMETER * self.weights.active_parameters
-        prompt = token + flops / (rate * speed.prefill * size)
+        prompt = flops / (rate * speed.prefill * size)
 
         def seconds(prompts: int, requests: int, cached: int) -> float:
-            found = always + prompts * prompt + requests * token
+            found = always + max(weights, prompts * prompt) + (prompts + requests) * token
             if requests:
-                tokens = cached / requests
-                read = bytes_read(self.layers, size, self.kv_bytes, tokens)
+                read = bytes_read(self.layers, size, self.kv_bytes, cached / requests)
                 found += requests * read / bandwidth
             return found
 

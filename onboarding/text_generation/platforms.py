@@ -75,6 +75,13 @@ class AllReduce(Value):
     measured: bool
 
 
+class EngineServer(Value):
+    """vLLM's HTTP process: milliseconds of a request in it, and the most tokens a second."""
+
+    request_ms: float
+    tokens_per_second: float
+
+
 class DatasheetShares(Value):
     """Shares of a datasheet's bandwidth and rate that an unmeasured GPU reaches."""
 
@@ -164,9 +171,9 @@ def all_reduce(*, nvlink: bool) -> AllReduce:
 
 
 @cache
-def request_ms() -> float:
-    """Return the milliseconds that a request spends outside the engine's steps."""
-    return float(load_data("generation_gpus.yaml")["request_ms"])
+def engine_server() -> EngineServer:
+    """Return what vLLM's HTTP process costs."""
+    return EngineServer.model_validate(_numbers(load_data("generation_gpus.yaml")["server"]))
 
 
 @cache
