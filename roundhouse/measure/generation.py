@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 import time
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
@@ -63,6 +64,8 @@ class GenerationRunner(Runner):
     test: GenerationTest
     tokens: WordTokens = field(default_factory=WordTokens)
     """Of the words that prompts of given lengths are made of, by the server's count."""
+    words_seed: int = field(default_factory=lambda: secrets.randbits(32))
+    """No two runs send the same prompts."""
     before: Measurement | None = None
     """The warm-up."""
     step_seconds: float = 20.0
@@ -78,6 +81,7 @@ class GenerationRunner(Runner):
             "description": str(lengths),
             "lengths": asdict(lengths),
             "tokens_of_a_word": asdict(self.tokens),
+            "words_seed": self.words_seed,
         }
 
     async def open(self) -> AbstractAsyncContextManager[Driver]:
@@ -97,6 +101,7 @@ class GenerationRunner(Runner):
             test.lengths,
             model=test.model,
             seed=test.client.seed,
+            words_seed=self.words_seed,
             sign=signer(test.destination),
             tokens=tokens,
         )

@@ -53,7 +53,11 @@ def word_tokens(counts: Sequence[tuple[int, int]]) -> WordTokens:
 
 
 class GenerationRequests:
-    """Chats one after the other, the same for the same seed; each is signed as it leaves."""
+    """Chats one after the other; each is signed as it leaves.
+
+    Of lengths that follow from `seed`, of words that follow from `words_seed` too: an engine's
+    prefix cache answers a prompt that it read before sooner.
+    """
 
     def __init__(
         self,
@@ -62,13 +66,14 @@ class GenerationRequests:
         *,
         model: str | None,
         seed: int,
+        words_seed: int = 0,
         sign: Sign | None = None,
         tokens: WordTokens | None = None,
     ) -> None:
         self._destination, self._lengths = destination, lengths
         self._model, self._sign = model, sign
         self._tokens = WordTokens() if tokens is None else tokens
-        self._chance = random.Random(seed)
+        self._chance, self._word_chance = random.Random(seed), random.Random(f"{seed} {words_seed}")
 
     def next(self) -> tuple[bytes, dict[str, str]]:
         """Return the next request's body and headers."""
@@ -80,7 +85,7 @@ class GenerationRequests:
 
         The answer goes on over the end-of-text token, which vLLM's `ignore_eos` does.
         """
-        content = " ".join(self._chance.choices(WORDS, k=words))
+        content = " ".join(self._word_chance.choices(WORDS, k=words))
         body: dict[str, Any] = {} if self._model is None else {"model": self._model}
         body |= {
             "messages": [{"role": "user", "content": content}],

@@ -16,6 +16,7 @@ from onboarding.text_generation.spec import ContextSpec
 from roundhouse.errors import RoundhouseError
 from roundhouse.measure import measurement
 from roundhouse.measure.destination import Destination
+from roundhouse.measure.generation import GenerationRunner
 from roundhouse.measure.prompts import (
     GenerationRequests,
     WordTokens,
@@ -62,6 +63,16 @@ def test_the_same_seed_gives_the_same_requests_and_no_two_prompts_are_alike():
     bodies = [first.next()[0] for _ in range(20)]
     assert bodies == [second.next()[0] for _ in range(20)]
     assert len(set(bodies)) == 20 and other.next()[0] not in bodies
+
+
+def test_two_runs_send_prompts_of_the_same_lengths_and_of_other_words():
+    """An engine would answer the same prompts from its prefix cache."""
+    first, second = requests(), requests(words_seed=1)
+    bodies = [(json.loads(first.next()[0]), json.loads(second.next()[0])) for _ in range(20)]
+    words = [[body["messages"][0]["content"].split() for body in pair] for pair in bodies]
+    assert all(len(one) == len(two) and one != two for one, two in words)
+    runners = [GenerationRunner(test=None) for _ in range(2)]
+    assert runners[0].words_seed != runners[1].words_seed
 
 
 def test_tokens_are_counted_by_the_server():
