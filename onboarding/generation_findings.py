@@ -31,7 +31,7 @@ def plan_line(plan: TextGenerationPlan) -> str:
     if item.usd_a_million_tokens is not None:
         money += f", {item.usd_a_million_tokens:.2f} USD a million output tokens"
     times = "times unknown" if item.itl_ms is None or item.ttft_ms is None else (
-        f"about {item.itl_ms:.0f} ms a token and {item.ttft_ms:.0f} ms to the first"
+        f"p95 {item.itl_ms:.0f} ms a token and {item.ttft_ms:.0f} ms to the first"
     )  # fmt: skip
     return (
         f"{begin}: {item.instances} x {item.instance_type}, {item.scheme}, tensor parallel "

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from onboarding.platform import InstanceType
 from onboarding.text_generation.adapter import engine_rank
@@ -373,6 +374,7 @@ class Speed:
             token_seconds=1 / server.tokens_per_second,
         )
 
+    @lru_cache(maxsize=4096)  # noqa: B019 - instance types of one GPU have equal engines
     def experience(self, users: int) -> Experience:
         """Return what so many users see who each ask again once they are answered."""
         context = self.context

@@ -284,7 +284,7 @@ def generation_sections(plans: Sequence[TextGenerationPlan]) -> Iterator[Table]:
     yield table(
         title="Text generation",
         columns=("model", "serves on", "memory of a GPU", "KV tokens, requests a copy",
-                 "ms a token / to the first", "USD an hour / a million tokens"),
+                 "p95: ms a token / to the first", "USD an hour / a million tokens"),
         rows=tuple(_row(plan, plan.chosen) for plan in plans if plan.chosen is not None),
     )  # fmt: skip
     yield table(
