@@ -10,15 +10,12 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TextIO
 
-from engine_build.ending import end_in_exit_code, run_program
-from engine_build.log import Log
+from engine_build.log import Log, end_in_exit_code, run_program
 from engine_build.machine import peak_mib
 from engine_build.options import Options, options, wants_json
 from engine_build.runner import ProcessRunner
-from engine_build.settings import settings
 from engine_build.store import store_at
-from engine_build.work_folder import WorkFolder
-from engine_build.workload import Tools, Workload
+from engine_build.workload import Tools, WorkFolder, Workload, settings
 
 
 def main(
@@ -59,7 +56,7 @@ def read_workload(chosen: Options, log: Log) -> Workload:
     The libraries of each kind load here: no environment has those of both.
     """
     if chosen.key is not None:
-        from engine_build.text_generation.request import read_checkpoint_build
+        from engine_build.text_generation.job import read_checkpoint_build
 
         return read_checkpoint_build(chosen)
     from engine_build.build import read_engine_build

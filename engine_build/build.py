@@ -6,12 +6,11 @@ import datetime
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine_build.context import BuildContext
 from engine_build.errors import PublishFailed
 from engine_build.log import Log
 from engine_build.options import Options
 from engine_build.packaging.archive import known_engine
-from engine_build.request import BuildRequest, build_request
+from engine_build.request import BuildContext, BuildRequest, build_request
 from engine_build.store import Store, sha256_of
 from engine_build.workload import VERBS, Answer, Status, Tools
 from onboarding.lock import LockEntry

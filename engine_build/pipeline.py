@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine_build.context import BuildContext
 from engine_build.packaging.reused_plan import ReusedPlan
+from engine_build.request import BuildContext
 from engine_build.steps.benchmark import BENCHMARK
 from engine_build.steps.calibrate import CALIBRATE
 from engine_build.steps.check import CHECK

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -11,12 +11,17 @@ from typing import Literal
 from engine_build.datasets.dataset import Samples, Shape, samples
 from engine_build.errors import InputRefused
 from engine_build.log import Log
+from engine_build.onnx_graph.network_store import Networks
 from engine_build.options import Options
+from engine_build.store import FolderStore, Store
+from engine_build.workload import Tools
 from onboarding.deployment import Target
 from onboarding.ensemble_spec import EnsembleSpec
 from onboarding.fault import FaultsError
 from onboarding.manifest import RuntimeIdentity
 from onboarding.model_spec import CalibrationSpec, ModelSpec, SensitivitySearchSpec
+from onboarding.names import network_path
+from onboarding.plan_source import PlanSource
 from onboarding.platform import ServingPlatform
 from onboarding.plugin_spec import PluginSpec
 from onboarding.repository_spec import RepositorySpec
@@ -27,6 +32,7 @@ from onboarding.values import QuantizationMode, runtime_library
 
 ENOUGH_SAMPLES = 100
 """Fewer validation samples than this judge nothing."""
+CACHE_NAME = "calibration.cache"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +101,11 @@ class BuildRequest:
         Q/DQ nodes of the source are in its own network, whose key is the float one's.
         """
         return self.network_keys.get(precision, self.network_keys["float"])
+
+    @property
+    def cache_path(self) -> str:
+        """Object key of the calibration cache: beside its `int8` network; every GPU shares it."""
+        return network_path(self.network_keys["int8"], CACHE_NAME)
 
     @property
     def plugins(self) -> tuple[PluginSpec, ...]:
@@ -243,3 +254,45 @@ def _check_overlap(
             f"{len(both)} samples of dataset {unseen_dataset} are in {use} dataset {dataset} "
             f"too{such}; judge on samples that {use} never saw."
         )
+
+
+def plugin_path(plugin: PluginSpec) -> str:
+    """Return where the work folder keeps a library of custom operators."""
+    return f"plugins/{plugin.sha256}/{plugin.name}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildContext(Tools):
+    """The tools of one engine's build."""
+
+    request: BuildRequest
+    code_root: Path
+    """The source tree that `container/` lies in."""
+    now: Callable[[], str]
+    """The time in ISO 8601, UTC."""
+    plan_source: PlanSource | None = None
+    """The engine whose plan is packaged; None: one is compiled."""
+
+    @property
+    def work_store(self) -> FolderStore:
+        """The work folder's own finished parts."""
+        return self.work.store
+
+    @property
+    def stores(self) -> tuple[Store, ...]:
+        """Where finished parts are looked for, the nearest first."""
+        return (self.work_store,) if self.publish_to is None else (self.work_store, self.publish_to)
+
+    @property
+    def destination(self) -> Store:
+        """Where the engine lies in the end."""
+        return self.work_store if self.publish_to is None else self.publish_to
+
+    @property
+    def plugins(self) -> tuple[Path, ...]:
+        """Where the fetch step keeps the libraries of custom operators."""
+        return tuple(map(self.work_store.path, map(plugin_path, self.request.plugins)))
+
+    def networks(self) -> Networks:
+        """The networks of this build."""
+        return Networks(self.stores, self.work.scratch("networks"), self.log)

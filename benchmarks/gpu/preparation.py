@@ -27,9 +27,8 @@ from benchmarks.gpu.engines import (
 from engine_build.errors import BuildError, one_line
 from engine_build.log import Log
 from engine_build.runner import Command, ProcessRunner, Runner
-from engine_build.tensorrt.host import trtexec_version
 from engine_build.tensorrt.plan import last_error
-from engine_build.tensorrt.trtexec import PROGRAM
+from engine_build.tensorrt.trtexec import PROGRAM, trtexec_version
 
 POLL_SECONDS = 0.2
 NEEDS = {CUDA: "ort", PROVIDER: "fp32"}

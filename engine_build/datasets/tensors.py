@@ -1,4 +1,4 @@
-"""Arrays as a network's inputs: task `tensors`."""
+"""Arrays, JPEG and PNG files as a network's inputs: tasks `tensors` and `image-classification`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from container.triton.images import ImageProcessor as Processor
+from container.triton.images import ImageRefused
 from engine_build.datasets.dataset import Array, Encoder, Feed, Sample, Shape
 from engine_build.errors import InputRefused
 from onboarding.example_row import row_shape, row_values
-from onboarding.manifest import TensorRecord
+from onboarding.manifest import ImageProcessor, TensorRecord
 
 DATATYPES = {
     "FP32": np.float32,
@@ -115,3 +117,27 @@ def example_row(value: Any, record: TensorRecord) -> Array:
         else np.array(values, record_dtype(record))
     )
     return array.reshape(1, *row_shape(value))
+
+
+class ImageEncoder(Encoder):
+    """A checkpoint's processor, as servers run it."""
+
+    def __init__(self, description: ImageProcessor) -> None:
+        self._processor = Processor(description.model_dump(mode="json"))
+
+    def feed(self, samples: Sequence[Sample]) -> Feed:
+        """Return float32 [images, 3, height, width]. Raises InputRefused."""
+        rows = []
+        for sample in samples:
+            assert isinstance(sample, bytes)
+            try:
+                rows.append(self._processor.row(sample))
+            except ImageRefused as fault:
+                raise InputRefused(f"an image of the dataset {fault}; correct the dataset.") from (
+                    fault
+                )
+        return {self._processor.name: np.stack(rows)}
+
+    def shaped(self, samples: Sequence[Sample], shape: Shape) -> Feed:
+        """Repeat samples until there are enough rows."""
+        return self.feed([samples[index % len(samples)] for index in range(shape.batch)])

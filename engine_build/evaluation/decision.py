@@ -28,8 +28,8 @@ from engine_build.evaluation.accuracy import (
 )
 from engine_build.evaluation.latency import Latencies
 from engine_build.evaluation.scores import median_interval
-from engine_build.onnx_graph.data_file import data_file
 from engine_build.onnx_graph.external_data import weight_bytes
+from engine_build.onnx_graph.network_store import data_file
 from onboarding.manifest import (
     AccuracyRecord,
     BenchmarkRecord,

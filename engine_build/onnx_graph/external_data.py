@@ -19,7 +19,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from engine_build.errors import SourceFault
-from engine_build.onnx_graph.data_file import DATA_NAME, data_file
+from engine_build.onnx_graph.network_store import DATA_NAME, data_file
 from engine_build.ort import OrtNetwork
 from engine_build.store import link_or_copy, sha256_of
 from onboarding.checkpoint import files_sha256

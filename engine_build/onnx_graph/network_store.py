@@ -14,12 +14,19 @@ from pydantic import Field, ValidationError
 from engine_build.datasets.dataset import Array, Feed
 from engine_build.errors import InputRefused
 from engine_build.log import Log
-from engine_build.onnx_graph.data_file import DATA_NAME, data_file
 from engine_build.ort import OrtNetwork
 from engine_build.store import Store, sha256_of
 from onboarding.manifest import ImageProcessor, Prompts, TensorRecord
 from onboarding.names import network_path
 from onboarding.values import Value
+
+DATA_NAME = "model.onnx.data"
+
+
+def data_file(network: Path) -> Path | None:
+    """Return the data file beside a network of a build; None where it is one file."""
+    path = network.with_name(DATA_NAME)
+    return path if path.is_file() else None
 
 
 def class_count(network: Network, output: str | None = None) -> int | None:

@@ -14,13 +14,13 @@ from pathlib import Path
 import onnx
 
 from engine_build.errors import NetworkRefused
+from engine_build.onnx_graph.onnx_file import ONNX_DOMAINS
 from onboarding.tensorrt_operators import operator_list
 
 PLUGIN = (
     "or replace it in the ONNX file by standard ones (onnx-graphsurgeon), or name a TensorRT "
     "plugin that computes it (`engine.plugins`)"
 )
-ONNX_DOMAINS = ("", "ai.onnx")
 TENSORRT_ONLY = frozenset(("NonZero", "NonMaxSuppression", "RoiAlign", "DeformConv"))
 """Operators of TensorRT's list that TensorRT-RTX 1.7 lacks: whatever it says of them."""
 LACKS = re.compile(r"no importer|plugin|unsupported_node|operator.* not supported", re.IGNORECASE)

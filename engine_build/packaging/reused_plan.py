@@ -10,10 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine_build.context import BuildContext
 from engine_build.errors import InputRefused
 from engine_build.packaging.archive import EngineArchive, known_engine, read_engine_archive
-from engine_build.request import BuildRequest
+from engine_build.request import BuildContext, BuildRequest
 from engine_build.store import Store, sha256_of
 from onboarding.manifest import MANIFEST_NAME, Manifest
 from onboarding.names import ARCHIVE_NAME, ENGINES_PREFIX, engine_archive_path

@@ -39,12 +39,12 @@ from engine_build.onnx_graph.onnx_file import read_model
 from engine_build.quantization.calibration import calibrate
 from engine_build.quantization.layers import (
     Layer,
+    left_in_float,
     multiply_accumulates,
     quantizable_layers,
     share,
     work_facts,
 )
-from engine_build.quantization.placement import left_in_float
 from engine_build.quantization.qdq import quantize_layers, write_quantized
 from engine_build.quantization.sensitivity import (
     CalibratedNetwork,

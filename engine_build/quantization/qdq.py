@@ -33,15 +33,14 @@ from engine_build.onnx_graph.external_data import (
 from engine_build.onnx_graph.network_store import Network
 from engine_build.onnx_graph.onnx_file import opset
 from engine_build.ort import OrtNetwork
-from engine_build.quantization.calibration import Range
-from engine_build.quantization.layers import Constants, Layer
-from engine_build.quantization.placement import Residual, int8_inputs
-from engine_build.quantization.smoothing import (
+from engine_build.quantization.calibration import (
+    Range,
     along_axis,
     channel_scales,
     round_to_int8,
     tensor_scale,
 )
+from engine_build.quantization.layers import Constants, Layer, Residual, int8_inputs
 from onboarding.values import LEAST_INT8_OPSET, Precision
 
 Part = tuple[list[onnx.NodeProto], dict[str, Array]]

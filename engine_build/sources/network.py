@@ -13,9 +13,7 @@ from engine_build.onnx_graph.external_data import (
     onnx_sha256,
     refuse_large,
 )
-from engine_build.sources.bucket_checkpoint import Bucket, unreadable
-from engine_build.sources.source import FetchContext, fetch_folder
-from engine_build.sources.wheel import check_digest
+from engine_build.sources.source import Bucket, FetchContext, check_digest, fetch_folder, unreadable
 from onboarding.checkpoint import CONFIGURATION
 from onboarding.source_access import S3_SCHEME, split_s3
 from onboarding.source_spec import SourceSpec

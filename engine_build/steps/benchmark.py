@@ -11,7 +11,6 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
-from engine_build.context import BuildContext
 from engine_build.datasets.dataset import Feed, Shape
 from engine_build.errors import BuildError, one_line
 from engine_build.evaluation.decision import (
@@ -50,6 +49,7 @@ from engine_build.evaluation.runtimes import (
     other_subjects,
     settling,
 )
+from engine_build.request import BuildContext
 from engine_build.steps.reference import reference_note
 from engine_build.steps.step import BuildState, Step
 from onboarding.manifest import RuntimeRecord, SpeedupRecord

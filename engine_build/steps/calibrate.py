@@ -1,32 +1,120 @@
-"""The calibrate step of TensorRT before 11: the calibration cache of an `int8` network."""
+"""The calibrate step of TensorRT before 11: the calibration cache of an `int8` network.
+
+    TRT-101601-EntropyCalibration2
+    input_1:0: 3c010a14
+    (Unnamed Layer* 8) [Constant]_output: 39137939
+
+One line a tensor, in the network's order: its name, which may hold colons and blanks, then the
+bytes of its float32 scale from the highest on, in lower-case hexadecimal. The scale is the range /
+127. Every line ends in LF, the last one too. Sources: the caches of NVIDIA's MLPerf submissions
+(inference_results_v1.0), Model Optimizer's `import_scales_from_calib_cache`.
+"""
 
 from __future__ import annotations
 
+import math
+import re
+import struct
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
 
-from engine_build.context import BuildContext
 from engine_build.datasets.dataset import Encoder, Feed, save_arrays
 from engine_build.errors import InputRefused, NetworkRefused
 from engine_build.onnx_graph.network_store import Network
-from engine_build.quantization.calibration_cache import (
-    CACHE_NAME,
-    ENTROPY,
-    CalibrationCache,
-    cache_path,
-    parse_cache,
-    version_digits,
-    without_infinite_scales,
-)
 from engine_build.quantization.calibrator import MISSING
 from engine_build.quantization.layers import implicit_int8_fault
+from engine_build.request import CACHE_NAME, BuildContext
 from engine_build.runner import Command, Ended
 from engine_build.steps.step import BuildState, Step
 from engine_build.tensorrt.half_precision import write_weakly_typed
 from onboarding.nearest import comma_list
+
+HEADER = re.compile(r"TRT-([0-9A-Za-z]+)-([0-9A-Za-z]+)")
+ENTRY = re.compile("([^\ufffd]+): ([0-9a-f]{8}|0)")
+INFINITE = "7f800000"
+ENTROPY = "EntropyCalibration2"
+HEADER_FORM = "TRT-<version>-<algorithm>, such as TRT-101601-EntropyCalibration2"
+ENTRY_FORM = (
+    "<tensor>: <8 lower-case hexadecimal digits of a scale that is not negative, or 0>, such as "
+    "input: 3c010a14, each tensor once"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrationCache:
+    """The result of a calibration."""
+
+    version: str
+    """Digits of the TensorRT that wrote it, as `version_digits` gives them."""
+    algorithm: str
+    scales: dict[str, float]
+    """By tensor, in the file's order; a scale is at least 0 and finite."""
+    infinite: tuple[str, ...] = ()
+    """Tensors whose scale is infinite: they held infinities, or numbers near FP32's end."""
+
+
+def version_digits(tensorrt: str) -> str:
+    """Return a version as a header has it: 101601 for 10.16.1.11, and 8501 for 8.5.1."""
+    major, minor, patch = (int(part) for part in tensorrt.split(".")[:3])
+    return str(major * (10000 if major >= 10 else 1000) + minor * 100 + patch)
+
+
+def parse_cache(data: bytes, source: str) -> CalibrationCache:
+    """Return the cache in some bytes; `source` is how messages call them.
+
+    Raises InputRefused, with the line's number.
+    """
+    header, *lines = data.decode(errors="replace").removesuffix("\n").split("\n")
+    title = HEADER.fullmatch(header)
+    if title is None:
+        raise _line_fault(source, 1, header, HEADER_FORM)
+    scales: dict[str, float] = {}
+    for number, line in enumerate(lines, 2):
+        entry = ENTRY.fullmatch(line)
+        # TensorRT 10.6 writes a scale of 0 as one digit.
+        scale = math.nan if entry is None else _scale(entry[2].zfill(8))
+        if entry is None or not scale >= 0 or entry[1] in scales:
+            raise _line_fault(source, number, line, ENTRY_FORM)
+        scales[entry[1]] = scale
+    return CalibrationCache(
+        version=title[1],
+        algorithm=title[2],
+        scales={name: scale for name, scale in scales.items() if scale < math.inf},
+        infinite=tuple(name for name, scale in scales.items() if scale == math.inf),
+    )
+
+
+def _scale(digits: str) -> float:
+    return float(struct.unpack("!f", bytes.fromhex(digits))[0])
+
+
+def without_infinite_scales(data: bytes, products: Collection[str]) -> bytes:
+    """Return a new cache without tensors whose scale is infinite.
+
+    A layer that reads one of them computes in FP16. `products` are the tensors that convolutions
+    and matrix products read, which are what INT8 is for. Raises NetworkRefused for one of those.
+    """
+    infinite = parse_cache(data, CACHE_NAME).infinite
+    if read := [name for name in infinite if name in products]:
+        raise NetworkRefused(
+            f"tensor {read[0]} has an infinite scale, and a product reads it in INT8: its values "
+            "leave FP32's range on the calibration samples; mend the network there, or set "
+            "`quantization: explicit`."
+        )
+    lines = data.split(b"\n")
+    return b"\n".join(line for line in lines if not line.endswith(f": {INFINITE}".encode()))
+
+
+def _line_fault(source: str, number: int, line: str, allowed: str) -> InputRefused:
+    return InputRefused(
+        f"calibration cache {source}, line {number}: {line[:120]!r}; allowed: {allowed}; "
+        "make the cache anew."
+    )
+
 
 TIMEOUT_SECONDS = 3600
 
@@ -65,7 +153,7 @@ def calibrate_cache(context: BuildContext, network: Network, encoder: Encoder) -
     if cache.infinite:
         names = comma_list(cache.infinite, 3)
         context.log.line(f"  left out, infinite and read by no product: {names}")
-    name = cache_path(request)
+    name = request.cache_path
     context.work_store.upload(path, name)
     return context.work_store.path(name)
 
@@ -96,7 +184,7 @@ def _written_cache(ended: Ended, path: Path) -> CalibrationCache:
 
 def _known_cache(context: BuildContext) -> Path | None:
     """Copy a cache that this TensorRT takes into the work folder's store."""
-    name = cache_path(context.request)
+    name = context.request.cache_path
     for store in context.stores:
         data = store.read(name)
         if data is None:

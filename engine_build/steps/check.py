@@ -13,13 +13,12 @@ import sys
 from collections.abc import Sequence
 from importlib import metadata
 
-from engine_build.context import BuildContext
 from engine_build.errors import NetworkRefused
 from engine_build.log import Log
 from engine_build.onnx_graph.external_data import network_sha256
 from engine_build.onnx_graph.network_store import Network
 from engine_build.onnx_graph.refusal import Fault, explanation, operators_of_tensorrt
-from engine_build.request import BuildRequest
+from engine_build.request import BuildContext, BuildRequest
 from engine_build.runner import TIMED_OUT, Command, Ended, Runner
 from engine_build.steps.step import BuildState, Step, find_record, keep_record
 from onboarding.keys import chosen_network

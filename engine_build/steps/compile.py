@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
+import logging
+import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
+import onnx
+
 from engine_build import exported
-from engine_build.context import BuildContext
 from engine_build.datasets.dataset import Array, Feed
 from engine_build.errors import InputRefused, NetworkRefused, NothingForInt8
 from engine_build.evaluation.decision import Candidate
-from engine_build.onnx_graph.external_data import copy_network
-from engine_build.onnx_graph.network_store import Network
+from engine_build.onnx_graph.external_data import copy_network, pack_network
+from engine_build.onnx_graph.network_store import Network, data_file
 from engine_build.ort import version
 from engine_build.packaging.archive import backend_file
-from engine_build.quantization.dynamic import quantize_dynamically
 from engine_build.quantization.fp8 import write_cpu_fp8
 from engine_build.quantization.given_qdq import given_precision
-from engine_build.request import BuildRequest
+from engine_build.request import BuildContext, BuildRequest
 from engine_build.runner import Runner
 from engine_build.steps.step import BuildState, Step
 from engine_build.tensorrt.bisection import Difference, first_difference
 from engine_build.tensorrt.compilation import NETWORK, Compilation
-from engine_build.tensorrt.host import GpuHost, check_host, gpu_host, trtexec_version
 from engine_build.tensorrt.network import installed_bindings, load_plan
-from engine_build.tensorrt.trtexec import PROGRAM
+from engine_build.tensorrt.trtexec import PROGRAM, GpuHost, check_host, gpu_host, trtexec_version
 from onboarding.keys import chosen_network
 from onboarding.values import Precision
 
@@ -52,8 +54,7 @@ def baseline_candidate(context: BuildContext, state: BuildState) -> Candidate:
 def _program(context: BuildContext, state: BuildState) -> Candidate:
     """Export the source model by torch.export, and compare the program with it."""
     # torch takes seconds to import; other builds of known networks never need it.
-    from engine_build.sources.export import comparison_feeds
-    from engine_build.sources.program import write_program
+    from engine_build.sources.export import comparison_feeds, write_program
 
     request, model = context.request, state.model
     assert model is not None
@@ -235,3 +236,56 @@ def run(context: BuildContext, state: BuildState) -> None:
 
 
 COMPILE = Step(name="compile", run=run)
+
+
+INTEGER = ("MatMulInteger", "ConvInteger", "QAttention", "DynamicQuantizeLSTM")
+"""Operators of ONNX Runtime's dynamic quantization that compute in INT8; the rest store it."""
+
+
+def quantize_dynamically(network: Path, path: Path) -> None:
+    """Write a dynamically quantized network. Raises NothingForInt8 where ONNX Runtime cannot.
+
+    Shapes that the exporter noted are dropped first: some contradict the network, and ONNX infers
+    all of them anew.
+    """
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    # Its advice to pre-process comes as a bare warning of the root logger.
+    logging.getLogger().setLevel(logging.ERROR)
+    try:
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix="dynamic-") as folder:
+            source, quantized = Path(folder) / "float.onnx", Path(folder) / "int8.onnx"
+            data = data_file(network)
+            model = onnx.load(network, load_external_data=False)
+            del model.graph.value_info[:]
+            onnx.save(model, source)
+            if data is not None:
+                # onnx, which reads it, refuses a file with several hard links.
+                shutil.copyfile(data, source.with_name(data.name))
+            quantize_dynamic(
+                source,
+                quantized,
+                weight_type=QuantType.QInt8,
+                per_channel=True,
+                use_external_data_format=data is not None,
+            )
+            pack_network(quantized, path)
+        if not integer_layers(path):
+            raise NothingForInt8(
+                "the network has no MatMul, Gemm, Conv or LSTM with constant weights, which INT8 "
+                "needs; ask for fp32."
+            )
+    except (OSError, MemoryError, NothingForInt8):
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split())[:300]
+        raise NothingForInt8(
+            f"ONNX Runtime cannot quantize the network dynamically ({reason}); ask for fp32, or "
+            "export it with opset 17."
+        ) from error
+
+
+def integer_layers(network: Path) -> int:
+    """Return how many layers of a dynamically quantized network compute in INT8."""
+    nodes = onnx.load(network, load_external_data=False).graph.node
+    return sum(node.op_type in INTEGER for node in nodes)

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from engine_build.context import BuildContext
 from engine_build.datasets.dataset import Array, Shape
 from engine_build.errors import BudgetMissed, InputRefused
 from engine_build.evaluation.accuracy import OutputStandard, Standard, accuracy
@@ -25,11 +24,13 @@ from engine_build.evaluation.latency import (
 )
 from engine_build.onnx_graph.network_store import Network
 from engine_build.packaging.archive import EngineArchive, known_engine, read_engine_archive
-from engine_build.packaging.ensemble import Ensemble, ensemble_of
+from engine_build.request import BuildContext
 from engine_build.steps.ensemble_models import (
+    Ensemble,
     Tensors,
     batches,
     ensemble_models,
+    ensemble_of,
     example_request,
     request_tensors,
 )

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from engine_build.context import BuildContext
-from engine_build.datasets.dataset import Encoder, Samples
-from engine_build.datasets.images import ImageEncoder
-from engine_build.datasets.tensors import TensorEncoder
+import numpy as np
+import onnx
+
+from engine_build.datasets.dataset import Array, Encoder, Samples
+from engine_build.datasets.tensors import ImageEncoder, TensorEncoder
 from engine_build.datasets.text import TextEncoder
 from engine_build.errors import InputRefused
-from engine_build.evaluation.standards import CLASS_METRICS, output_standards
+from engine_build.evaluation.accuracy import CLASS_METRICS, output_standards
 from engine_build.log import Log
+from engine_build.onnx_graph.external_data import load_model
 from engine_build.onnx_graph.network_store import Network, chooses_class, class_indices
 from engine_build.onnx_graph.onnx_file import read_model, refuse_opset
 from engine_build.ort import OrtNetwork
 from engine_build.quantization.explicit import format_share
 from engine_build.quantization.given_qdq import given_network, refuse_scales_of_rows
-from engine_build.quantization.sparsity import refuse_dense_network
-from engine_build.request import BuildRequest
+from engine_build.quantization.layers import Constants, Layer, quantizable_layers
+from engine_build.request import BuildContext, BuildRequest
 from engine_build.sources.embedding import served_prompts
 from engine_build.sources.given_network import check_answers, encoder_for, read_network
 from engine_build.steps.step import BuildState, Step
@@ -208,3 +211,73 @@ def _check_sizes(
 
 
 EXPORT = Step(name="export", run=run)
+
+
+GROUP, ZEROS = 4, 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sparsity:
+    """How many of a network's weights TensorRT may skip half of."""
+
+    layers: int
+    sparse_layers: int
+    """Those of which every group of four weights has two zeros."""
+    sparse_weights: float
+    """Share of all weights that lie in those layers."""
+    best: float
+    """Share of its groups that have two zeros, of the layer with the most."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.sparse_layers} of {self.layers} weighted layers ({self.sparse_weights:.1%} of "
+            "their weights) have two zeros in every four"
+        )
+
+
+def measure_sparsity(model: onnx.ModelProto) -> Sparsity:
+    """Measure every MatMul, Gemm and Conv with a constant float32 weight."""
+    constants, layers = Constants(model), quantizable_layers(model)
+    rows = []
+    for layer in layers:
+        weight = constants.array(layer.weight)
+        rows.append((weight.size, sparse_share(layer, weight)))
+    sizes = sum(size for size, _ in rows)
+    sparse = [size for size, share in rows if share == 1.0]
+    return Sparsity(
+        layers=len(rows),
+        sparse_layers=len(sparse),
+        sparse_weights=sum(sparse) / sizes if sizes else 0.0,
+        best=max((share for _, share in rows), default=0.0),
+    )
+
+
+def sparse_share(layer: Layer, weight: Array) -> float:
+    """Return the share of a weight's groups that have two zeros.
+
+    0 where the channels summed over are no multiple of four.
+    """
+    # [input channels, whatever else]
+    channels = (
+        np.moveaxis(weight, 1, 0) if layer.operator == "Conv" else layer.rows(weight)
+    ).reshape(weight.shape[1 - layer.column_axis], -1)
+    if len(channels) % GROUP or not channels.size:
+        return 0.0
+    zeros = (channels.reshape(-1, GROUP, channels.shape[1]) == 0).sum(axis=1)
+    return float((zeros >= ZEROS).mean())
+
+
+def refuse_dense_network(network: Network) -> Sparsity:
+    """Return a network's sparsity, or refuse it where no layer is sparse. Raises InputRefused.
+
+    TensorRT's sparse kernels need two zeros in every four input channels, for each output channel
+    and place of a kernel (TensorRT's developer guide, "Structured Sparsity").
+    """
+    sparsity = measure_sparsity(load_model(network.path))
+    if not sparsity.sparse_layers:
+        raise InputRefused(
+            f"`sparsity: enable` gains nothing: {sparsity}; the nearest layer has them in "
+            f"{sparsity.best:.1%} of its groups. Prune the model to 2:4 and train it on (NVIDIA's "
+            "Model Optimizer), or leave `sparsity` out."
+        )
+    return sparsity

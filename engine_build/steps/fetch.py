@@ -10,11 +10,10 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from engine_build.context import BuildContext, plugin_path
 from engine_build.errors import PublishFailed, SourceFault
-from engine_build.sources.bucket_checkpoint import Bucket, unreadable
+from engine_build.request import BuildContext, plugin_path
 from engine_build.sources.network import fetch
-from engine_build.sources.source import FetchContext, fetch_context, source_name
+from engine_build.sources.source import Bucket, FetchContext, fetch_context, source_name, unreadable
 from engine_build.steps.reference import stored_reference
 from engine_build.steps.step import BuildState, Step
 from onboarding.plugin_spec import PluginSpec
@@ -124,7 +123,7 @@ def load(context: BuildContext, state: BuildState) -> None:
         from engine_build.sources.source_model import SourceModel
 
         if context.request.model.task == IMAGES:
-            from engine_build.sources.image_model import ImageModel
+            from engine_build.sources.source_model import ImageModel
 
             state.model = ImageModel(state.source)
             return

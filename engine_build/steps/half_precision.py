@@ -13,7 +13,6 @@ import hashlib
 import json
 from pathlib import Path
 
-from engine_build.context import BuildContext
 from engine_build.datasets.dataset import rows_by_length
 from engine_build.errors import BudgetMissed, NetworkRefused, SourceFault
 from engine_build.evaluation.accuracy import accuracy, format_record
@@ -21,7 +20,7 @@ from engine_build.evaluation.decision import Findings, refuse_missed_budget
 from engine_build.onnx_graph.external_data import load_model, network_sha256
 from engine_build.onnx_graph.network_store import Network
 from engine_build.ort import OrtNetwork, version
-from engine_build.request import BuildRequest
+from engine_build.request import BuildContext, BuildRequest
 from engine_build.steps.step import BuildState, Step, find_record, keep_record
 from engine_build.steps.verify import standard
 from engine_build.tensorrt.fused_ranges import held_beyond_half

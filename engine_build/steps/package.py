@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from engine_build import machine
-from engine_build.context import BuildContext
 from engine_build.evaluation.decision import Candidate
 from engine_build.onnx_graph.network_store import Network
 from engine_build.packaging.archive import (
@@ -19,12 +18,12 @@ from engine_build.packaging.archive import (
 from engine_build.packaging.repository import repository
 from engine_build.packaging.reused_plan import ReusedPlan
 from engine_build.packaging.served import Served
-from engine_build.quantization.dynamic import integer_layers
-from engine_build.request import BuildRequest
+from engine_build.request import BuildContext, BuildRequest
 from engine_build.runner import Command
+from engine_build.steps.compile import integer_layers
 from engine_build.steps.reference import reference_note
 from engine_build.steps.step import BuildState, Step
-from engine_build.tensorrt.host import gpu_host
+from engine_build.tensorrt.trtexec import gpu_host
 from onboarding.manifest import (
     BuilderRecord,
     Manifest,

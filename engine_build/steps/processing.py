@@ -13,12 +13,12 @@ from typing import Any
 from container.triton.answer_check import WrongAnswer, checked_answer
 from container.triton.heads import Head
 from container.triton.processing import Processing, ProcessingFailed
-from engine_build.context import BuildContext
 from engine_build.datasets.dataset import Encoder, Sample
 from engine_build.datasets.tensors import bytes_column, example_row
 from engine_build.errors import InputRefused
 from engine_build.ort import OrtNetwork
 from engine_build.packaging.served import Served
+from engine_build.request import BuildContext
 from engine_build.steps.ensemble_models import Tensors, by_rows, model_answer, samples_of
 from engine_build.steps.package import served_engine
 from engine_build.steps.step import BuildState, Step

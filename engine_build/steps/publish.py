@@ -12,10 +12,9 @@ from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
-from engine_build.context import BuildContext
 from engine_build.log import Log
 from engine_build.packaging.archive import entry_bytes, entry_of
-from engine_build.quantization.calibration_cache import cache_path
+from engine_build.request import BuildContext
 from engine_build.steps.check import PREFIX as CHECKS
 from engine_build.steps.half_precision import PREFIX as HALVES
 from engine_build.steps.reference import reference_path
@@ -92,7 +91,7 @@ def network_files(context: BuildContext) -> list[File]:
     """Return what the work folder has of the networks, each one's record after its files."""
     request, networks = context.request, context.networks()
     names = [name for key in request.network_keys.values() for name in networks.names(key)]
-    cache = [cache_path(request)] if request.may_be_int8 else []
+    cache = [request.cache_path] if request.may_be_int8 else []
     records = (record_names(context.work_store, request, item) for item in (CHECKS, HALVES))
     others = [*cache, reference_path(request), *chain(*records)]
     paths = [(name, context.work_store.path(name)) for name in [*names, *others]]

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from functools import partial
 
-from engine_build.context import BuildContext
 from engine_build.datasets.dataset import Array, Encoder, Samples, rows_by_length
 from engine_build.errors import NothingForInt8
-from engine_build.evaluation.accuracy import accuracy, format_scores
+from engine_build.evaluation.accuracy import (
+    accuracy,
+    format_scores,
+    refuse_missing_labels,
+    standard_of,
+)
 from engine_build.evaluation.decision import EIGHT_BITS
-from engine_build.evaluation.standards import refuse_missing_labels, standard_of
 from engine_build.machine import return_memory
 from engine_build.onnx_graph.network_store import Network
 from engine_build.ort import OrtNetwork
 from engine_build.quantization.explicit import Quantization, format_share
 from engine_build.quantization.fp8 import Fp8Quantization
 from engine_build.quantization.sensitivity import BATCH, Score, Split, holds_budget
-from engine_build.request import BuildRequest
+from engine_build.request import BuildContext, BuildRequest
 from engine_build.sources.given_network import encoder_for
 from engine_build.steps.step import BuildState, Step
 from onboarding.values import Precision

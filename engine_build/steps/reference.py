@@ -8,11 +8,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from engine_build.context import BuildContext
 from engine_build.datasets.dataset import DAMAGED, Array, Sample, by_length, rows_by_length
 from engine_build.errors import SourceFault
 from engine_build.ort import OrtNetwork
-from engine_build.request import BuildRequest
+from engine_build.request import BuildContext, BuildRequest
 from engine_build.sources.embedding import reference_encoder, refuse_other_vectors
 from engine_build.sources.given_network import read_reference
 from engine_build.sources.head import ranking_reference, refuse_other_scores
@@ -97,7 +96,7 @@ def _own_reference(
     assert model is not None
     task = context.request.model.task
     if task == IMAGES:
-        from engine_build.sources.image_model import ImageModel, refuse_other_logits
+        from engine_build.sources.source_model import ImageModel, refuse_other_logits
 
         assert isinstance(model, ImageModel)
         return model.pipeline_rows(), refuse_other_logits

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import ValidationError
 
-from engine_build.context import BuildContext
 from engine_build.datasets.dataset import Array, Encoder
 from engine_build.evaluation.decision import Candidate, Evaluation, Findings
 from engine_build.onnx_graph.network_store import Network, Networks
 from engine_build.packaging.reused_plan import ReusedPlan
 from engine_build.quantization.given_qdq import given_precision
-from engine_build.request import BuildRequest
+from engine_build.request import BuildContext, BuildRequest
 from engine_build.store import FolderStore, Store
 from onboarding.lock import LockEntry
 from onboarding.manifest import AccuracyRecord, BenchmarkRecord, CompileCheckRecord
@@ -23,9 +22,8 @@ from onboarding.names import network_path
 from onboarding.values import Precision, Value
 
 if TYPE_CHECKING:
-    from engine_build.packaging.ensemble import Ensemble
-    from engine_build.sources.image_model import ImageModel
-    from engine_build.sources.source_model import SourceModel
+    from engine_build.sources.source_model import ImageModel, SourceModel
+    from engine_build.steps.ensemble_models import Ensemble
     from onboarding.triton_repository import Repository
 
 

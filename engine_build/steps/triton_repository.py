@@ -1,17 +1,55 @@
-"""The steps of a Triton repository of the user's own, of which nothing is compiled or measured."""
+"""The steps of a Triton repository of the user's own, of which nothing is compiled or measured.
+
+Its archive holds the folders as they are, and a manifest.
+"""
 
 from __future__ import annotations
 
-from engine_build.context import BuildContext
+from pathlib import Path
+from typing import Any
+
 from engine_build.errors import InputRefused
-from engine_build.packaging.triton_repository import repository_fields, repository_files
-from engine_build.sources.bucket_checkpoint import pinned_checkpoint
-from engine_build.sources.wheel import download_wheel, unpack_wheel
+from engine_build.request import BuildContext
+from engine_build.sources.source import download_wheel, pinned_checkpoint, unpack_wheel
 from engine_build.steps.fetch import fetching_of
 from engine_build.steps.package import builder_record, keep_archive
 from engine_build.steps.step import BuildState, Step
+from onboarding.checkpoint import checkpoint_files
 from onboarding.repository_spec import RepositorySpec
-from onboarding.triton_repository import CONFIGURATION, PYTHON, read_repository
+from onboarding.triton_repository import CONFIGURATION, PYTHON, RepositoryModel, read_repository
+from onboarding.values import NOT_MEASURED
+
+
+def repository_files(folder: Path) -> dict[str, Path | str]:
+    """Return the files by archive path; hidden ones are none of it."""
+    return {name: folder / name for name in checkpoint_files(folder)}
+
+
+def repository_fields(model: RepositoryModel) -> dict[str, Any]:
+    """Return the fields of a manifest that follow from the model that clients ask.
+
+    Nothing was compiled, compared or timed.
+    """
+    return {
+        "model": model.name,
+        "task": "tensors",
+        "inputs": model.tensors("input"),
+        "outputs": model.tensors("output"),
+        "optimization_profiles": (),
+        "max_batch_size": max(1, model.max_batch_size),
+        "warm_up": False,
+        "network_keys": {},
+        "requested_precision": "auto",
+        "precision": "as given",
+        "decision": "a Triton repository of the user's own, served as it is; accuracy: "
+        f"{NOT_MEASURED}",
+        "engine_file": f"{model.name}/{CONFIGURATION}",
+        "accuracy": NOT_MEASURED,
+        "compile_checks": (),
+        "benchmark": (),
+        "load_seconds": 0.0,
+        "host_memory_mib": 0.0,
+    }
 
 
 def fetch(context: BuildContext, state: BuildState) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from engine_build.context import BuildContext
 from engine_build.datasets.dataset import Array, Feed, rows_by_length, rows_in_order
 from engine_build.errors import NetworkRefused, SourceFault
 from engine_build.evaluation.accuracy import (
@@ -18,11 +17,12 @@ from engine_build.evaluation.accuracy import (
     compare,
     format_record,
     refuse_useless_labels,
+    standard_of,
 )
 from engine_build.evaluation.decision import Candidate, Findings, refuse_missed_budget
 from engine_build.evaluation.runtimes import Load, RuntimeName, close, load_engine
-from engine_build.evaluation.standards import standard_of
 from engine_build.onnx_graph.network_store import Network
+from engine_build.request import BuildContext
 from engine_build.steps.compile import difference, fallback
 from engine_build.steps.reference import REFERENCE_BATCH
 from engine_build.steps.step import BuildState, Step

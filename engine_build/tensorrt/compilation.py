@@ -22,13 +22,12 @@ from pathlib import Path
 import onnx
 from pydantic import ValidationError
 
-from engine_build.context import BuildContext
 from engine_build.errors import InputRefused, NetworkRefused, PublishFailed
 from engine_build.log import Log
-from engine_build.onnx_graph.custom_operators import leave_to_plugins
 from engine_build.onnx_graph.external_data import copy_network, network_sha256
 from engine_build.onnx_graph.network_store import Network
-from engine_build.quantization.calibration_cache import cache_path
+from engine_build.onnx_graph.onnx_file import leave_to_plugins
+from engine_build.request import BuildContext
 from engine_build.runner import Command, Ended
 from engine_build.store import Store, link_or_copy, sha256_of
 from engine_build.tensorrt.half_precision import write_half_precision, write_weakly_typed
@@ -209,7 +208,7 @@ class Compilation:
         return self.precision == "int8" and self.context.request.quantization == "calibration-cache"
 
     def _calibration_cache(self) -> Path:
-        path = self.context.work_store.path(cache_path(self.context.request))
+        path = self.context.work_store.path(self.context.request.cache_path)
         if not path.is_file():
             raise InputRefused(
                 f"there is no calibration cache {path} to compile int8 with; run the build's steps "

@@ -9,7 +9,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from engine_build.errors import NetworkRefused, one_line
-from engine_build.onnx_graph.onnx_file import QDQ
+from engine_build.onnx_graph.onnx_file import QDQ, opset
 from engine_build.onnx_graph.refusal import RUNTIME_DOMAIN
 
 QDQ_OPSET = 19
@@ -196,8 +196,7 @@ def at_qdq_opset(
     Weights above `largest` bytes are taken out meanwhile: ONNX's converter writes the network into
     one message, which holds 2 GiB.
     """
-    opsets = [opset.version for opset in model.opset_import if opset.domain in ("", "ai.onnx")]
-    version = max(opsets, default=1)
+    version = opset(model)
     if version >= QDQ_OPSET or not any(node.op_type in QDQ for node in model.graph.node):
         return model
     weights = _take_out_weights(model, largest)

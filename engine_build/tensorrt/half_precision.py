@@ -25,14 +25,13 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from engine_build.datasets.dataset import Array
-from engine_build.onnx_graph.custom_operators import inline_functions
 from engine_build.onnx_graph.external_data import (
     copy_network,
     load_model,
     model_tensors,
     save_model,
 )
-from engine_build.onnx_graph.onnx_file import QDQ
+from engine_build.onnx_graph.onnx_file import QDQ, inline_functions
 from engine_build.tensorrt.graph_types import (
     at_qdq_opset,
     float_tensors,

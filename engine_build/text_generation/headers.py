@@ -15,8 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TextIO
 
-from engine_build.ending import end_in_exit_code
-from engine_build.log import Log
+from engine_build.log import Log, end_in_exit_code
 from engine_build.runner import ProcessRunner
 from engine_build.sources.source import FetchContext
 from engine_build.store import store_at

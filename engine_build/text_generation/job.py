@@ -12,11 +12,13 @@ import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from engine_build.errors import PublishFailed
+from engine_build.errors import InputRefused, PublishFailed
 from engine_build.log import Log
 from engine_build.machine import description, return_memory
+from engine_build.options import Options
 from engine_build.sources.source import fetch_context, source_name
 from engine_build.store import Store, sha256_of
 from engine_build.text_generation.gate import (
@@ -27,14 +29,15 @@ from engine_build.text_generation.gate import (
     source_answers,
 )
 from engine_build.text_generation.language_model import LanguageModel, stored_kv_scales
-from engine_build.text_generation.quantize import Calibration, copy_source, quantize
-from engine_build.text_generation.recipe import recipe_of
+from engine_build.text_generation.quantize import Calibration, copy_source, quantize, recipe_of
 from engine_build.text_generation.source import FetchedSource, fetch
 from engine_build.text_generation.speed import measure_speed
 from engine_build.workload import VERBS, Answer, Status, Tools
 from onboarding.checkpoint import checkpoint_files
 from onboarding.environment_spec import EnvironmentSpec
+from onboarding.generation_resolve import checkpoint_keys, scheme_plan
 from onboarding.names import candidate_path, checkpoint_record_path
+from onboarding.rules.generation_case import generation_case
 from onboarding.text_generation.checkpoint import read_folder
 from onboarding.text_generation.checkpoint_key import (
     UNCHANGED,
@@ -54,7 +57,9 @@ from onboarding.text_generation.checkpoint_lock import (
     files_sha256,
     read_record,
 )
+from onboarding.text_generation.platforms import quantizer_tools
 from onboarding.text_generation.spec import GenerationBudgetSpec, TextGenerationSpec
+from onboarding.tree import read_tree
 
 
 def missed_budgets(budget: GenerationBudgetSpec, gate: GateRecord) -> tuple[str, ...]:
@@ -361,3 +366,71 @@ def publish(
     if candidate is not None:
         name = candidate_path(key, candidate, RECORD_NAME)
     store.upload(out / RECORD_NAME, name, only_if_absent=is_candidate)
+
+
+MORE_TOOLS = ("transformers", "accelerate", "safetensors")
+"""Recorded beside those that the key holds."""
+
+
+def read_checkpoint_build(chosen: Options) -> CheckpointBuild:
+    """Read the tree and find the scheme of a key. Raises InputRefused."""
+    assert chosen.key is not None
+    tree = read_tree(chosen.root)
+    view = tree.views.get(chosen.environment)
+    if view is None:
+        known = ", ".join(sorted(tree.views)) or "none"
+        raise InputRefused(
+            f"environment {chosen.environment} has no file in environments/; there are: {known}."
+        )
+    files = {f"models/{chosen.model}.yaml", f"environments/{chosen.environment}.yaml"}
+    faults = [fault for fault in tree.faults if fault.file in files]
+    if faults:
+        more = f"{len(faults)} faults, the first: " if len(faults) > 1 else ""
+        raise InputRefused(f"{more}{faults[0]}")
+    generator = view.generators.get(chosen.model)
+    if generator is None:
+        known = ", ".join(sorted(view.generators)) or "none"
+        raise InputRefused(
+            f"{chosen.model} is no text generator of environment {chosen.environment}; those are: "
+            f"{known}."
+        )
+    headers = generation_case(generator, tree.root).headers
+    already = None if headers is None else headers.scheme
+    keys = checkpoint_keys(generator.spec, tree.root, already)
+    if chosen.key not in keys:
+        schemes = ", ".join(f"{key} ({scheme})" for key, scheme in keys.items())
+        raise InputRefused(
+            f"{chosen.key} is no checkpoint key of {chosen.model} as its files are now; those "
+            f"are: {schemes}."
+        )
+    plan = scheme_plan(tree, chosen.environment, chosen.model, keys[chosen.key])
+    return CheckpointBuild(
+        root=tree.root,
+        environment=view.environment.spec,
+        spec=generator.spec,
+        key=chosen.key,
+        scheme=keys[chosen.key],
+        already=already,
+        tensor_parallel=1 if plan is None else plan.tensor_parallel,
+        versions=installed_tools(),
+    )
+
+
+def installed_tools() -> dict[str, str]:
+    """Return the versions of the libraries that make checkpoints.
+
+    Raises InputRefused where they are not those of the keys.
+    """
+    tools = {}
+    for name, wanted in quantizer_tools().items():
+        try:
+            found = version(name)
+        except PackageNotFoundError:
+            found = "none"
+        if found.split("+")[0] != wanted:
+            raise InputRefused(
+                f"this Python has {name} {found}, and checkpoint keys are of {wanted}; run the "
+                "build in the environment of requirements/quantizer.txt."
+            )
+        tools[name] = found
+    return tools | {name: version(name) for name in MORE_TOOLS}

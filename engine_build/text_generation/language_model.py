@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from engine_build.datasets.dataset import Array
 from engine_build.errors import SourceFault, one_line
 from engine_build.sources.checkpoint import transformers_tokenizer
-from engine_build.text_generation.scores import Array
 from onboarding.text_generation.checkpoint import shard_names
 from onboarding.text_generation.texts import TextSample
 

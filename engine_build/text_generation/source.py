@@ -10,8 +10,7 @@ from pathlib import Path
 
 from engine_build.errors import SourceFault, one_line
 from engine_build.sources.checkpoint import read_json
-from engine_build.sources.hub import Repository
-from engine_build.sources.source import FetchContext, fetch_folder, source_name
+from engine_build.sources.source import FetchContext, Repository, fetch_folder, source_name
 from engine_build.store import link_or_copy
 from onboarding.checkpoint import checkpoint_sha256
 from onboarding.text_generation.checkpoint import (

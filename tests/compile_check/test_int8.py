@@ -5,8 +5,7 @@ from __future__ import annotations
 import onnx
 import pytest
 
-from engine_build.quantization.layers import quantizable_layers
-from engine_build.quantization.placement import residual_inputs
+from engine_build.quantization.layers import quantizable_layers, residual_inputs
 from engine_build.quantization.qdq import quantize_layers
 from engine_build.tensorrt.half_precision import half_precision
 from onboarding.model_spec import OptimizationProfileSpec

@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from engine_build.errors import NetworkRefused
-from engine_build.onnx_graph.custom_operators import leave_to_plugins
+from engine_build.onnx_graph.onnx_file import leave_to_plugins
 from engine_build.pipeline import NETWORK_STEPS, run_steps
 from engine_build.sources.export import export
 from engine_build.sources.source_model import SourceModel

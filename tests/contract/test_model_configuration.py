@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine_build.packaging.model_configuration import configurations
+from engine_build.packaging.repository import configurations
 from tests.contract.model_config import PROTOBUF, parse_configuration
 from tests.unit.engine_build.golden_configurations import CASES, golden
 

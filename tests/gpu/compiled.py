@@ -11,9 +11,8 @@ import onnx
 from engine_build.datasets.dataset import Array, Feed
 from engine_build.log import Log
 from engine_build.runner import ProcessRunner
-from engine_build.tensorrt.host import trtexec_version
 from engine_build.tensorrt.network import load_plan
-from engine_build.tensorrt.trtexec import CompileOptions, Profile, compile_command
+from engine_build.tensorrt.trtexec import CompileOptions, Profile, compile_command, trtexec_version
 
 
 def plan_rows(

@@ -24,7 +24,7 @@ from onnx import TensorProto, numpy_helper
 from engine_build.errors import InputRefused
 from engine_build.log import Log
 from engine_build.runner import ProcessRunner
-from engine_build.tensorrt.host import gpu_host
+from engine_build.tensorrt.trtexec import gpu_host
 from roundhouse.dev.gpu.machine import GpuMachine, InterpreterFacts
 
 Name = Literal["bert-large", "vit-base", "resnet-50", "cross-encoder", "qwen-embedder"]

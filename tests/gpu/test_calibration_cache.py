@@ -17,8 +17,7 @@ from engine_build.datasets.tensors import TensorEncoder
 from engine_build.errors import NetworkRefused
 from engine_build.onnx_graph.network_store import Network
 from engine_build.ort import OrtNetwork
-from engine_build.quantization.calibration_cache import parse_cache
-from engine_build.steps.calibrate import CALIBRATE, calibrate_cache
+from engine_build.steps.calibrate import CALIBRATE, calibrate_cache, parse_cache
 from engine_build.steps.compile import compile_candidates
 from engine_build.steps.step import BuildState
 from engine_build.tensorrt.network import load_plan

@@ -17,7 +17,7 @@ pytest.importorskip("orjson", reason="needs what the server needs")
 from container.triton.manifest_check import running_compute_capability
 from engine_build.log import Log
 from engine_build.runner import ProcessRunner
-from engine_build.tensorrt.host import trtexec_version
+from engine_build.tensorrt.trtexec import trtexec_version
 from tests.contract.server_process import until
 from tests.gpu.networks import write_source
 from tests.gpu.plans import GPU, ROOT

@@ -19,8 +19,8 @@ from engine_build.ort import OrtNetwork
 from engine_build.runner import ProcessRunner
 from engine_build.steps.compile import Candidate, check_machine, compile_candidates, fallback
 from engine_build.store import FolderStore
-from engine_build.tensorrt.host import gpu_host, trtexec_version
 from engine_build.tensorrt.network import load_plan
+from engine_build.tensorrt.trtexec import gpu_host, trtexec_version
 from onboarding.manifest import RuntimeIdentity, TensorRecord
 from onboarding.names import timing_cache_path
 from tests.unit.engine_build import stand_ins

@@ -30,7 +30,7 @@ from onnx import TensorProto
 from onnx.reference import ReferenceEvaluator
 
 from container.wire import array_request, arrays_of
-from engine_build.onnx_graph.lookups import with_table_rows
+from engine_build.onnx_graph.onnx_file import with_table_rows
 from engine_build.packaging.archive import model_repository
 from engine_build.packaging.repository import Repository, repository
 from engine_build.packaging.served import Served

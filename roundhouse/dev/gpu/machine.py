@@ -17,8 +17,7 @@ from container.tensorrt.bindings import cuda_runtime, tensorrt
 from engine_build.errors import InputRefused
 from engine_build.log import Log
 from engine_build.runner import ProcessRunner, Runner
-from engine_build.tensorrt.host import GpuHost, gpu_host, trtexec_version
-from engine_build.tensorrt.trtexec import PROGRAM
+from engine_build.tensorrt.trtexec import PROGRAM, GpuHost, gpu_host, trtexec_version
 from onboarding.platform import (
     InstanceType,
     ServingPlatform,

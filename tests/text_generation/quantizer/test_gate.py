@@ -13,6 +13,7 @@ import torch
 from engine_build.log import Log
 from engine_build.text_generation.gate import (
     candidate_scores,
+    divergence,
     evaluation_of,
     judge,
     kv_scores,
@@ -20,8 +21,7 @@ from engine_build.text_generation.gate import (
     source_answers,
 )
 from engine_build.text_generation.language_model import LanguageModel, next_tokens
-from engine_build.text_generation.scores import divergence
-from engine_build.work_folder import WorkFolder
+from engine_build.workload import WorkFolder
 from onboarding.tree import read_tree
 from tests.text_generation.quantizer.trees import llama_tree
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from engine_build.packaging.model_configuration import configurations
+from engine_build.packaging.repository import configurations
 from engine_build.packaging.served import Served
 from onboarding.manifest import ProfileRecord, TensorRecord
 from onboarding.processing_spec import (

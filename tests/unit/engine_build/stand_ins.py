@@ -8,14 +8,12 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from engine_build.context import BuildContext
 from engine_build.log import Log
 from engine_build.options import Options
-from engine_build.request import build_request
+from engine_build.request import BuildContext, build_request
 from engine_build.runner import Command, Ended
-from engine_build.settings import Settings
 from engine_build.store import FolderStore, Store
-from engine_build.work_folder import WorkFolder
+from engine_build.workload import Settings, WorkFolder
 
 ROOT = Path(__file__).parents[3]
 PASSED = json.dumps({"version": "1.7", "verdict": "pass", "seconds": 0.1, "faults": []})

@@ -18,8 +18,7 @@ from engine_build.datasets.text import TextEncoder
 from engine_build.errors import InputRefused, SourceFault
 from engine_build.exported import ExportedProgram
 from engine_build.ort import OrtNetwork
-from engine_build.sources.export import export
-from engine_build.sources.program import write_program
+from engine_build.sources.export import export, write_program
 from engine_build.sources.source_model import SourceModel
 from engine_build.store import FolderStore
 from tests.unit.engine_build.architectures import CLASSES, TEXT, write_text_checkpoint

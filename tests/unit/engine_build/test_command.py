@@ -17,8 +17,7 @@ from engine_build.__main__ import main
 from engine_build.errors import InputRefused
 from engine_build.log import Log
 from engine_build.runner import Command, Ended, ProcessRunner
-from engine_build.settings import Settings, settings
-from engine_build.work_folder import WorkFolder
+from engine_build.workload import Settings, WorkFolder, settings
 from tests.unit.engine_build.graphs import linear
 from tests.unit.engine_build.trees import write_tensors_tree
 

@@ -11,7 +11,7 @@ import yaml
 from engine_build.build import build
 from engine_build.errors import InputRefused, SourceFault
 from engine_build.sources.export import export
-from engine_build.sources.image_model import ImageModel
+from engine_build.sources.source_model import ImageModel
 from engine_build.store import sha256_of
 from onboarding.checkpoint import checkpoint_sha256
 from tests.unit.engine_build.architectures import (

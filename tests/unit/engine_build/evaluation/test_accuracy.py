@@ -20,9 +20,11 @@ from engine_build.evaluation.accuracy import (
     format_record,
     format_scores,
     format_verdict,
+    output_standards,
     refuse_useless_labels,
     samples_needed,
     shortfall,
+    standard_of,
     verdict,
     way_out,
 )
@@ -34,7 +36,6 @@ from engine_build.evaluation.scores import (
     ordered_pairs,
     relative_scores,
 )
-from engine_build.evaluation.standards import output_standards, standard_of
 from onboarding.manifest import AccuracyRecord
 from onboarding.model_spec import AccuracySpec, BudgetSpec
 from tests.unit.engine_build.graphs import node, tensor, write_graph

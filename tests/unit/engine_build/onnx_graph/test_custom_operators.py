@@ -8,13 +8,13 @@ import pytest
 from onnx import TensorProto, helper
 
 from engine_build.errors import NetworkRefused, SourceFault
-from engine_build.onnx_graph.custom_operators import (
+from engine_build.onnx_graph.onnx_file import (
+    free_own_names,
     inline_functions,
     leave_to_plugins,
     read_inlined,
     refuse_undefined_operators,
 )
-from engine_build.onnx_graph.tensor_names import free_own_names
 from engine_build.ort import OrtNetwork
 from tests.unit.engine_build.custom import FEED, scaled_network
 from tests.unit.engine_build.graphs import node, tensor, write_graph

@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, numpy_helper
 
-from engine_build.onnx_graph.lookups import table_rows
+from engine_build.onnx_graph.onnx_file import table_rows
 from tests.unit.engine_build.graphs import node, tensor, write_graph
 
 TABLES = {"table": np.ones((4, 3)), "smaller": np.ones((3, 2)), "wide": np.ones((2, 7))}

@@ -12,9 +12,7 @@ import pytest
 from engine_build.errors import SourceFault
 from engine_build.log import Log
 from engine_build.onnx_graph.external_data import (
-    DATA_NAME,
     copy_network,
-    data_file,
     external_files,
     external_names,
     load_network,
@@ -24,7 +22,7 @@ from engine_build.onnx_graph.external_data import (
     save_model,
     weight_bytes,
 )
-from engine_build.onnx_graph.network_store import Networks
+from engine_build.onnx_graph.network_store import DATA_NAME, Networks, data_file
 from engine_build.onnx_graph.onnx_file import (
     opset,
     opset_range,

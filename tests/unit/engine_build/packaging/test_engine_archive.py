@@ -6,7 +6,7 @@ import pytest
 
 from engine_build.errors import InputRefused
 from engine_build.packaging.archive import read_engine_archive
-from engine_build.packaging.model_configuration import TRUE, Word, configurations, entry, text
+from engine_build.packaging.repository import TRUE, Word, configurations, entry, text
 from onboarding.manifest import MANIFEST_NAME, Prompts, TensorRecord
 from onboarding.processing_spec import ClientTensorSpec, PreprocessingSpec
 from onboarding.serving_spec import ServingSpec

@@ -10,16 +10,14 @@ from engine_build.errors import SourceFault
 from engine_build.quantization.calibration import (
     BINS,
     MOST_MOVED,
-    compensated_counts,
-    entropy_threshold,
-    percentile_threshold,
-    second_moments,
-)
-from engine_build.quantization.smoothing import (
     ActivationSample,
     best_smoothing,
     channel_scales,
+    compensated_counts,
+    entropy_threshold,
+    percentile_threshold,
     round_to_int8,
+    second_moments,
     smoothing_scales,
     tensor_scale,
 )

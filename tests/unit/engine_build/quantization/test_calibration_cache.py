@@ -20,14 +20,15 @@ from engine_build.datasets.dataset import Samples, Shape
 from engine_build.datasets.tensors import TensorEncoder
 from engine_build.errors import InputRefused, NetworkRefused
 from engine_build.quantization import calibrator
-from engine_build.quantization.calibration_cache import (
-    cache_path,
-    parse_cache,
-    version_digits,
-)
 from engine_build.quantization.calibrator import DeviceBatches
 from engine_build.runner import Ended
-from engine_build.steps.calibrate import CALIBRATE, calibrate_cache, save_feeds
+from engine_build.steps.calibrate import (
+    CALIBRATE,
+    calibrate_cache,
+    parse_cache,
+    save_feeds,
+    version_digits,
+)
 from engine_build.store import FolderStore
 from onboarding.manifest import RuntimeIdentity
 from onboarding.model_spec import CalibrationSpec
@@ -173,8 +174,8 @@ def test_cache_is_made_of_all_samples_in_batches_of_one_shape_and_reused(
     assert mask.tolist() == [0, -3e4, 1e8]
     assert path.read_text() == WRITTEN
     # It lies under the network that every GPU shares.
-    assert cache_path(tools.request) == f"networks/{'8' * 20}/calibration.cache"
-    assert path == tmp_path / "out" / cache_path(tools.request)
+    assert tools.request.cache_path == f"networks/{'8' * 20}/calibration.cache"
+    assert path == tmp_path / "out" / tools.request.cache_path
     again = Calibrating()
     assert calibrate(start(again)).is_file() and again.commands == []
 
@@ -198,10 +199,10 @@ def test_cache_of_a_store_is_copied_unless_this_tensorrt_would_refuse_it(
     store, runner = FolderStore(tmp_path / "store"), Calibrating()
     (tmp_path / "old.cache").write_text(text)
     tools = start(runner, store=store)
-    store.upload(tmp_path / "old.cache", cache_path(tools.request))
+    store.upload(tmp_path / "old.cache", tools.request.cache_path)
     assert calibrate(tools).read_text() == (text if is_kept else WRITTEN)
     assert len(runner.commands) == (not is_kept)
-    assert tools.work_store.size(cache_path(tools.request)) is not None
+    assert tools.work_store.size(tools.request.cache_path) is not None
 
 
 @pytest.mark.parametrize(
@@ -222,7 +223,7 @@ def test_infinite_scales_are_left_out_with_a_line_in_the_log_or_refused(start, c
     tools = start(Calibrating(HEADER + "x: 7f800000\n"))
     with pytest.raises(NetworkRefused, match=r"tensor x has an infinite scale.*explicit"):
         calibrate(tools)
-    assert tools.work_store.size(cache_path(tools.request)) is None
+    assert tools.work_store.size(tools.request.cache_path) is None
     tools = start(Calibrating(INFINITE))
     assert calibrate(tools).read_text().rstrip() == WRITTEN.rstrip()
     words = "read by no product: ONNXTRT_Broadcast_578_output, mask"

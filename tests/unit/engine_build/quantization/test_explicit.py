@@ -15,7 +15,6 @@ from engine_build.errors import NothingForInt8, SourceFault
 from engine_build.evaluation.accuracy import Standard, accuracy
 from engine_build.ort import OrtNetwork
 from engine_build.quantization.explicit import Quantization
-from engine_build.quantization.float_layers import layer_roles, restore_layers
 from engine_build.quantization.layers import quantizable_layers
 from engine_build.quantization.qdq import quantize_layers
 from engine_build.quantization.sensitivity import (
@@ -27,6 +26,7 @@ from engine_build.quantization.sensitivity import (
     best_point,
     holds_budget,
 )
+from engine_build.steps.placement import layer_roles, restore_layers
 from onboarding.manifest import AccuracyRecord
 from onboarding.model_spec import BudgetSpec
 from tests.unit.engine_build.quantization import graphs

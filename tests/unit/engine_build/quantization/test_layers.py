@@ -10,18 +10,16 @@ from onnx import TensorProto, numpy_helper
 from engine_build.errors import InputRefused
 from engine_build.quantization.layers import (
     implicit_int8_fault,
+    int8_tensors,
+    left_in_float,
     multiply_accumulates,
     node_work,
     quantizable_layers,
+    residual_inputs,
     tensors_of,
 )
-from engine_build.quantization.placement import (
-    int8_tensors,
-    left_in_float,
-    residual_inputs,
-)
 from engine_build.quantization.qdq import quantize_layers
-from engine_build.quantization.sparsity import refuse_dense_network, sparse_share
+from engine_build.steps.export import refuse_dense_network, sparse_share
 from tests.unit.engine_build.custom import scaled_network
 from tests.unit.engine_build.graphs import node, tensor, write_graph
 from tests.unit.engine_build.quantization import graphs

@@ -12,11 +12,10 @@ from onnx import TensorProto, helper, numpy_helper, parser
 from onnx.reference import ReferenceEvaluator
 
 from engine_build.errors import NetworkRefused, NothingForInt8, SourceFault
-from engine_build.onnx_graph.data_file import data_file
 from engine_build.onnx_graph.external_data import save_model
+from engine_build.onnx_graph.network_store import data_file
 from engine_build.onnx_graph.onnx_file import QDQ
 from engine_build.ort import OrtNetwork
-from engine_build.quantization.dynamic import quantize_dynamically
 from engine_build.quantization.fp8 import (
     LARGEST,
     activation_maxima,
@@ -35,6 +34,7 @@ from engine_build.quantization.given_qdq import (
 )
 from engine_build.quantization.layers import quantizable_layers
 from engine_build.quantization.qdq import SwitchableNetwork, quantize_layers
+from engine_build.steps.compile import quantize_dynamically
 from engine_build.tensorrt.half_precision import half_precision
 from tests.unit.engine_build.quantization.graphs import (
     KINDS,

@@ -23,8 +23,9 @@ from engine_build.log import Log
 from engine_build.options import Options
 from engine_build.ort import OrtNetwork
 from engine_build.request import build_request
-from engine_build.sources.given_network import TOKENS, VECTOR, check_answers, read_network
-from engine_build.sources.pooling import POOLERS, PoolingHead
+from engine_build.sources.embedding import VECTOR
+from engine_build.sources.given_network import check_answers, read_network
+from engine_build.sources.pooling import POOLERS, TOKENS, PoolingHead
 from engine_build.store import sha256_of
 from onboarding.manifest import TensorRecord
 from tests.fixtures.tiny_embedder.archive import HERE, REPOSITORY, SIZE

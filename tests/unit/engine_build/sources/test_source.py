@@ -20,11 +20,14 @@ import yaml
 from engine_build.errors import SourceFault
 from engine_build.onnx_graph.external_data import onnx_sha256
 from engine_build.onnx_graph.onnx_file import read_model
-from engine_build.sources.bucket_checkpoint import pinned_checkpoint
 from engine_build.sources.checkpoint import read_json
-from engine_build.sources.hub import PrivateSources, secret_reader
 from engine_build.sources.network import bucket_network, fetch
-from engine_build.sources.source import FetchContext
+from engine_build.sources.source import (
+    FetchContext,
+    PrivateSources,
+    pinned_checkpoint,
+    secret_reader,
+)
 from engine_build.steps.fetch import fetch_plugin
 from engine_build.store import FolderStore, S3Store, sha256_of
 from onboarding.checkpoint import checkpoint_sha256

@@ -20,7 +20,7 @@ from engine_build.build import build
 from engine_build.errors import InputRefused, PublishFailed
 from engine_build.evaluation.decision import Candidate
 from engine_build.log import Log
-from engine_build.onnx_graph.data_file import DATA_NAME
+from engine_build.onnx_graph.network_store import DATA_NAME
 from engine_build.packaging.archive import (
     CARRIED,
     CARRIED_FILES,
@@ -32,12 +32,12 @@ from engine_build.packaging.archive import (
     pack,
 )
 from engine_build.packaging.repository import repository
-from engine_build.quantization.dynamic import quantize_dynamically
 from engine_build.runner import Ended
-from engine_build.settings import Settings
+from engine_build.steps.compile import quantize_dynamically
 from engine_build.steps.package import quantization, source_commit
 from engine_build.steps.publish import publish, publish_candidate
 from engine_build.store import FolderStore, S3Store, sha256_of
+from engine_build.workload import Settings
 from onboarding.checkpoint import checkpoint_sha256
 from onboarding.lock import lock_text, write_lock_entry
 from onboarding.manifest import MANIFEST_NAME, TensorRecord

@@ -13,7 +13,6 @@ from engine_build.errors import InputRefused, NetworkRefused, PublishFailed
 from engine_build.evaluation.runtimes import load_engine
 from engine_build.log import Log
 from engine_build.ort import OrtNetwork
-from engine_build.quantization.calibration_cache import cache_path
 from engine_build.steps.compile import check_machine, compile_candidates, difference, fallback
 from engine_build.store import FolderStore
 from engine_build.tensorrt.compilation import TimingCache
@@ -107,7 +106,7 @@ def by_cache(machine):
 
 
 def test_calibration_cache_is_given_to_trtexec(machine, by_cache):
-    path = by_cache.work_store.path(cache_path(by_cache.request))
+    path = by_cache.work_store.path(by_cache.request.cache_path)
     path.parent.mkdir(parents=True)
     path.write_text("TRT-101601-EntropyCalibration2\ninput: 3c010a14\n")
     (candidate,) = compiled(by_cache, {"float": machine.networks()["float"]})

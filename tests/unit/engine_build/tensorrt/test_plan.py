@@ -12,7 +12,6 @@ import pytest
 
 from engine_build.errors import InputRefused, NetworkRefused
 from engine_build.runner import Ended
-from engine_build.tensorrt.host import BANNER, GpuHost, check_host, parse_host
 from engine_build.tensorrt.plan import (
     ExpectedPlan,
     InspectedPlan,
@@ -22,6 +21,7 @@ from engine_build.tensorrt.plan import (
     last_error,
     write_integer_inputs,
 )
+from engine_build.tensorrt.trtexec import BANNER, GpuHost, check_host, parse_host
 from onboarding.manifest import TensorRecord
 
 INPUTS, OUTPUTS = ("input_ids", "attention_mask"), ("sentence_embedding",)

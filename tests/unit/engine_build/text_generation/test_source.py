@@ -13,7 +13,7 @@ from engine_build.errors import InputRefused, SourceFault
 from engine_build.runner import Command, Ended
 from engine_build.sources.source import FetchContext
 from engine_build.store import FolderStore, sha256_of
-from engine_build.text_generation.recipe import Recipe, recipe_of
+from engine_build.text_generation.quantize import Recipe, recipe_of
 from engine_build.text_generation.source import fetch
 from onboarding.checkpoint import checkpoint_sha256
 from onboarding.text_generation.checkpoint import TensorHeader

@@ -15,15 +15,15 @@ import pytest
 from engine_build.errors import InputRefused
 from engine_build.log import Log
 from engine_build.runner import TIMED_OUT, Ended
-from engine_build.settings import Settings
-from engine_build.text_generation.job import missed_budgets, reason, slower
-from engine_build.text_generation.scores import (
+from engine_build.text_generation.gate import (
     SampleScore,
     divergence,
     score_drop,
     score_sample,
 )
+from engine_build.text_generation.job import missed_budgets, reason, slower
 from engine_build.text_generation.speed import MODULE, SECONDS, measure_speed
+from engine_build.workload import Settings
 from onboarding.text_generation.checkpoint_lock import (
     GateRecord,
     Interval,

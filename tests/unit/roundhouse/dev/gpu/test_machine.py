@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from engine_build.tensorrt.host import GpuHost
+from engine_build.tensorrt.trtexec import GpuHost
 from onboarding.platform import instance_types, serving_platforms
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
