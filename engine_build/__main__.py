@@ -8,14 +8,18 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from engine_build.log import Log, end_in_exit_code, run_program
 from engine_build.machine import peak_mib
 from engine_build.options import Options, options, wants_json
-from engine_build.runner import ProcessRunner
+from engine_build.runner import Runner
 from engine_build.store import store_at
-from engine_build.workload import Tools, WorkFolder, Workload, settings
+from engine_build.workload import Tools, WorkFolder, settings
+
+if TYPE_CHECKING:
+    from engine_build.build import EngineBuild
+    from engine_build.text_generation.job import CheckpointBuild
 
 
 def main(
@@ -30,7 +34,7 @@ def main(
         workload = read_workload(chosen, log)
         with WorkFolder(chosen.out, is_fresh=chosen.candidate is not None) as work:
             log.keep(work.log_path)
-            runner = ProcessRunner(log)
+            runner = Runner(log)
             runner.record(work.script_path)
             place, region = chosen.publish, workload.region
             tools = Tools(
@@ -50,7 +54,7 @@ def main(
     return end_in_exit_code(run, log, stdout, as_json=wants_json(arguments))
 
 
-def read_workload(chosen: Options, log: Log) -> Workload:
+def read_workload(chosen: Options, log: Log) -> EngineBuild | CheckpointBuild:
     """Read the tree and resolve what is built. Raises InputRefused.
 
     The libraries of each kind load here: no environment has those of both.
@@ -59,9 +63,14 @@ def read_workload(chosen: Options, log: Log) -> Workload:
         from engine_build.text_generation.job import read_checkpoint_build
 
         return read_checkpoint_build(chosen)
-    from engine_build.build import read_engine_build
+    from engine_build.build import EngineBuild
+    from engine_build.request import build_request
 
-    return read_engine_build(chosen, log)
+    return EngineBuild(
+        request=build_request(chosen, log),
+        plan_source=chosen.plan_from,
+        networks_only=chosen.networks_only,
+    )
 
 
 if __name__ == "__main__":

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine_build.errors import PublishFailed
-from engine_build.log import Log
-from engine_build.options import Options
 from engine_build.packaging.archive import known_engine
-from engine_build.request import BuildContext, BuildRequest, build_request
+from engine_build.request import BuildContext, BuildRequest
 from engine_build.store import Store, sha256_of
 from engine_build.workload import VERBS, Answer, Status, Tools
 from onboarding.lock import LockEntry
@@ -49,18 +47,13 @@ class EngineBuild:
             code_root=Path(__file__).resolve().parents[1],
             now=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         )
-        if self.networks_only:
-            build_networks(context)
-            return _answer_of_networks(self.request.network_keys, context.destination.place)
-        return _answer(build(context))
-
-
-def read_engine_build(chosen: Options, log: Log) -> EngineBuild:
-    """Read the tree and resolve one build. Raises InputRefused."""
-    request = build_request(chosen, log)
-    return EngineBuild(
-        request=request, plan_source=chosen.plan_from, networks_only=chosen.networks_only
-    )
+        if not self.networks_only:
+            return _answer(build(context))
+        build_networks(context)
+        keys, place = self.request.network_keys, context.destination.place
+        names = ", ".join(f"{name} {key}" for name, key in keys.items())
+        fields = {"status": "networks", "network_keys": keys, "place": place}
+        return Answer(fields, f"Networks are in {place}: {names}.")
 
 
 def build(context: BuildContext) -> Result:
@@ -131,12 +124,6 @@ def build_networks(context: BuildContext) -> None:
         f"engine: {steps}; what is finished is reused."
     )
     run_steps(context, STEPS_OF_NETWORKS)
-
-
-def _answer_of_networks(keys: dict[str, str], place: str) -> Answer:
-    names = ", ".join(f"{name} {key}" for name, key in keys.items())
-    fields = {"status": "networks", "network_keys": keys, "place": place}
-    return Answer(fields, f"Networks are in {place}: {names}.")
 
 
 def _answer(result: Result) -> Answer:

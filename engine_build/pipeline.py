@@ -2,33 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from engine_build.packaging.reused_plan import ReusedPlan
 from engine_build.request import BuildContext
-from engine_build.steps.benchmark import BENCHMARK
-from engine_build.steps.calibrate import CALIBRATE
-from engine_build.steps.check import CHECK
-from engine_build.steps.compile import COMPILE
-from engine_build.steps.ensemble import (
-    BENCHMARK_ENSEMBLE,
-    COLLECT,
-    PACKAGE_ENSEMBLE,
-    VERIFY_ENSEMBLE,
+from engine_build.steps import (
+    benchmark,
+    calibrate,
+    check,
+    compile,
+    ensemble,
+    export,
+    fetch,
+    half_precision,
+    package,
+    placement,
+    processing,
+    publish,
+    quantize,
+    reference,
+    triton_repository,
+    verify,
 )
-from engine_build.steps.export import EXPORT
-from engine_build.steps.fetch import FETCH, LOAD
-from engine_build.steps.half_precision import HALF_PRECISION
-from engine_build.steps.package import PACKAGE
-from engine_build.steps.placement import PLACEMENT
-from engine_build.steps.processing import PROCESSING
-from engine_build.steps.publish import PUBLISH, PUBLISH_NETWORKS
-from engine_build.steps.quantize import QUANTIZE, QUANTIZE_FOR_ENGINE
-from engine_build.steps.reference import REFERENCE
-from engine_build.steps.step import BuildState, Step
-from engine_build.steps.triton_repository import FETCH_REPOSITORY, PACKAGE_REPOSITORY
-from engine_build.steps.verify import VERIFY
+from engine_build.steps.step import BuildState
 from onboarding.lock import LockEntry
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """A named part of a build: `run` does it, `applies` tells whether a build has it."""
+
+    name: str
+    run: Callable[[BuildContext, BuildState], None]
+    applies: Callable[[BuildContext], bool] = lambda context: True
+
+
+def _has_user_code(context: BuildContext) -> bool:
+    serving = context.request.model.serving
+    return serving.preprocessing is not None or serving.postprocessing is not None
+
+
+def _has_store(context: BuildContext) -> bool:
+    return context.publish_to is not None
+
+
+def _has_network_for_engine(context: BuildContext) -> bool:
+    """A CPU's INT8 engine is made of the float network, and needs no other."""
+    request = context.request
+    return request.has_eight_bits and not (request.is_cpu and request.may_be_int8)
+
+
+FETCH = Step(name="fetch", run=fetch.run)
+LOAD = Step(
+    name="load", run=fetch.load, applies=lambda context: context.request.model.source.onnx is None
+)
+EXPORT = Step(name="export", run=export.run)
+PROCESSING = Step(name="processing", run=processing.run, applies=_has_user_code)
+REFERENCE = Step(name="reference", run=reference.run)
+QUANTIZE = Step(
+    name="quantize", run=quantize.run, applies=lambda context: context.request.has_eight_bits
+)
+QUANTIZE_FOR_ENGINE = Step(name="quantize", run=quantize.run, applies=_has_network_for_engine)
+HALF_PRECISION = Step(
+    name="half precision",
+    run=half_precision.run,
+    applies=lambda context: bool(context.request.half_precisions),
+)
+CALIBRATE = Step(
+    name="calibrate",
+    run=calibrate.run,
+    applies=lambda context: context.request.int8_mode == "calibration-cache",
+)
+CHECK = Step(
+    name="check", run=check.run, applies=lambda context: context.request.library != "pytorch"
+)
+COMPILE = Step(name="compile", run=compile.run)
+PLACEMENT = Step(
+    name="placement",
+    run=placement.run,
+    applies=lambda context: context.request.is_plan and context.request.has_eight_bits,
+)
+VERIFY = Step(name="verify", run=verify.verify_candidates)
+BENCHMARK = Step(name="benchmark", run=benchmark.choose_candidate)
+PACKAGE = Step(name="package", run=package.run)
+PUBLISH = Step(name="publish", run=publish.run, applies=_has_store)
 
 FLOAT_STEPS = (FETCH, LOAD, EXPORT, PROCESSING, REFERENCE)
 NETWORK_STEPS = (*FLOAT_STEPS, QUANTIZE, HALF_PRECISION, CALIBRATE)
@@ -40,12 +98,24 @@ STEPS = (
 """Every step of an engine."""
 STEPS_OF_PACKAGING = (FETCH, LOAD, EXPORT, PROCESSING, PACKAGE, PUBLISH)
 """Every step of an engine whose plan is reused: no GPU compiles, judges or times anything."""
-STEPS_OF_NETWORKS = (*NETWORK_STEPS, CHECK, PUBLISH_NETWORKS)
+STEPS_OF_NETWORKS = (
+    *(*NETWORK_STEPS, CHECK),
+    Step(name="publish", run=publish.run_networks, applies=_has_store),
+)
 """Every step of `--networks-only`."""
-STEPS_OF_ENSEMBLES = (COLLECT, VERIFY_ENSEMBLE, BENCHMARK_ENSEMBLE, PACKAGE_ENSEMBLE, PUBLISH)
+STEPS_OF_ENSEMBLES = (
+    Step(name="collect", run=ensemble.collect),
+    Step(name="verify", run=ensemble.verify),
+    Step(name="benchmark", run=ensemble.benchmark),
+    Step(name="package", run=ensemble.package),
+    PUBLISH,
+)
 """Every step of an archive that holds other models' engines."""
-
-STEPS_OF_REPOSITORIES = (FETCH_REPOSITORY, PACKAGE_REPOSITORY, PUBLISH)
+STEPS_OF_REPOSITORIES = (
+    Step(name="fetch", run=triton_repository.fetch),
+    Step(name="package", run=triton_repository.package),
+    PUBLISH,
+)
 """Every step of a Triton repository of the user's own."""
 
 

@@ -28,7 +28,7 @@ from onboarding.repository_spec import RepositorySpec
 from onboarding.resolve import quantization_mode, runtime_identity, target
 from onboarding.source_access import SourceSecretsSpec
 from onboarding.tree import Tree, read_tree
-from onboarding.values import QuantizationMode, runtime_library
+from onboarding.values import Precision, QuantizationMode, runtime_library
 
 ENOUGH_SAMPLES = 100
 """Fewer validation samples than this judge nothing."""
@@ -79,6 +79,23 @@ class BuildRequest:
     def int8_mode(self) -> QuantizationMode | None:
         """How INT8 is made; None when it is not tried."""
         return self.quantization if self.may_be_int8 else None
+
+    @property
+    def has_eight_bits(self) -> bool:
+        """True where a build has a Q/DQ network."""
+        return self.int8_mode == "explicit" or "fp8" in self.network_keys
+
+    @property
+    def half_precisions(self) -> tuple[Precision, ...]:
+        """The precisions whose engines are compiled from networks in FP16."""
+        if self.is_cpu or self.library == "pytorch":
+            return ()
+        made: dict[Precision, bool] = {
+            "fp16": self.model.engine.precision in ("fp16", "auto"),
+            "int8": self.int8_mode == "explicit",
+            "fp8": "fp8" in self.network_keys,
+        }
+        return tuple(precision for precision, is_compiled in made.items() if is_compiled)
 
     @property
     def is_cpu(self) -> bool:

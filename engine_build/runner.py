@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from engine_build.log import Log
 
@@ -81,20 +81,8 @@ class Ended:
         return report if isinstance(report, dict) else {}
 
 
-class Runner(Protocol):
-    """Runs commands."""
-
-    def run(self, command: Command) -> Ended:
-        """Runs a command to its end, and never raises for how it ended."""
-        ...
-
-    def find(self, program: str) -> str | None:
-        """Where a program lies on this machine."""
-        ...
-
-
-class ProcessRunner:
-    """Run real processes, each printed before it starts.
+class Runner:
+    """Runs processes, each printed before it starts.
 
     Leaves a script that runs them again, and a log of each.
     """
@@ -117,7 +105,10 @@ class ProcessRunner:
         (script.parent / "logs").mkdir()
 
     def run(self, command: Command) -> Ended:
-        """Run a command, its output logged line by line, and in the build's log at the end."""
+        """Run a command to its end, and never raise for how it ended.
+
+        Its output is logged line by line, and in the build's log at the end.
+        """
         self._log.line(f"  $ {command}")
         self._count += 1
         path = Path(os.devnull)
@@ -133,7 +124,7 @@ class ProcessRunner:
         return ended
 
     def find(self, program: str) -> str | None:
-        """Looks along PATH."""
+        """Where a program lies on this machine, along PATH."""
         return shutil.which(program)
 
     def _wait_for_end(self, command: Command, path: Path) -> Ended:

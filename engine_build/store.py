@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from engine_build.errors import InputRefused, PublishFailed
 
@@ -30,39 +30,6 @@ CONFLICT_SECONDS = (1, 2, 4, 8)
 LARGEST_OBJECT_BYTES = 5 * 1000**3
 """Of one PUT (Amazon S3 User Guide, "Uploading objects": 5 GB)."""
 ABSENT_OR_PRESENT = ("404", "NoSuchKey", "NotFound", "412", "PreconditionFailed")
-
-
-class Store(Protocol):
-    """Objects by name.
-
-    Every write is whole or not at all; every method raises PublishFailed when the store does not
-    answer.
-    """
-
-    @property
-    def place(self) -> str:
-        """What a user calls it."""
-        ...
-
-    def size(self, name: str) -> int | None:
-        """Bytes of an object; None when there is none."""
-        ...
-
-    def names(self, prefix: str) -> tuple[str, ...]:
-        """Every object's name that begins with a prefix, sorted."""
-        ...
-
-    def read(self, name: str) -> bytes | None:
-        """An object's bytes; None when there is none."""
-        ...
-
-    def download(self, name: str, path: Path) -> bool:
-        """Copies an object to a file; False when there is none."""
-        ...
-
-    def upload(self, path: Path, name: str, *, only_if_absent: bool = False) -> bool:
-        """Writes an object from a file; False when it was there already and `only_if_absent`."""
-        ...
 
 
 def store_at(place: str, *, region: str) -> Store:
@@ -81,7 +48,11 @@ def store_at(place: str, *, region: str) -> Store:
 
 
 class FolderStore:
-    """A folder; objects appear by rename, and nobody writes to one that is there."""
+    """A folder; objects appear by rename, and nobody writes to one that is there.
+
+    Of every store: each write is whole or not at all, and PublishFailed is raised when it does not
+    answer. `place` is what a user calls it.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -92,20 +63,23 @@ class FolderStore:
         return self._folder / name
 
     def size(self, name: str) -> int | None:
+        """Bytes of an object; None when there is none."""
         path = self.path(name)
         return path.stat().st_size if path.is_file() else None
 
     def names(self, prefix: str) -> tuple[str, ...]:
+        """Every object's name that begins with a prefix, sorted."""
         paths = (path for path in self._folder.rglob("*") if path.is_file())
         names = (path.relative_to(self._folder).as_posix() for path in paths)
         return tuple(sorted(name for name in names if name.startswith(prefix)))
 
     def read(self, name: str) -> bytes | None:
+        """An object's bytes; None when there is none."""
         path = self.path(name)
         return path.read_bytes() if path.is_file() else None
 
     def download(self, name: str, path: Path) -> bool:
-        """A hard link where the disk allows it, or a copy."""
+        """Give an object to a file, by a hard link or a copy; False when there is none."""
         source = self.path(name)
         if not source.is_file():
             return False
@@ -113,6 +87,7 @@ class FolderStore:
         return True
 
     def upload(self, path: Path, name: str, *, only_if_absent: bool = False) -> bool:
+        """Write an object from a file; False when it was there already and `only_if_absent`."""
         target = self.path(name)
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -138,7 +113,10 @@ class FolderStore:
 
 
 class S3Store:
-    """A bucket; boto3 finds the credentials and, in AWS_ENDPOINT_URL, another endpoint."""
+    """A bucket; boto3 finds the credentials and, in AWS_ENDPOINT_URL, another endpoint.
+
+    Its methods are those of FolderStore.
+    """
 
     def __init__(
         self,
@@ -235,6 +213,9 @@ class S3Store:
         except BotoCoreError as error:
             reason = f" cannot be reached ({error})"
         raise PublishFailed(f"{self.place}/{name}{reason}; no engine was published.")
+
+
+Store = FolderStore | S3Store
 
 
 def link_or_copy(source: Path, target: Path) -> None:

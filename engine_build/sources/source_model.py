@@ -24,7 +24,7 @@ from engine_build.sources.checkpoint import (
     refuse_adapter,
     refuse_other_tokens,
 )
-from engine_build.sources.embedding import EmbeddingPipeline, embedding_pipeline, load_heads
+from engine_build.sources.embedding import EmbeddingPipeline, embedding_pipeline, load_head
 from engine_build.sources.head import HEADED, gives_types, head_of, refuse_other_head
 from engine_build.sources.image_processor import PIXELS, load_image_processor, read_image_processor
 from engine_build.sources.pooling import PoolingHead
@@ -153,7 +153,8 @@ class SourceModel:
     def _task_module(self, encoder: Any) -> Any:
         if self._pipeline is None:
             return Classifier(encoder, self.inputs).eval()
-        head = PoolingHead(self._pipeline.poolings, load_heads(self.folder, self._pipeline))
+        heads = [load_head(self.folder, head) for head in self._pipeline.heads]
+        head = PoolingHead(self._pipeline.poolings, heads)
         return SentenceEmbedder(encoder, self.inputs, head).eval()
 
 

@@ -51,7 +51,7 @@ from engine_build.evaluation.runtimes import (
 )
 from engine_build.request import BuildContext
 from engine_build.steps.reference import reference_note
-from engine_build.steps.step import BuildState, Step
+from engine_build.steps.step import BuildState
 from onboarding.manifest import RuntimeRecord, SpeedupRecord
 from onboarding.model_spec import OptimizationProfileSpec
 
@@ -214,6 +214,3 @@ def _speedups(
         if len(latencies.milliseconds) >= LEAST_ROUNDS
         for index, item in enumerate(candidates[1:], 1)
     )
-
-
-BENCHMARK = Step(name="benchmark", run=choose_candidate)

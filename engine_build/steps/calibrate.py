@@ -29,7 +29,7 @@ from engine_build.quantization.calibrator import MISSING
 from engine_build.quantization.layers import implicit_int8_fault
 from engine_build.request import CACHE_NAME, BuildContext
 from engine_build.runner import Command, Ended
-from engine_build.steps.step import BuildState, Step
+from engine_build.steps.step import BuildState
 from engine_build.tensorrt.half_precision import write_weakly_typed
 from onboarding.nearest import comma_list
 
@@ -233,10 +233,3 @@ def run(context: BuildContext, state: BuildState) -> None:
             raise
         context.log.line(f"  int8 is not tried: {error}")
         state.refused["int8"] = str(error)
-
-
-CALIBRATE = Step(
-    name="calibrate",
-    run=run,
-    applies=lambda context: context.request.int8_mode == "calibration-cache",
-)

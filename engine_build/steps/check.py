@@ -20,7 +20,7 @@ from engine_build.onnx_graph.network_store import Network
 from engine_build.onnx_graph.refusal import Fault, explanation, operators_of_tensorrt
 from engine_build.request import BuildContext, BuildRequest
 from engine_build.runner import TIMED_OUT, Command, Ended, Runner
-from engine_build.steps.step import BuildState, Step, find_record, keep_record
+from engine_build.steps.step import BuildState, find_record, keep_record
 from onboarding.keys import chosen_network
 from onboarding.manifest import CompileCheckRecord, CompiledLayersRecord
 from onboarding.model_spec import OptimizationProfileSpec
@@ -191,6 +191,3 @@ def run(context: BuildContext, state: BuildState) -> None:
             if path is not None and record.verdict == "pass":
                 keep_record(context, path, record)
     state.checks = (*known.values(), *new)
-
-
-CHECK = Step(name="check", run=run, applies=lambda context: context.request.library != "pytorch")

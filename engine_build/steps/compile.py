@@ -23,7 +23,7 @@ from engine_build.quantization.fp8 import write_cpu_fp8
 from engine_build.quantization.given_qdq import given_precision
 from engine_build.request import BuildContext, BuildRequest
 from engine_build.runner import Runner
-from engine_build.steps.step import BuildState, Step
+from engine_build.steps.step import BuildState
 from engine_build.tensorrt.bisection import Difference, first_difference
 from engine_build.tensorrt.compilation import NETWORK, Compilation
 from engine_build.tensorrt.network import installed_bindings, load_plan
@@ -233,9 +233,6 @@ def run(context: BuildContext, state: BuildState) -> None:
             state.candidates = (baseline_candidate(context, state),)
         else:
             state.candidates = compile_candidates(context, state.networks, state.refused)
-
-
-COMPILE = Step(name="compile", run=run)
 
 
 INTEGER = ("MatMulInteger", "ConvInteger", "QAttention", "DynamicQuantizeLSTM")

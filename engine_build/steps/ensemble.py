@@ -35,7 +35,7 @@ from engine_build.steps.ensemble_models import (
     request_tensors,
 )
 from engine_build.steps.package import builder_record, keep_archive
-from engine_build.steps.step import BuildState, Step
+from engine_build.steps.step import BuildState
 from engine_build.store import sha256_of
 from onboarding.deployment import Target
 from onboarding.ensemble_spec import EnsembleSpec
@@ -261,9 +261,3 @@ def _sums(manifests: Sequence[Manifest]) -> dict[str, float | None]:
         "host_memory_mib": sum(item.host_memory_mib for item in manifests),
         "device_memory_mib": sum(device) if len(device) == len(manifests) else None,
     }
-
-
-COLLECT = Step(name="collect", run=collect)
-VERIFY_ENSEMBLE = Step(name="verify", run=verify)
-BENCHMARK_ENSEMBLE = Step(name="benchmark", run=benchmark)
-PACKAGE_ENSEMBLE = Step(name="package", run=package)

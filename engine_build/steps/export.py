@@ -25,7 +25,7 @@ from engine_build.quantization.layers import Constants, Layer, quantizable_layer
 from engine_build.request import BuildContext, BuildRequest
 from engine_build.sources.embedding import served_prompts
 from engine_build.sources.given_network import check_answers, encoder_for, read_network
-from engine_build.steps.step import BuildState, Step
+from engine_build.steps.step import BuildState
 from onboarding.values import EXPORT_OPSET, IMAGES, LEAST_INT8_OPSET
 
 EIGHT_BIT = ("int8", "fp8")
@@ -208,9 +208,6 @@ def _check_sizes(
             f"on the sequence axis, outside the optimization profiles; allowed: {least} to {most}. "
             "Change the dataset, or `sequence` in the model file."
         )
-
-
-EXPORT = Step(name="export", run=run)
 
 
 GROUP, ZEROS = 4, 2

@@ -15,7 +15,7 @@ from engine_build.request import BuildContext, plugin_path
 from engine_build.sources.network import fetch
 from engine_build.sources.source import Bucket, FetchContext, fetch_context, source_name, unreadable
 from engine_build.steps.reference import stored_reference
-from engine_build.steps.step import BuildState, Step
+from engine_build.steps.step import BuildState
 from onboarding.plugin_spec import PluginSpec
 from onboarding.shared_library import read_shared_library, tensorrt_misfit
 from onboarding.source_access import S3_SCHEME, split_s3
@@ -107,9 +107,6 @@ def _check(plugin: PluginSpec, path: Path, tensorrt: str) -> None:
         raise SourceFault(f"plugin {plugin.file} {misfit}.")
 
 
-FETCH = Step(name="fetch", run=run)
-
-
 WITHOUT_LIBRARY: tuple[Task, ...] = ("text-classification", "token-classification")
 """Tasks of texts whose reference is the model in PyTorch alone."""
 
@@ -137,8 +134,3 @@ def load(context: BuildContext, state: BuildState) -> None:
             # Other tasks are compared with a library's answers, which have its own tokens.
             texts = context.request.validation.values
             state.model.refuse_other_tokens([text for text in texts if isinstance(text, str)])
-
-
-LOAD = Step(
-    name="load", run=load, applies=lambda context: context.request.model.source.onnx is None
-)

@@ -21,7 +21,7 @@ from engine_build.onnx_graph.external_data import load_model, network_sha256
 from engine_build.onnx_graph.network_store import Network
 from engine_build.ort import OrtNetwork, version
 from engine_build.request import BuildContext, BuildRequest
-from engine_build.steps.step import BuildState, Step, find_record, keep_record
+from engine_build.steps.step import BuildState, find_record, keep_record
 from engine_build.steps.verify import standard
 from engine_build.tensorrt.fused_ranges import held_beyond_half
 from engine_build.tensorrt.half_precision import write_half_precision
@@ -50,19 +50,6 @@ class HalfRecord(Value):
     """Nodes that stay FP32, because a kernel may hold more than FP16 does."""
 
 
-def half_precisions(request: BuildRequest) -> tuple[Precision, ...]:
-    """Return the precisions of a request whose engines are compiled from networks in FP16."""
-    if request.is_cpu or request.library == "pytorch":
-        return ()
-    requested = request.model.engine.precision
-    precisions: list[Precision] = ["fp16"] if requested in ("fp16", "auto") else []
-    if request.int8_mode == "explicit":
-        precisions.append("int8")
-    if "fp8" in request.network_keys:
-        precisions.append("fp8")
-    return tuple(precisions)
-
-
 def run(context: BuildContext, state: BuildState) -> None:
     """Write and judge each network; under `auto` one that fails is left out, with its reason.
 
@@ -71,7 +58,7 @@ def run(context: BuildContext, state: BuildState) -> None:
     request = context.request
     with context.log.step("half precision", "networks in FP16, in ONNX Runtime on the CPU"):
         given = state.given_precision
-        for precision in half_precisions(request) if given is None else (given,):
+        for precision in request.half_precisions if given is None else (given,):
             network = state.networks.get(chosen_network(precision))
             if network is None:
                 continue
@@ -156,10 +143,3 @@ def _compare(
     answer = context.log.count_calls(OrtNetwork(path, fuses_qdq=False).rows, batches, "batches")
     rows = rows_by_length(answer, state.encoder, samples.values, BATCH)
     return accuracy(f"{precision} network in FP16", rows, standard(context, state))
-
-
-HALF_PRECISION = Step(
-    name="half precision",
-    run=run,
-    applies=lambda context: bool(half_precisions(context.request)),
-)

@@ -22,7 +22,7 @@ from engine_build.request import BuildContext, BuildRequest
 from engine_build.runner import Command
 from engine_build.steps.compile import integer_layers
 from engine_build.steps.reference import reference_note
-from engine_build.steps.step import BuildState, Step
+from engine_build.steps.step import BuildState
 from engine_build.tensorrt.trtexec import gpu_host
 from onboarding.manifest import (
     BuilderRecord,
@@ -244,6 +244,3 @@ def source_commit(context: BuildContext) -> str | None:
     commit = head.output.strip() if given is None else given
     is_marked = commit.endswith(DIRTY) or not changes.output.strip()
     return commit if is_marked else f"{commit}{DIRTY}"
-
-
-PACKAGE = Step(name="package", run=run)

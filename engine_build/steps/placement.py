@@ -38,8 +38,7 @@ from engine_build.quantization.qdq import names_read, with_nodes
 from engine_build.request import BuildContext
 from engine_build.steps.benchmark import profile_shape
 from engine_build.steps.compile import compile_plan
-from engine_build.steps.quantize import has_eight_bits
-from engine_build.steps.step import BuildState, Step
+from engine_build.steps.step import BuildState
 from onboarding.values import Precision
 
 NUMBER = re.compile(r"\d+")
@@ -290,10 +289,3 @@ def run(context: BuildContext, state: BuildState) -> None:
     """Place the layers of every candidate whose Q/DQ nodes are not the source's own."""
     if state.given_precision is None:
         place_layers(context, state)
-
-
-PLACEMENT = Step(
-    name="placement",
-    run=run,
-    applies=lambda context: context.request.is_plan and has_eight_bits(context),
-)

@@ -21,7 +21,7 @@ from engine_build.packaging.served import Served
 from engine_build.request import BuildContext
 from engine_build.steps.ensemble_models import Tensors, by_rows, model_answer, samples_of
 from engine_build.steps.package import served_engine
-from engine_build.steps.step import BuildState, Step
+from engine_build.steps.step import BuildState
 from onboarding.manifest import ProcessingRecord, TensorRecord
 from onboarding.processing_spec import PreprocessingSpec, ProcessingSpec
 
@@ -135,13 +135,3 @@ def _model_answer(served: Served, state: BuildState, samples: Sequence[Sample]) 
 
 def _listing(records: Sequence[TensorRecord]) -> str:
     return ", ".join(f"{record.name} {record.datatype}" for record in records)
-
-
-PROCESSING = Step(
-    name="processing",
-    run=run,
-    applies=lambda context: (
-        context.request.model.serving.preprocessing is not None
-        or context.request.model.serving.postprocessing is not None
-    ),
-)

@@ -18,7 +18,7 @@ from engine_build.request import BuildContext
 from engine_build.steps.check import PREFIX as CHECKS
 from engine_build.steps.half_precision import PREFIX as HALVES
 from engine_build.steps.reference import reference_path
-from engine_build.steps.step import BuildState, Step, record_names
+from engine_build.steps.step import BuildState, record_names
 from engine_build.store import Store
 from onboarding.lock import LockEntry
 from onboarding.names import (
@@ -118,11 +118,3 @@ def run_networks(context: BuildContext, state: BuildState) -> None:
     place = context.destination.place
     with context.log.step("publish", f"{place}: networks, each one's record last"):
         publish_networks(context.destination, network_files(context))
-
-
-def _has_store(context: BuildContext) -> bool:
-    return context.publish_to is not None
-
-
-PUBLISH = Step(name="publish", run=run, applies=_has_store)
-PUBLISH_NETWORKS = Step(name="publish", run=run_networks, applies=_has_store)

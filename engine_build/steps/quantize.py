@@ -21,7 +21,7 @@ from engine_build.quantization.fp8 import Fp8Quantization
 from engine_build.quantization.sensitivity import BATCH, Score, Split, holds_budget
 from engine_build.request import BuildContext, BuildRequest
 from engine_build.sources.given_network import encoder_for
-from engine_build.steps.step import BuildState, Step
+from engine_build.steps.step import BuildState
 from onboarding.values import Precision
 
 
@@ -120,19 +120,3 @@ def _holds(context: BuildContext, score: Score, encoder: Encoder, network: Netwo
         f"{'within the budget' if holds else 'refused'}"
     )
     return holds
-
-
-def has_eight_bits(context: BuildContext) -> bool:
-    """Return True where a build has a Q/DQ network."""
-    return context.request.int8_mode == "explicit" or "fp8" in context.request.network_keys
-
-
-QUANTIZE = Step(name="quantize", run=run, applies=has_eight_bits)
-QUANTIZE_FOR_ENGINE = Step(
-    name="quantize",
-    run=run,
-    applies=lambda context: (
-        has_eight_bits(context) and not (context.request.is_cpu and context.request.may_be_int8)
-    ),
-)
-"""A CPU's INT8 engine is made of the float network (dynamic.py), and needs no other."""

@@ -15,7 +15,7 @@ from engine_build.request import BuildContext, BuildRequest
 from engine_build.sources.embedding import reference_encoder, refuse_other_vectors
 from engine_build.sources.given_network import read_reference
 from engine_build.sources.head import ranking_reference, refuse_other_scores
-from engine_build.steps.step import BuildState, Step
+from engine_build.steps.step import BuildState
 from engine_build.store import Store
 from onboarding.names import network_path
 from onboarding.values import IMAGES, Precision
@@ -146,6 +146,3 @@ def stored_reference(stores: tuple[Store, ...], request: BuildRequest) -> Array 
         if rows.ndim == 2 and len(rows) == len(request.validation) and np.isfinite(rows).all():
             return rows
     return None
-
-
-REFERENCE = Step(name="reference", run=run)

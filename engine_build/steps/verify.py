@@ -25,7 +25,7 @@ from engine_build.onnx_graph.network_store import Network
 from engine_build.request import BuildContext
 from engine_build.steps.compile import difference, fallback
 from engine_build.steps.reference import REFERENCE_BATCH
-from engine_build.steps.step import BuildState, Step
+from engine_build.steps.step import BuildState
 from engine_build.tensorrt.bisection import SAMPLES, Difference
 from onboarding.manifest import AccuracyRecord
 from onboarding.values import Precision
@@ -195,6 +195,3 @@ def _intent(context: BuildContext, candidates: Sequence[Candidate]) -> str:
     engines = ", ".join(candidate.precision for candidate in candidates)
     count = len(context.request.validation)
     return f"{engines} against the source model, {count} samples that calibration never saw"
-
-
-VERIFY = Step(name="verify", run=verify_candidates)

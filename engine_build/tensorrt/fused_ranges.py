@@ -30,10 +30,10 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from engine_build.datasets.dataset import Array, Feed
-from engine_build.onnx_graph.external_data import load_network
+from engine_build.onnx_graph.external_data import bodies, load_network
 from engine_build.onnx_graph.onnx_file import opset
 from engine_build.quantization.layers import node_name
-from engine_build.tensorrt.graph_types import subgraphs, tensor_types
+from engine_build.tensorrt.graph_types import tensor_types
 from engine_build.tensorrt.half_precision import FULL, HALF, LARGEST, PRODUCTS
 
 QUANTIZED = (TensorProto.INT8, TensorProto.UINT8)
@@ -259,7 +259,7 @@ def _widen(graph: onnx.GraphProto) -> None:
             if attribute.name in ("to", "dtype", "output_dtype") and attribute.i == HALF:
                 attribute.i = FULL
             _widen_tensor(attribute.t)
-        for inner in subgraphs(node):
+        for inner in bodies(node):
             _widen(inner)
 
 

@@ -9,6 +9,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from engine_build.errors import NetworkRefused, one_line
+from engine_build.onnx_graph.external_data import bodies
 from engine_build.onnx_graph.onnx_file import QDQ, opset
 from engine_build.onnx_graph.refusal import RUNTIME_DOMAIN
 
@@ -98,22 +99,14 @@ def tensor_types(model: onnx.ModelProto) -> dict[str, int]:
     return types
 
 
-def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    """Yield the bodies of a Loop, If or Scan; nothing for other nodes."""
-    for attribute in node.attribute:
-        if attribute.type == onnx.AttributeProto.GRAPH:
-            yield attribute.g
-        yield from attribute.graphs
-
-
 def outer_reads(node: onnx.NodeProto) -> tuple[str, ...]:
     """Return the tensors of outer graphs that a node's bodies read, each once."""
-    return tuple(dict.fromkeys(name for graph in subgraphs(node) for name in _free_names(graph)))
+    return tuple(dict.fromkeys(name for graph in bodies(node) for name in _free_names(graph)))
 
 
 def rename_outer(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
     """Rename tensors of outer graphs that a node's bodies read; the node is changed."""
-    for graph in subgraphs(node):
+    for graph in bodies(node):
         own = _own_names(graph)
         others = {name: other for name, other in names.items() if name not in own}
         for inner in graph.node:

@@ -26,6 +26,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from engine_build.datasets.dataset import Array
 from engine_build.onnx_graph.external_data import (
+    bodies,
     copy_network,
     load_model,
     model_tensors,
@@ -37,7 +38,6 @@ from engine_build.tensorrt.graph_types import (
     float_tensors,
     outer_reads,
     rename_outer,
-    subgraphs,
     without_constant_nodes,
     without_integer_biases,
 )
@@ -149,7 +149,7 @@ def wide_nodes(
         is_half = node.op_type in HEAVY or index in smoothing
         follows = variable and wide_tensors.issuperset(variable) and not is_half
         is_function = (node.domain, node.op_type) in functions
-        stays = is_function or node.op_type in WIDE or any(subgraphs(node))
+        stays = is_function or node.op_type in WIDE or any(bodies(node))
         stays = stays or node.name in full or not full_outputs.isdisjoint(node.output)
         if stays or index in wide or follows or not beyond.isdisjoint(node.input):
             wide.add(index)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TextIO
 
 from engine_build.log import Log, end_in_exit_code
-from engine_build.runner import ProcessRunner
+from engine_build.runner import Runner
 from engine_build.sources.source import FetchContext
 from engine_build.store import store_at
 from engine_build.text_generation.source import fetch
@@ -41,7 +41,7 @@ def main(
             fetching = FetchContext(
                 root=Path.cwd(),
                 folder=Path(folder),
-                runner=ProcessRunner(log),
+                runner=Runner(log),
                 bucket=partial(store_at, region=REGION),
             )
             found = fetch(source, fetching).checkpoint

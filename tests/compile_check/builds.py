@@ -9,7 +9,7 @@ import sys
 
 from engine_build.log import Log
 from engine_build.onnx_graph.network_store import Network
-from engine_build.runner import ProcessRunner
+from engine_build.runner import Runner
 from engine_build.steps.check import compile_check
 from onboarding.model_spec import OptimizationProfileSpec
 from tests.unit.engine_build.stand_ins import ROOT
@@ -23,7 +23,7 @@ def check_network(path, profile=TEXTS, stream=None):
     """The record of a network."""
     log = Log(io.StringIO() if stream is None else stream)
     network = Network(precision="float", path=path, inputs=(), outputs=(), facts={})
-    return compile_check(network, (profile,), ProcessRunner(log), log)
+    return compile_check(network, (profile,), Runner(log), log)
 
 
 def assert_compiles(path, profile=TEXTS):

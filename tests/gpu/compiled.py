@@ -10,7 +10,7 @@ import onnx
 
 from engine_build.datasets.dataset import Array, Feed
 from engine_build.log import Log
-from engine_build.runner import ProcessRunner
+from engine_build.runner import Runner
 from engine_build.tensorrt.network import load_plan
 from engine_build.tensorrt.trtexec import CompileOptions, Profile, compile_command, trtexec_version
 
@@ -21,7 +21,7 @@ def plan_rows(
     """The rows of a network compiled strongly typed; `profile` is that of dynamic axes."""
     network, plan = folder / f"{name}.onnx", folder / f"{name}.plan"
     onnx.save(model, network)
-    runner = ProcessRunner(Log(io.StringIO()))
+    runner = Runner(Log(io.StringIO()))
     dialect = 11 if int(trtexec_version(runner).split(".")[0]) >= 11 else 10
     profiles = (profile,) if profile else ()
     options = CompileOptions(network=network, plan=plan, precision="int8", profiles=profiles)

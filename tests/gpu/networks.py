@@ -23,7 +23,7 @@ from onnx import TensorProto, numpy_helper
 
 from engine_build.errors import InputRefused
 from engine_build.log import Log
-from engine_build.runner import ProcessRunner
+from engine_build.runner import Runner
 from engine_build.tensorrt.trtexec import gpu_host
 from roundhouse.dev.gpu.machine import GpuMachine, InterpreterFacts
 
@@ -154,7 +154,7 @@ def weights(index: int, spread: np.ndarray[Any, Any], shape: tuple[int, ...]) ->
 def own_instance_type() -> str:
     """Return an instance type that has this machine's GPU; INSTANCE_TYPE where it has none."""
     try:
-        host = gpu_host(ProcessRunner(Log(io.StringIO())))
+        host = gpu_host(Runner(Log(io.StringIO())))
     except InputRefused:
         return INSTANCE_TYPE
     machine = GpuMachine(python=sys.executable, host=host, interpreter=InterpreterFacts())

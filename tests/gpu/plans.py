@@ -31,7 +31,7 @@ from container.tensorrt.faults import NoBindings
 from container.triton.manifest_check import running_compute_capability
 from container.wire import array_request, arrays_of
 from engine_build.log import Log
-from engine_build.runner import ProcessRunner
+from engine_build.runner import Runner
 from engine_build.tensorrt.trtexec import CompileOptions, InputRange, compile_command
 from onboarding.manifest import PlanRecord, ProfileRecord, RuntimeIdentity, TensorRecord
 from tests.contract.server_process import free_port, until
@@ -198,7 +198,7 @@ def compile_by_trtexec(network: Path, ranges: Ranges, **options: Any) -> tuple[P
     trt, _ = bindings()
     dialect = 11 if int(trt.__version__.split(".")[0]) >= 11 else 10
     command = compile_command(CompileOptions(network=network, plan=path, **wanted), dialect)
-    return path, ProcessRunner(Log(io.StringIO())).run(command)
+    return path, Runner(Log(io.StringIO())).run(command)
 
 
 def plan_version(plan: Path) -> str:

@@ -17,7 +17,7 @@ from engine_build.datasets.tensors import TensorEncoder
 from engine_build.errors import NetworkRefused
 from engine_build.onnx_graph.network_store import Network
 from engine_build.ort import OrtNetwork
-from engine_build.steps.calibrate import CALIBRATE, calibrate_cache, parse_cache
+from engine_build.steps.calibrate import calibrate_cache, parse_cache, run
 from engine_build.steps.compile import compile_candidates
 from engine_build.steps.step import BuildState
 from engine_build.tensorrt.network import load_plan
@@ -164,7 +164,7 @@ def test_attention_is_refused_and_really_stays_fp16(tmp_path, record_property):
     state.networks, state.encoder = {"float": network}, TensorEncoder(inputs)
     with tools.work:
         with pytest.raises(NetworkRefused, match=r"`quantization: explicit`"):
-            CALIBRATE.run(tools, state)
+            run(tools, state)
         calibrate_cache(tools, network, state.encoder)
         try:
             (candidate,) = compile_candidates(tools, {"float": network})

@@ -16,7 +16,7 @@ pytest.importorskip("orjson", reason="needs what the server needs")
 
 from container.triton.manifest_check import running_compute_capability
 from engine_build.log import Log
-from engine_build.runner import ProcessRunner
+from engine_build.runner import Runner
 from engine_build.tensorrt.trtexec import trtexec_version
 from tests.contract.server_process import until
 from tests.gpu.networks import write_source
@@ -62,7 +62,7 @@ def running_trtexec(folder):
 
 
 def test_build_that_is_killed_leaves_nothing_and_is_built_again(source, tmp_path, record_property):
-    runner = ProcessRunner(Log(io.StringIO()))
+    runner = Runner(Log(io.StringIO()))
     platform = trtexec_version(runner), running_compute_capability()
     if platform != ("10.6.0.26", "9.0"):
         pytest.skip(f"the source's platform is TensorRT 10.6.0.26 on a GPU of 9.0, not {platform}")

@@ -19,7 +19,7 @@ import pytest
 
 from container.wire import array_request
 from engine_build.log import Log
-from engine_build.runner import ProcessRunner
+from engine_build.runner import Runner
 from tests.fixtures.tiny_embedder.archive import EMBEDDER, HERE
 from tests.gpu.triton import (
     LEAST_COSINE,
@@ -133,7 +133,7 @@ def endpoint(source, tmp_path_factory, device_mib):
         yield Endpoint(server=server, bases=bases, folder=folder, **sizes)
 
 
-class Listening(ProcessRunner):
+class Listening(Runner):
     """Keeps what its processes print."""
 
     def __init__(self):

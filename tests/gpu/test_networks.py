@@ -19,7 +19,7 @@ import pytest
 from engine_build.__main__ import main
 from engine_build.log import Log
 from engine_build.packaging.archive import known_engine
-from engine_build.runner import ProcessRunner
+from engine_build.runner import Runner
 from engine_build.steps import placement
 from engine_build.store import FolderStore
 from engine_build.tensorrt.half_precision import write_half_precision
@@ -80,7 +80,7 @@ def test_fp16_is_as_fast_as_trtexecs_own(name, tmp_path, record_property):
         InputRange(name=key, smallest=values.shape, opt=values.shape, largest=values.shape)
         for key, values in feed.items()
     )
-    runner = ProcessRunner(Log(io.StringIO()))
+    runner = Runner(Log(io.StringIO()))
     ours, theirs = tmp_path / "ours.plan", tmp_path / "theirs.plan"
     written = compile_command(
         CompileOptions(network=half, plan=ours, precision="fp16", profiles=(profile,)), 10

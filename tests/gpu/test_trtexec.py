@@ -16,7 +16,7 @@ from onnx import helper, numpy_helper
 
 from engine_build.onnx_graph.network_store import Network
 from engine_build.ort import OrtNetwork
-from engine_build.runner import ProcessRunner
+from engine_build.runner import Runner
 from engine_build.steps.compile import Candidate, check_machine, compile_candidates, fallback
 from engine_build.store import FolderStore
 from engine_build.tensorrt.network import load_plan
@@ -105,7 +105,7 @@ def context(folder, precision, store=None, out="out"):
     environment = root / "environments/desk.yaml"
     environment.write_text(environment.read_text().replace("triton-24.10-cpu", "triton-26.05"))
     tools = stand_ins.context(root, folder / out, store=store, runner=None)
-    runner = ProcessRunner(tools.log)
+    runner = Runner(tools.log)
     host, version = gpu_host(runner), trtexec_version(runner)
     dialect = 11 if int(version.split(".")[0]) >= 11 else 10
     request = dataclasses.replace(

@@ -43,7 +43,7 @@ def main() -> int:
     """Fetch the source, embed the texts and print the vectors; return the exit code."""
     from engine_build.errors import BuildError
     from engine_build.log import Log
-    from engine_build.runner import ProcessRunner
+    from engine_build.runner import Runner
     from engine_build.sources.network import fetch
     from engine_build.sources.source import FetchContext
     from engine_build.store import store_at
@@ -52,7 +52,7 @@ def main() -> int:
     question, folder = json.load(sys.stdin), Path(sys.argv[1])
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    runner = ProcessRunner(Log(sys.stderr))
+    runner = Runner(Log(sys.stderr))
     try:
         spec = SourceSpec.model_validate(question["source"])
         fetching = FetchContext(

@@ -16,7 +16,7 @@ from pathlib import Path
 from container.tensorrt.bindings import cuda_runtime, tensorrt
 from engine_build.errors import InputRefused
 from engine_build.log import Log
-from engine_build.runner import ProcessRunner, Runner
+from engine_build.runner import Runner
 from engine_build.tensorrt.trtexec import PROGRAM, GpuHost, gpu_host, trtexec_version
 from onboarding.platform import (
     InstanceType,
@@ -101,7 +101,7 @@ def find_machine(
     python: str, folder: Path, variables: Mapping[str, str], run: Run, modules: tuple[str, ...] = ()
 ) -> GpuMachine:
     """Return this machine's facts; `python` runs in `folder` to tell its own."""
-    runner = ProcessRunner(Log(io.StringIO()))
+    runner = Runner(Log(io.StringIO()))
     host, host_reason = _host(runner)
     version, reason = _trtexec(runner)
     argv = (python, "-m", "roundhouse.dev.gpu.machine", *modules)

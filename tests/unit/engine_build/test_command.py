@@ -16,7 +16,7 @@ import pytest
 from engine_build.__main__ import main
 from engine_build.errors import InputRefused
 from engine_build.log import Log
-from engine_build.runner import Command, Ended, ProcessRunner
+from engine_build.runner import Command, Ended, Runner
 from engine_build.workload import Settings, WorkFolder, settings
 from tests.unit.engine_build.graphs import linear
 from tests.unit.engine_build.trees import write_tensors_tree
@@ -171,7 +171,7 @@ def stream():
 
 @pytest.fixture
 def runner(stream, tmp_path):
-    runner = ProcessRunner(Log(stream))
+    runner = Runner(Log(stream))
     runner.record(tmp_path / "reproduce.sh")
     return runner
 
@@ -227,8 +227,8 @@ def test_session_ends_with_its_first_process_however_that_ended(runner, tmp_path
 BUILDER = """
 import sys
 from engine_build.log import Log
-from engine_build.runner import Command, ProcessRunner
-ProcessRunner(Log(sys.stderr)).run(Command(argv=("sh", "-c", sys.argv[1])))
+from engine_build.runner import Command, Runner
+Runner(Log(sys.stderr)).run(Command(argv=("sh", "-c", sys.argv[1])))
 """
 
 

@@ -15,8 +15,7 @@ from engine_build.build import build
 from engine_build.errors import BuildError, InputRefused
 from engine_build.ort import OrtNetwork
 from engine_build.packaging.reused_plan import find_plan
-from engine_build.steps.export import EXPORT
-from engine_build.steps.fetch import FETCH
+from engine_build.pipeline import EXPORT, FETCH
 from engine_build.steps.package import OF_THE_PLAN
 from engine_build.steps.step import BuildState
 from engine_build.store import FolderStore, sha256_of

@@ -23,9 +23,9 @@ from engine_build.quantization import calibrator
 from engine_build.quantization.calibrator import DeviceBatches
 from engine_build.runner import Ended
 from engine_build.steps.calibrate import (
-    CALIBRATE,
     calibrate_cache,
     parse_cache,
+    run,
     save_feeds,
     version_digits,
 )
@@ -256,11 +256,11 @@ def test_auto_goes_on_without_a_cache_and_int8_is_refused(
         state = SimpleNamespace(networks={"float": network}, encoder=ENCODER, refused={})
         with tools.work:
             if precision == "auto":
-                CALIBRATE.run(tools, state)
+                run(tools, state)
                 assert words in state.refused["int8"]
             else:
                 with pytest.raises(NetworkRefused, match=words):
-                    CALIBRATE.run(tools, state)
+                    run(tools, state)
     assert len(runner.commands) == 2 * runs
 
 

@@ -24,9 +24,9 @@ from engine_build.sources.checkpoint import read_json
 from engine_build.sources.network import bucket_network, fetch
 from engine_build.sources.source import (
     FetchContext,
-    PrivateSources,
+    huggingface_token,
     pinned_checkpoint,
-    secret_reader,
+    read_secret,
 )
 from engine_build.steps.fetch import fetch_plugin
 from engine_build.store import FolderStore, S3Store, sha256_of
@@ -253,9 +253,9 @@ ARN = "arn:aws:secretsmanager:us-east-1:111122223333:secret:hub-AbCdEf"
 @pytest.mark.parametrize("text", ["", "two words", "tokén", '{"token": "x"}'.replace(":", ": ")])
 def test_refuses_a_token_that_is_none_without_showing_it(text):
     spec = SourceSecretsSpec.model_validate({"huggingface": {"secret_arn": ARN}})
-    sources = PrivateSources(spec=spec, read=lambda arn: text)
+    client = Client({"SecretString": text})
     with pytest.raises(SourceFault, match=f"{ARN} is no token; store the token alone") as caught:
-        sources.huggingface_token()
+        huggingface_token(spec, "us-east-1", client)
     assert text == "" or text not in str(caught.value)
 
 
@@ -286,7 +286,7 @@ class Client:
 )
 def test_refuses_a_secret_that_cannot_be_read(answer, fault):
     with pytest.raises(SourceFault, match=f"the secret {ARN} .*{fault}"):
-        secret_reader("us-east-1", Client(answer))(ARN)
+        read_secret(ARN, "us-east-1", Client(answer))
 
 
 TOKEN = "hf_WhoReadsThisHasLeakedIt"

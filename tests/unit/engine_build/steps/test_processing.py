@@ -15,12 +15,12 @@ from engine_build.datasets.text import TextEncoder
 from engine_build.errors import InputRefused, NetworkRefused
 from engine_build.evaluation.decision import Candidate
 from engine_build.onnx_graph.network_store import Network
-from engine_build.pipeline import NETWORK_STEPS, run_steps
+from engine_build.pipeline import NETWORK_STEPS, PROCESSING, run_steps
 from engine_build.quantization.calibration import calibrate
 from engine_build.quantization.layers import quantizable_layers
 from engine_build.quantization.qdq import quantize_layers
 from engine_build.steps.placement import LONGEST_SECONDS, place_layers
-from engine_build.steps.processing import PROCESSING, run
+from engine_build.steps.processing import run
 from engine_build.steps.quantize import quantization_of
 from engine_build.steps.step import BuildState
 from tests.fixtures.tiny_embedder.archive import CLASSIFIER, HERE, TOKENS

@@ -15,7 +15,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from engine_build.onnx_graph.network_store import Network
-from engine_build.runner import Ended, ProcessRunner
+from engine_build.runner import Ended, Runner
 from onboarding.manifest import TensorRecord
 from tests.fixtures.recorded_gpu.cuda import RecordedCuda
 from tests.unit.engine_build import stand_ins
@@ -37,7 +37,7 @@ runpy.run_path({program!r}, run_name="__main__")
 """
 
 
-class InProcess(ProcessRunner):
+class InProcess(Runner):
     """Runs the stand-ins' programs in this process, where no test asks for their own."""
 
     def __init__(self, log, machine):
@@ -105,7 +105,7 @@ class GpuMachine:
         environment = root / "environments/desk.yaml"
         environment.write_text(environment.read_text().replace("triton-24.10-cpu", platform))
         tools = stand_ins.context(root, self.folder / out, store=store, runner=None)
-        runner = ProcessRunner(tools.log)
+        runner = Runner(tools.log)
         if not self._processes:
             runner = InProcess(tools.log, self._machine)
         self.folder.joinpath(out).mkdir(exist_ok=True)
