@@ -5,7 +5,6 @@ On CUDA never executed where this repository was made; on the CPU the same lines
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -127,17 +126,11 @@ def _session(network: Path | bytes, options: Any, device: Device, disabled: Sequ
             # Q/DQ nodes of FP8 become integer operators, which refuse it.
             options.add_session_config_entry(WITHOUT_FUSED_QDQ, "1")
             return _session(network, options, device, disabled)
+        ways_out = (way_out for words, way_out in WAYS_OUT.items() if words in str(error))
         raise SourceFault(
             f"ONNX Runtime {version()} refuses the network ({one_line(error)}); "
-            f"{_way_out(str(error))}."
+            f"{next(ways_out, 'export it with opset 17')}."
         ) from error
-
-
-def _way_out(message: str) -> str:
-    return next(
-        (way_out for pattern, way_out in WAYS_OUT.items() if re.search(pattern, message)),
-        "export it with opset 17",
-    )
 
 
 def _is_unfused(options: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -204,7 +204,10 @@ def _without_other_faults(tree: Tree, options: Options, log: Log) -> Tree:
     if model is None or options.environment not in tree.environments:
         return tree
     read = {f"models/{options.model}.yaml", f"environments/{options.environment}.yaml"}
-    read.update(f"models/{name}.yaml" for name in _others_read(tree, options.model))
+    # An ensemble's models, and the ensembles whose endpoint a model is built for.
+    for name, spec in tree.models.items():
+        if isinstance(spec, EnsembleSpec) and options.model in (name, *spec.models):
+            read.update(f"models/{other}.yaml" for other in (name, *spec.models))
     if isinstance(model.endpoint, str):
         read.add(f"endpoints/{model.endpoint}.yaml")
     others = [
@@ -217,13 +220,6 @@ def _without_other_faults(tree: Tree, options: Options, log: Log) -> Tree:
         log.line(f"{count} faults of files that this build does not read, such as {others[0]}")
     faults = tuple(fault for fault in tree.faults if fault not in others)
     return dataclasses.replace(tree, faults=faults)
-
-
-def _others_read(tree: Tree, model: str) -> Iterator[str]:
-    """Yield an ensemble's models, and the ensembles whose endpoint a model is built for."""
-    for name, spec in tree.models.items():
-        if isinstance(spec, EnsembleSpec) and model in (name, *spec.models):
-            yield from (name, *spec.models)
 
 
 def check_request(request: BuildRequest) -> None:

@@ -156,7 +156,9 @@ def samples(path: Path, *, paired: bool = False) -> Samples:
     """
     try:
         if path.is_dir():
-            return _images(path)
+            names = image_names(path)
+            files = tuple((path / name).read_bytes() for name in names)
+            return Samples(values=files, labels=image_labels(names), names=names)
         if path.suffix == ".npz":
             return _arrays(path)
         lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
@@ -164,13 +166,9 @@ def samples(path: Path, *, paired: bool = False) -> Samples:
         raise InputRefused(f"dataset {path} cannot be read ({error}); allowed: {KINDS}.") from error
     values = tuple(line for line in lines if line)
     if paired:
-        return _pairs(values)
+        pairs = ([*line.split("\t"), ""][:2] for line in values)
+        return Samples(values=tuple((query.strip(), text.strip()) for query, text in pairs))
     return _labelled(values) if path.suffix == ".tsv" else Samples(values=values)
-
-
-def _pairs(lines: Sequence[str]) -> Samples:
-    pairs = ([*line.split("\t"), ""][:2] for line in lines)
-    return Samples(values=tuple((query.strip(), text.strip()) for query, text in pairs))
 
 
 def _labelled(lines: Sequence[str]) -> Samples:
@@ -179,12 +177,6 @@ def _labelled(lines: Sequence[str]) -> Samples:
         values=tuple(text.strip() for _, _, text in parts),
         labels=tuple(label.strip() for label, _, _ in parts),
     )
-
-
-def _images(folder: Path) -> Samples:
-    names = image_names(folder)
-    files = tuple((folder / name).read_bytes() for name in names)
-    return Samples(values=files, labels=image_labels(names), names=names)
 
 
 def _arrays(path: Path) -> Samples:

@@ -205,8 +205,9 @@ def _by_output(subject: str, rows: Array, standard: Standard) -> list[tuple[Accu
     """Return the record and the samples' scores of each output."""
     if not standard.outputs:
         return [_record(subject, rows, standard)]
-    parts = np.split(rows, _ends(standard), axis=1)
     owns = _standards_by_output(standard)
+    ends = np.cumsum([output.size for output in standard.outputs])[:-1]
+    parts = np.split(rows, ends, axis=1)
     return [
         _record(f"{subject}, output {output.name}", part, own)
         for output, part, own in zip(standard.outputs, parts, owns, strict=True)
@@ -217,18 +218,14 @@ def _standards_by_output(standard: Standard) -> list[Standard]:
     """Return the standard of each output by itself."""
     if not standard.outputs:
         return [standard]
-    references = np.split(standard.reference, _ends(standard), axis=1)
+    ends = np.cumsum([output.size for output in standard.outputs])[:-1]
+    references = np.split(standard.reference, ends, axis=1)
     return [
         replace(
             standard, reference=reference, metric=output.metric, budget=output.budget, outputs=()
         )
         for output, reference in zip(standard.outputs, references, strict=True)
     ]
-
-
-def _ends(standard: Standard) -> Array:
-    ends: Array = np.cumsum([output.size for output in standard.outputs])[:-1]
-    return ends
 
 
 def _record(subject: str, rows: Array, standard: Standard) -> tuple[AccuracyRecord, Array]:
@@ -328,7 +325,11 @@ def format_scores(record: AccuracyRecord) -> str:
     worst = f" and worst {record.worst:.5f}" if record.metric in METRICS_WITH_WORST else ""
     name = METRIC_NAMES[record.metric]
     scores = f"mean {name} {record.mean:.5f}{interval}{worst} on {record.samples} samples"
-    return f"{scores}{_format_neighbours(record)}"
+    if record.nearest_neighbour_agreement is None:
+        return scores
+    ends = record.nearest_neighbour_interval
+    interval = "" if ends is None else f" ({ends[0]:.3f} to {ends[1]:.3f})"
+    return f"{scores}, same nearest neighbour {record.nearest_neighbour_agreement:.3f}{interval}"
 
 
 def format_budget(record: AccuracyRecord) -> str:
@@ -380,14 +381,6 @@ def samples_needed(record: AccuracyRecord) -> int | None:
         width = item.value - low if item.value > item.budget else high - item.value
         needed = max(needed, round(record.samples * (width / distance) ** 2 * 1.1))
     return None if needed > MOST_SAMPLES else needed
-
-
-def _format_neighbours(record: AccuracyRecord) -> str:
-    if record.nearest_neighbour_agreement is None:
-        return ""
-    ends = record.nearest_neighbour_interval
-    interval = "" if ends is None else f" ({ends[0]:.3f} to {ends[1]:.3f})"
-    return f", same nearest neighbour {record.nearest_neighbour_agreement:.3f}{interval}"
 
 
 CLASS_METRICS = ("agreement", "accuracy")

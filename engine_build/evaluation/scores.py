@@ -98,14 +98,11 @@ def ordered_pairs(rows: Array, reference: Array, queries: Array) -> tuple[Array,
     pairs: Array = np.zeros(len(rows))
     for query in np.unique(queries):
         places = np.flatnonzero(queries == query)
-        own, source = (np.sign(np.subtract.outer(s, s)) for s in _columns(rows, reference, places))
+        columns = (array[places, 0].astype(np.float64) for array in (rows, reference))
+        own, source = (np.sign(np.subtract.outer(column, column)) for column in columns)
         pairs[places] = (source != 0).sum(axis=1)
         right[places] = ((own == source) & (source != 0)).sum(axis=1)
     return right, pairs
-
-
-def _columns(rows: Array, reference: Array, places: Array) -> tuple[Array, Array]:
-    return rows[places, 0].astype(np.float64), reference[places, 0].astype(np.float64)
 
 
 def relative_scores(rows: Array, reference: Array) -> Array:

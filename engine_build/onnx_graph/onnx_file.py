@@ -370,13 +370,13 @@ def _refuse_sparse_weights(model: onnx.ModelProto) -> None:
     graphs = [model.graph, *(graph for nodes in lists for graph in subgraphs(nodes))]
     names = [item.values.name for graph in graphs for item in graph.sparse_initializer]
     nodes = chain(*lists, *(graph.node for graph in graphs[1:]))
-    names += [node.output[0] for node in nodes if any(map(_is_sparse, node.attribute))]
+    names += [
+        node.output[0]
+        for node in nodes
+        if any(attribute.name == "sparse_value" for attribute in node.attribute)
+    ]
     if names:
         raise NetworkRefused(
             f"weight {names[0]} of the network is sparse (SparseTensorProto), which TensorRT does "
             "not read; save it as an array of all its values (onnx.numpy_helper.from_array)."
         )
-
-
-def _is_sparse(attribute: onnx.AttributeProto) -> bool:
-    return bool(attribute.name == "sparse_value")

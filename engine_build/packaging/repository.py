@@ -279,11 +279,15 @@ def _warm_ups(served: Served) -> Message:
             batch = min(profile.batch[size], served.max_batch_size)
             sequence = None if profile.sequence is None else profile.sequence[size]
             names.setdefault((batch, sequence), f"profile {index} {name}")
-    return [
-        ("model_warmup", _warm_up(served, name, batch, rows))
-        for (batch, sequence), name in names.items()
-        if (rows := _row_shapes(served, sequence))
-    ]
+    warm_ups: list[Field] = []
+    for (batch, sequence), name in names.items():
+        if rows := _row_shapes(served, sequence):
+            inputs = [
+                ("inputs", entry(record.name, _zeros(record, row)))
+                for record, row in zip(served.inputs, rows, strict=True)
+            ]
+            warm_ups.append(("model_warmup", [("name", name), ("batch_size", batch), *inputs]))
+    return warm_ups
 
 
 def _encoder_warm_up(served: Served) -> Message:
@@ -291,21 +295,13 @@ def _encoder_warm_up(served: Served) -> Message:
     if not served.serving.warm_up or served.encoder != "tokenizer":
         return []
     inputs = [
-        (
-            "inputs",
-            entry(record.name, [("data_type", _type(record)), ("dims", (1,)), ("zero_data", TRUE)]),
-        )
-        for record in served.model_inputs
+        ("inputs", entry(record.name, _zeros(record, (1,)))) for record in served.model_inputs
     ]
     return [("model_warmup", [("name", "an empty text"), ("batch_size", 1), *inputs])]
 
 
-def _warm_up(served: Served, name: str, batch: int, rows: Sequence[tuple[int, ...]]) -> Message:
-    inputs = []
-    for record, row in zip(served.inputs, rows, strict=True):
-        data: Message = [("data_type", _type(record)), ("dims", row), ("zero_data", TRUE)]
-        inputs.append(("inputs", entry(record.name, data)))
-    return [("name", name), ("batch_size", batch), *inputs]
+def _zeros(record: TensorRecord, row: tuple[int, ...]) -> Message:
+    return [("data_type", _type(record)), ("dims", row), ("zero_data", TRUE)]
 
 
 def _row_shapes(served: Served, sequence: int | None) -> list[tuple[int, ...]] | None:

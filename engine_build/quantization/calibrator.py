@@ -104,7 +104,8 @@ def main(arguments: list[str], modules: Callable[[], tuple[Any, CudaRuntime]] = 
     try:
         device = Device(cuda)
         batches = DeviceBatches(device, read_feeds(feeds))
-        reason = build_with_calibrator(trt, network, feed_shapes(feeds), batches, cache, products)
+        shapes = {name: array.shape for name, array in next(read_feeds(feeds), {}).items()}
+        reason = build_with_calibrator(trt, network, shapes, batches, cache, products)
         served = batches.served
         device.close()
     except DeviceFault as error:
@@ -176,11 +177,6 @@ def read_feeds(folder: Path) -> Iterator[Feed]:
     for path in sorted(folder.glob("*.npz")):
         with np.load(path, allow_pickle=False) as file:
             yield {name: file[name] for name in file.files}
-
-
-def feed_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Return the shape of each input, by the first batch."""
-    return {name: array.shape for name, array in next(read_feeds(folder), {}).items()}
 
 
 def _parser_error(error: Any) -> str:

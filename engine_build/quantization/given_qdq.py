@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import onnx
@@ -69,11 +69,13 @@ def given_network(network: Network, request: BuildRequest, encoder: Encoder) -> 
         refuse_for_tensorrt(given, precision, request.compute_capability)
     opt = request.opt_shape
     row = encoder.shaped(request.validation.values, dataclasses.replace(opt, batch=1))
+    work = multiply_accumulates(model, row)
+    eight_bit = [name for name in _multiplications_of_dequantized(model) if work.get(name)]
     facts = {"mode": MODE, "precision": precision, "share_at_sequence": opt.sequence}
     return dataclasses.replace(
         network,
         precision=precision,
-        facts=facts | share_facts(model, multiply_accumulates(model, row)),
+        facts=facts | work_facts(model, work, eight_bit),
         tokenizer=None,
     )
 
@@ -181,15 +183,6 @@ def refuse_scales_of_rows(model: onnx.ModelProto) -> None:
                 f"{attributes.get('axis', 1)}, over which it sums; quantize the weight with axis "
                 f"{columns} (in onnxruntime.quantization per_channel), or with one scale."
             )
-
-
-def share_facts(model: onnx.ModelProto, work: Mapping[str, int]) -> dict[str, Any]:
-    """Return which multiplications of a network compute in eight bits, and their share.
-
-    `work` are the multiply-accumulates of its nodes.
-    """
-    eight_bit = [name for name in _multiplications_of_dequantized(model) if work.get(name)]
-    return work_facts(model, work, eight_bit)
 
 
 def _multiplications_of_dequantized(model: onnx.ModelProto) -> list[str]:

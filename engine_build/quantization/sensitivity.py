@@ -102,11 +102,6 @@ class LayerCost:
     mean: float
     """Score by the metric."""
 
-    @property
-    def per_share(self) -> float:
-        """Return the drift for the work that INT8 saves."""
-        return self.drift / max(self.share, 1e-9)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Sensitivity:
@@ -143,7 +138,9 @@ class Search:
             drift = float(drifts(rows, self.reference).mean())
             mean = self.score(rows).mean
             costs.append(LayerCost(layer=layer, share=share, drift=drift, mean=mean))
-        leaving = tuple(cost.layer.node for cost in sorted(costs, key=lambda cost: -cost.per_share))
+        # The drift for the work that INT8 saves.
+        dearest = sorted(costs, key=lambda cost: -cost.drift / max(cost.share, 1e-9))
+        leaving = tuple(cost.layer.node for cost in dearest)
         points = _by_share(self._path(leaving))
         return Sensitivity(
             costs=tuple(costs), leaving=leaving, points=points, chosen=best_point(points)

@@ -7,14 +7,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from tokenizers import Tokenizer, normalizers
 
+from engine_build.datasets.dataset import Array
 from engine_build.datasets.text import TOKENIZER_FILE, read_tokenizer
 from engine_build.errors import SourceFault, one_line
 
 ADDED = ("cls_token", "sep_token")
 """Tokens that every text gets, where tokenizer_config.json names them."""
 ADAPTER = "adapter_config.json"
+TOLERANCE = 1e-4
+"""Of a network's answers, against those of the checkpoint's own library."""
 CAPITALS = 32
 """Texts that are split in capitals too."""
 
@@ -115,6 +119,14 @@ def refuse_other_tokens(tokenizer: Tokenizer, folder: Path, texts: Sequence[str]
                 f"{TOKENIZER_FILE} does not hold; load the tokenizer with transformers' "
                 "AutoTokenizer and save it into the checkpoint."
             )
+
+
+def are_alike(built: Array, reference: Array) -> bool:
+    """Return True where a network's answers are those of the checkpoint's own library."""
+    is_alike: bool = built.shape == reference.shape and np.allclose(
+        built, reference, rtol=TOLERANCE, atol=TOLERANCE
+    )
+    return is_alike
 
 
 def lowercase(tokenizer: Tokenizer) -> None:

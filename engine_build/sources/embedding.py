@@ -17,7 +17,7 @@ import numpy as np
 
 from engine_build.datasets.dataset import Array, Sample
 from engine_build.errors import SourceFault, one_line
-from engine_build.sources.checkpoint import load_reference_model, read_json
+from engine_build.sources.checkpoint import are_alike, load_reference_model, read_json
 from onboarding.manifest import Prompts
 from onboarding.model_spec import ModelSpec
 from onboarding.values import PIPELINE_BEGIN, PIPELINE_HEADS
@@ -180,7 +180,7 @@ def reference_encoder(
 
 def refuse_other_vectors(built: Array, reference: Array) -> None:
     """Refuse a network whose vectors are not those of `encode()`. Raises SourceFault."""
-    if built.shape == reference.shape and np.allclose(built, reference, rtol=1e-4, atol=1e-4):
+    if are_alike(built, reference):
         return
     difference = f"[{built.shape[1]}] against [{reference.shape[1]}] values"
     if built.shape == reference.shape:

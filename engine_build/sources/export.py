@@ -46,14 +46,6 @@ ABSOLUTE, RELATIVE = 1e-4, 1e-4
 Exported = SourceModel | ImageModel
 
 
-def intent(opset: int) -> str:
-    """Return the sentence that the step's log line says."""
-    return (
-        f"opset {opset}, dynamic batch and, of texts, sequence; compared with PyTorch on real "
-        "samples at several shapes"
-    )
-
-
 def export(
     source: Exported,
     samples: Sequence[Sample],

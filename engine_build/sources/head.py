@@ -19,6 +19,8 @@ from container.triton.heads import apply_activation
 from engine_build.datasets.dataset import Array, Sample
 from engine_build.errors import SourceFault
 from engine_build.sources.checkpoint import (
+    TOLERANCE,
+    are_alike,
     class_names,
     load_reference_model,
     read_json,
@@ -43,7 +45,6 @@ FUNCTIONS: dict[str, Activation] = {"Identity": "identity", "Sigmoid": "sigmoid"
 """Activation functions of rankers, by the last word of their Python path."""
 CLASSIFIER_WEIGHTS = ("classifier.weight", "classifier.out_proj.weight", "score.weight")
 """The last layer's weights in transformers' models, [labels, width]."""
-TOLERANCE = 1e-4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,9 +152,7 @@ def _refuse_other_activation(logits: Array, scores: Array, activation: Activatio
 
 def refuse_other_scores(built: Array, reference: Array) -> None:
     """Refuse a network whose logits are not those of `predict()`. Raises SourceFault."""
-    if built.shape == reference.shape and np.allclose(
-        built, reference, rtol=TOLERANCE, atol=TOLERANCE
-    ):
+    if are_alike(built, reference):
         return
     raise SourceFault(
         "the network's scores differ from those of sentence-transformers' predict() (by "

@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import onnx
@@ -56,23 +57,6 @@ class PoolingHead(torch.nn.Module):  # type: ignore[misc]
         return torch.nn.functional.normalize(vectors, p=2, dim=1) if self.normalize else vectors
 
 
-def _cls(tokens: Any, mask: Any) -> Any:
-    # Rows are padded on the right, so the first token is never padding.
-    return tokens[:, 0]
-
-
-def _max(tokens: Any, mask: Any) -> Any:
-    return tokens.masked_fill(mask.unsqueeze(-1) == 0, LOWEST).amax(1)
-
-
-def _mean(tokens: Any, mask: Any) -> Any:
-    return _weighted(tokens, mask, 1.0)
-
-
-def _mean_sqrt_len(tokens: Any, mask: Any) -> Any:
-    return _weighted(tokens, mask, 0.5)
-
-
 def _weighted(tokens: Any, weights: Any, power: float) -> Any:
     column = weights.unsqueeze(-1).to(tokens.dtype)
     total = column.sum(1).clamp(min=LEAST)
@@ -94,10 +78,11 @@ def _last(tokens: Any, mask: Any) -> Any:
 
 
 POOLERS: dict[str, Callable[[Any, Any], Any]] = {
-    "cls": _cls,
-    "max": _max,
-    "mean": _mean,
-    "mean_sqrt_len_tokens": _mean_sqrt_len,
+    # Rows are padded on the right, so the first token is never padding.
+    "cls": lambda tokens, mask: tokens[:, 0],
+    "max": lambda tokens, mask: tokens.masked_fill(mask.unsqueeze(-1) == 0, LOWEST).amax(1),
+    "mean": partial(_weighted, power=1.0),
+    "mean_sqrt_len_tokens": partial(_weighted, power=0.5),
     "weightedmean": _weighted_mean,
     "lasttoken": _last,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import io
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from engine_build.datasets.text import save_padded
 from engine_build.errors import SourceFault, one_line
 from engine_build.machine import cores, return_memory
 from engine_build.sources.checkpoint import (
+    are_alike,
     checkpoint_tokenizer,
     lowercase,
     read_json,
@@ -81,15 +83,39 @@ class SentenceEmbedder(torch.nn.Module):  # type: ignore[misc]
         return self.head(hidden, named[ATTENTION_MASK])
 
 
-class SourceModel:
-    """A checkpoint, loaded in float32; pickled weights and remote code are refused.
+class LoadedCheckpoint(ABC):
+    """A checkpoint in PyTorch; pickled weights and remote code are refused.
 
     `release` gives the weights' memory back; the next call of `rows` loads them again.
     """
 
-    def __init__(self, folder: Path, *, longest: int, task: Task = "text-embedding") -> None:
+    def __init__(self, folder: Path) -> None:
         torch.set_num_threads(cores())
         self.folder = folder
+        self._module: Any = None
+
+    @property
+    def module(self) -> Any:
+        """The model as `torch.nn.Module`, in evaluation mode."""
+        if self._module is None:
+            self._module = self._load()
+        return self._module
+
+    def release(self) -> None:
+        """Forget the weights."""
+        self._module = None
+        return_memory()
+
+    @abstractmethod
+    def _load(self) -> Any:
+        """Return the module anew, in float32."""
+
+
+class SourceModel(LoadedCheckpoint):
+    """A checkpoint of texts, loaded in float32."""
+
+    def __init__(self, folder: Path, *, longest: int, task: Task = "text-embedding") -> None:
+        super().__init__(folder)
         self._task = task
         self._pipeline = embedding_pipeline(folder) if task == "text-embedding" else None
         if self._pipeline is not None:
@@ -103,7 +129,7 @@ class SourceModel:
         if has_types and (task != "text-ranking" or gives_types(folder)):
             self.inputs += ("token_type_ids",)
         self.head = head_of(folder, task, scores=getattr(config, "num_labels", None))
-        self._module: Any = self._task_module(encoder)
+        self._module = self._task_module(encoder)
         refuse_broken_weights(self._module)
         self.output = str(self._module.output)
         self._padding: int | None = getattr(config, "pad_token_id", None)
@@ -118,12 +144,8 @@ class SourceModel:
         if self._pipeline is not None and self._pipeline.lowercases:
             lowercase(self._tokenizer)
 
-    @property
-    def module(self) -> Any:
-        """The model as `torch.nn.Module`, in evaluation mode."""
-        if self._module is None:
-            self._module = self._task_module(load_encoder(self.folder, self._task))
-        return self._module
+    def _load(self) -> Any:
+        return self._task_module(load_encoder(self.folder, self._task))
 
     @property
     def answers_tokens(self) -> bool:
@@ -137,11 +159,6 @@ class SourceModel:
     def save_tokenizer(self, folder: Path) -> Path:
         """Write the tokenizer.json that engines are served with. Raises SourceFault."""
         return save_padded(self._tokenizer, folder, self._padding)
-
-    def release(self) -> None:
-        """Forget the weights."""
-        self._module = None
-        return_memory()
 
     def rows(self, feed: Feed) -> Array:
         """Return float32 [rows, values]; the answers of a row's tokens lie side by side."""
@@ -241,21 +258,14 @@ def refuse_long_sequences(encoder: Any, longest: int) -> None:
         )
 
 
-TOLERANCE = 1e-4
-
-
-class ImageModel:
-    """A checkpoint with an image classification head, loaded in float32.
-
-    `release` gives the weights' memory back; the next call of `rows` loads them again.
-    """
+class ImageModel(LoadedCheckpoint):
+    """A checkpoint with an image classification head, loaded in float32."""
 
     inputs: tuple[str, ...] = (PIXELS,)
     output = Classifier.output
 
     def __init__(self, folder: Path) -> None:
-        torch.set_num_threads(cores())
-        self.folder = folder
+        super().__init__(folder)
         channels = read_json(folder / "config.json", {}).get("num_channels", 3)
         if channels != 3:
             raise SourceFault(
@@ -267,27 +277,18 @@ class ImageModel:
         assert self.head is not None and self.head.labels is not None
         logits = TensorRecord(name=self.output, datatype="FP32", shape=(-1, len(self.head.labels)))
         self.processor = read_image_processor(folder, logits)
-        self._module: Any = Classifier(encoder, self.inputs).eval()
+        self._module = Classifier(encoder, self.inputs).eval()
         refuse_broken_weights(self._module)
         # Most models take one size of images alone.
         self.rows({PIXELS: np.zeros((1, *self.processor.input.shape[1:]), np.float32)})
 
-    @property
-    def module(self) -> Any:
-        """The model as `torch.nn.Module`, in evaluation mode."""
-        if self._module is None:
-            self._module = Classifier(load_encoder(self.folder, IMAGES), self.inputs).eval()
-        return self._module
+    def _load(self) -> Any:
+        return Classifier(load_encoder(self.folder, IMAGES), self.inputs).eval()
 
     @property
     def encoder(self) -> ImageEncoder:
         """What makes feeds of images, as servers do."""
         return ImageEncoder(self.processor)
-
-    def release(self) -> None:
-        """Forget the weights."""
-        self._module = None
-        return_memory()
 
     def rows(self, feed: Feed) -> Array:
         """Return float32 [rows, labels]. Raises SourceFault for another size of images."""
@@ -322,9 +323,7 @@ class ImageModel:
 
 def refuse_other_logits(built: Array, reference: Array) -> None:
     """Refuse a network whose logits are not those of the pipeline. Raises SourceFault."""
-    if built.shape == reference.shape and np.allclose(
-        built, reference, rtol=TOLERANCE, atol=TOLERANCE
-    ):
+    if are_alike(built, reference):
         return
     difference = np.abs(built - reference).max() if built.shape == reference.shape else np.inf
     raise SourceFault(

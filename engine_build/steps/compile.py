@@ -13,7 +13,7 @@ import onnx
 
 from engine_build import exported
 from engine_build.datasets.dataset import Array, Feed
-from engine_build.errors import InputRefused, NetworkRefused, NothingForInt8
+from engine_build.errors import InputRefused, NetworkRefused, NothingForInt8, one_line
 from engine_build.evaluation.decision import Candidate
 from engine_build.onnx_graph.external_data import copy_network, pack_network
 from engine_build.onnx_graph.network_store import Network, data_file
@@ -275,10 +275,9 @@ def quantize_dynamically(network: Path, path: Path) -> None:
     except (OSError, MemoryError, NothingForInt8):
         raise
     except Exception as error:
-        reason = " ".join(str(error).split())[:300]
         raise NothingForInt8(
-            f"ONNX Runtime cannot quantize the network dynamically ({reason}); ask for fp32, or "
-            "export it with opset 17."
+            f"ONNX Runtime cannot quantize the network dynamically ({one_line(error)}); ask for "
+            "fp32, or export it with opset 17."
         ) from error
 
 

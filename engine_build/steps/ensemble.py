@@ -213,9 +213,6 @@ def _fields(context: BuildContext, state: BuildState) -> dict[str, Any]:
     return {
         "model": request.model.name,
         "task": request.model.task,
-        "platform": request.platform.name,
-        "runtime": request.runtime,
-        "compute_capability": request.compute_capability,
         "gpu": request.gpu,
         "inputs": ensemble.inputs,
         "outputs": ensemble.outputs,
@@ -223,7 +220,6 @@ def _fields(context: BuildContext, state: BuildState) -> dict[str, Any]:
         "max_batch_size": ensemble.max_batch_size,
         "ensemble": ensemble.record,
         "plugins": tuple(plugins),
-        "engine_key": request.engine_key,
         "network_keys": {},
         "requested_precision": request.model.engine.precision,
         "precision": _precision(ensemble),

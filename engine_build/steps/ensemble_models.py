@@ -236,7 +236,7 @@ class StepModel:
             return tensors
         answer = self._processing[function].call(tensors)
         outputs = [output.model_dump() for output in record.outputs]
-        return checked_answer(answer, outputs, _rows(tensors), function)
+        return checked_answer(answer, outputs, len(next(iter(tensors.values()))), function)
 
     def _values(self, tensors: Tensors) -> Tensors:
         feed, records = self._feed(tensors), self._network.outputs
@@ -313,10 +313,6 @@ def _split(rows: Array, records: Sequence[TensorRecord]) -> Tensors:
         values[record.name] = part.astype(record_dtype(record))
         begin += size
     return values
-
-
-def _rows(tensors: Tensors) -> int:
-    return len(next(iter(tensors.values())))
 
 
 class EnsembleModels:

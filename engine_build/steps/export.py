@@ -87,14 +87,18 @@ def _network(context: BuildContext, state: BuildState, known: Network | None) ->
             return check_answers(network, request)
     if known is not None:
         return known
-    from engine_build.sources.export import export, intent
+    from engine_build.sources.export import export
 
     assert state.model is not None
     prompts = served_prompts(state.model.folder, request.model)
     samples, longest = request.validation.values, request.longest_sequence
     given = request.model.engine.opset
     opset = EXPORT_OPSET if given is None else given
-    with log.step("export", intent(opset)):
+    intent = (
+        f"opset {opset}, dynamic batch and, of texts, sequence; compared with PyTorch on real "
+        "samples at several shapes"
+    )
+    with log.step("export", intent):
         folder = context.work.scratch("float")
         network = export(state.model, samples, folder, longest=longest, opset=opset)
     log.line(f"  largest difference from PyTorch {network.facts['max_abs_difference']:.2g}")

@@ -13,7 +13,7 @@ from pathlib import Path
 from engine_build.errors import PublishFailed, SourceFault
 from engine_build.request import BuildContext, plugin_path
 from engine_build.sources.network import fetch
-from engine_build.sources.source import Bucket, FetchContext, fetch_context, source_name, unreadable
+from engine_build.sources.source import FetchContext, fetch_context, source_name, unreadable
 from engine_build.steps.reference import stored_reference
 from engine_build.steps.step import BuildState
 from onboarding.plugin_spec import PluginSpec
@@ -67,7 +67,15 @@ def fetch_plugin(plugin: PluginSpec, tensorrt: str, fetching: FetchContext) -> P
     """Return a copy of a plugin's library in a folder; nothing loads it. Raises SourceFault."""
     path, root = fetching.folder / plugin.name, fetching.root
     if plugin.file.startswith(S3_SCHEME):
-        _download(plugin, fetching.bucket, path)
+        name, key = split_s3(plugin.file)
+        try:
+            is_there = fetching.bucket(f"{S3_SCHEME}{name}").download(key, path)
+        except PublishFailed as error:
+            raise unreadable(error) from error
+        if not is_there:
+            raise SourceFault(
+                f"plugin {plugin.file} does not exist; upload it, or correct the model file."
+            )
     elif not (root / plugin.file).is_file():
         raise SourceFault(
             f"plugin {plugin.file} is no file under {root}; add it, or correct the model file."
@@ -76,18 +84,6 @@ def fetch_plugin(plugin: PluginSpec, tensorrt: str, fetching: FetchContext) -> P
         shutil.copyfile(root / plugin.file, path)
     _check(plugin, path, tensorrt)
     return path
-
-
-def _download(plugin: PluginSpec, bucket: Bucket, path: Path) -> None:
-    name, key = split_s3(plugin.file)
-    try:
-        is_there = bucket(f"{S3_SCHEME}{name}").download(key, path)
-    except PublishFailed as error:
-        raise unreadable(error) from error
-    if not is_there:
-        raise SourceFault(
-            f"plugin {plugin.file} does not exist; upload it, or correct the model file."
-        )
 
 
 def _check(plugin: PluginSpec, path: Path, tensorrt: str) -> None:

@@ -96,11 +96,18 @@ def keep_archive(
 ) -> None:
     """Write an archive of these files and, last, its record into the work folder.
 
-    `fields` are the manifest's, but for `files`.
+    `fields` are the manifest's, but for `files`, the engine's key, and what it is built for.
     """
     request, store = context.request, context.work_store
     folder = context.work.scratch("archive")
-    manifest = Manifest(files=model_repository(folder, files), **fields)
+    manifest = Manifest(
+        files=model_repository(folder, files),
+        engine_key=request.engine_key,
+        platform=request.platform.name,
+        runtime=request.runtime,
+        compute_capability=request.compute_capability,
+        **fields,
+    )
     packed = context.work.scratch("packed") / "model.tar.gz"
     entry = archive(folder, manifest, packed, request.plan_key)
     store.upload(packed, engine_archive_path(request.engine_key))
@@ -134,11 +141,7 @@ def _keys(request: BuildRequest, reused: ReusedPlan | None) -> dict[str, Any]:
     """Return what was asked for. Of a reused plan the quantized network is its own."""
     plan = {} if reused is None else reused.manifest.network_keys
     return {
-        "engine_key": request.engine_key,
         "network_keys": {**request.network_keys, **plan, "float": request.network_keys["float"]},
-        "platform": request.platform.name,
-        "runtime": request.runtime,
-        "compute_capability": request.compute_capability,
         "gpu": request.gpu,
         "requested_precision": request.model.engine.precision,
     }

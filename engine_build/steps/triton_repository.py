@@ -20,11 +20,6 @@ from onboarding.triton_repository import CONFIGURATION, PYTHON, RepositoryModel,
 from onboarding.values import NOT_MEASURED
 
 
-def repository_files(folder: Path) -> dict[str, Path | str]:
-    """Return the files by archive path; hidden ones are none of it."""
-    return {name: folder / name for name in checkpoint_files(folder)}
-
-
 def repository_fields(model: RepositoryModel) -> dict[str, Any]:
     """Return the fields of a manifest that follow from the model that clients ask.
 
@@ -97,12 +92,7 @@ def package(context: BuildContext, state: BuildState) -> None:
     model = state.repository.models[request.model.name]
     intent = f"repository of {model.name}, manifest, deterministic tar.gz"
     with context.log.step("package", intent):
-        fields = {
-            "platform": request.platform.name,
-            "runtime": request.runtime,
-            "compute_capability": request.compute_capability,
-            "engine_key": request.engine_key,
-            "builder": builder_record(context),
-        }
-        files = repository_files(source)
-        keep_archive(context, state, files, fields | repository_fields(model))
+        # Hidden files are none of it.
+        files: dict[str, Path | str] = {name: source / name for name in checkpoint_files(source)}
+        fields = repository_fields(model) | {"builder": builder_record(context)}
+        keep_archive(context, state, files, fields)

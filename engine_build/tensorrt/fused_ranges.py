@@ -202,33 +202,26 @@ class _Probes:
     def _normalisation(self, node: onnx.NodeProto) -> Iterator[tuple[str, str]]:
         if self._types.get(node.input[0]) != HALF:
             return
-        rows = self._rows(node)
+        # What is normalised together, as the last axis.
+        axis = 2 if node.op_type == "InstanceNormalization" else _attribute(node, "axis", -1)
+        rows = self._node("Flatten", node.input[0], axis=axis)
         if node.op_type != "RMSNormalization":
             yield "the sum", self._reduce("ReduceSum", rows, -1)
             rows = self._node("Sub", rows, self._reduce("ReduceMean", rows, -1))
         squares = self._reduce("ReduceSum", self._node("Mul", rows, rows), -1)
         yield "the sum of squares", squares
 
-    def _rows(self, node: onnx.NodeProto) -> str:
-        """Return what is normalised together, as the last axis."""
-        x = node.input[0]
-        if node.op_type == "InstanceNormalization":
-            return self._node("Flatten", x, axis=2)
-        return self._node("Flatten", x, axis=_attribute(node, "axis", -1))
-
     def _reduce(self, operator: str, tensor: str, axis: int) -> str:
         since = 13 if operator == "ReduceSum" else 18
         if self._opset >= since:
-            return self._node(operator, tensor, self._integers([axis]), keepdims=1)
+            axes = self._array(np.array([axis], dtype=np.int64))
+            return self._node(operator, tensor, axes, keepdims=1)
         return self._node(operator, tensor, axes=[axis], keepdims=1)
 
     def _node(self, operator: str, *inputs: str, **attributes: object) -> str:
         output = f"probe_{len(self._nodes)}"
         self._nodes.append(helper.make_node(operator, list(inputs), [output], **attributes))
         return output
-
-    def _integers(self, values: list[int]) -> str:
-        return self._array(np.array(values, dtype=np.int64))
 
     def _constant(self, value: float) -> str:
         return self._array(np.array(value, dtype=np.float32))

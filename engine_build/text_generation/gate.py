@@ -88,7 +88,8 @@ def score_sample(reference: Array, candidate: Array, targets: Array) -> SampleSc
             "the source answers a held-out text with numbers that are none (NaN): its weights, or "
             "their conversion, are broken; nothing can be compared with them"
         )
-    expected = expected - _log_sum(expected)
+    most = expected.max(1, keepdims=True)
+    expected = expected - (most + np.log(np.exp(expected - most).sum(1, keepdims=True)))
     rows = np.arange(len(targets))
     divergence = np.exp(expected) * (expected - candidate)
     return SampleScore(
@@ -142,12 +143,6 @@ def _interval(columns: Array, statistic: Callable[[Array], Array]) -> Interval:
         len(columns), lambda drawn: statistic(columns[drawn].sum(axis=1))
     )
     return Interval(value=float(statistic(columns.sum(0))), low=low, high=high)
-
-
-def _log_sum(rows: Array) -> Array:
-    most = rows.max(1, keepdims=True)
-    found: Array = most + np.log(np.exp(rows - most).sum(1, keepdims=True))
-    return found
 
 
 SHIPPED = "roundhouse:texts/evaluation.txt"

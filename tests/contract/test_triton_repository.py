@@ -7,7 +7,8 @@ import json
 import pytest
 
 from engine_build.packaging.archive import model_repository
-from engine_build.steps.triton_repository import repository_fields, repository_files
+from engine_build.steps.triton_repository import repository_fields
+from onboarding.checkpoint import checkpoint_files
 from onboarding.manifest import Manifest, RuntimeIdentity
 from onboarding.repository_spec import repository_models
 from onboarding.serve_environment import serve_environment
@@ -33,7 +34,7 @@ def server(tmp_path_factory):
 def write_archive(root) -> Manifest:
     repository = read_repository(FOLDER, "repository", NAME)
     assert repository.faults == ()
-    model_repository(root, repository_files(FOLDER))
+    model_repository(root, {name: FOLDER / name for name in checkpoint_files(FOLDER)})
     fields = repository_fields(repository.models[NAME])
     return write_manifest(
         root, runtime=RuntimeIdentity(name="triton", version="24.10"), tokenizer_file=None, **fields
