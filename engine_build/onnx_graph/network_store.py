@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import Field, ValidationError
@@ -14,11 +14,13 @@ from pydantic import Field, ValidationError
 from engine_build.datasets.dataset import Array, Feed
 from engine_build.errors import InputRefused
 from engine_build.log import Log
-from engine_build.ort import OrtNetwork
 from engine_build.store import Store, sha256_of
 from onboarding.manifest import ImageProcessor, Prompts, TensorRecord
 from onboarding.names import network_path
 from onboarding.values import Value
+
+if TYPE_CHECKING:
+    from engine_build.ort import OrtNetwork
 
 DATA_NAME = "model.onnx.data"
 

@@ -26,7 +26,7 @@ from engine_build.packaging.served import (
     member,
     processing_file,
 )
-from onboarding.manifest import ProcessingRecord, TensorRecord
+from onboarding.manifest import TensorRecord
 from onboarding.values import BASELINE_RUNTIMES, Runtime
 
 CONFIGURATION = "config.pbtxt"
@@ -56,7 +56,9 @@ def configurations(served: Served, *, is_cpu: bool) -> dict[str, str]:
         messages[member(model, "head")] = head(served)
     for name in ("preprocessing", "postprocessing"):
         if (record := getattr(served, name)) is not None:
-            messages[member(model, name)] = processing(served, record)
+            # Each request of a user's code is a call of its own.
+            code = _python_model(served, record.inputs, record.outputs)
+            messages[member(model, name)] = code
     if served.serving.response_cache:
         # Not the engine within an ensemble: Triton hands its answer on in the GPU's memory, and
         # caches none from there.
@@ -87,14 +89,10 @@ def check_served(served: Served, *, is_cpu: bool) -> None:
 
 def onnxruntime_model(served: Served) -> Message:
     """ONNX Runtime through the python backend; it warms itself, by the manifest."""
-    return [
-        ("backend", "python"),
-        ("max_batch_size", served.max_batch_size),
-        *tensors("input", served.inputs if served.encoder is None else served.model_inputs),
-        *tensors("output", served.outputs if served.encoder is None else served.model_outputs),
-        _dynamic_batching(served),
-        _instance_group(served, "KIND_CPU"),
-    ]
+    is_network = served.encoder is None
+    inputs = served.inputs if is_network else served.model_inputs
+    outputs = served.outputs if is_network else served.model_outputs
+    return _python_model(served, inputs, outputs, _dynamic_batching(served))
 
 
 def plan(served: Served) -> Message:
@@ -117,36 +115,28 @@ def plan(served: Served) -> Message:
 
 def encoder(served: Served) -> Message:
     """Texts or images to the network's inputs, by the python backend; what waits shares a call."""
-    return [
-        ("backend", "python"),
-        ("max_batch_size", served.max_batch_size),
-        *tensors("input", served.model_inputs),
-        *tensors("output", (*served.inputs, *_spans(served))),
-        ("dynamic_batching", [("max_queue_delay_microseconds", 0)]),
-        _instance_group(served, "KIND_CPU"),
-        *_encoder_warm_up(served),
-    ]
+    outputs = (*served.inputs, *_spans(served))
+    batching: Field = ("dynamic_batching", [("max_queue_delay_microseconds", 0)])
+    model = _python_model(served, served.model_inputs, outputs, batching)
+    return [*model, *_encoder_warm_up(served)]
 
 
 def head(served: Served) -> Message:
     """The plan's logits to labels and scores, by the python backend."""
     logits = served.outputs[0].model_copy(update={"name": NETWORK_LOGITS})
+    return _python_model(served, (logits, *_spans(served)), served.model_outputs)
+
+
+def _python_model(
+    served: Served, inputs: Sequence[TensorRecord], outputs: Sequence[TensorRecord], *more: Field
+) -> Message:
+    """Configure code that the python backend runs."""
     return [
         ("backend", "python"),
         ("max_batch_size", served.max_batch_size),
-        *tensors("input", (logits, *_spans(served))),
-        *tensors("output", served.model_outputs),
-        _instance_group(served, "KIND_CPU"),
-    ]
-
-
-def processing(served: Served, record: ProcessingRecord) -> Message:
-    """A user's code, by the python backend; each request is a call of its own."""
-    return [
-        ("backend", "python"),
-        ("max_batch_size", served.max_batch_size),
-        *tensors("input", record.inputs),
-        *tensors("output", record.outputs),
+        *tensors("input", inputs),
+        *tensors("output", outputs),
+        *more,
         _instance_group(served, "KIND_CPU"),
     ]
 
@@ -165,12 +155,39 @@ def ensemble(served: Served, *, is_cpu: bool = False) -> Message:
                 f"model configuration of {served.model}: {name!r} names two tensors of its "
                 "ensemble; rename it in `serving.preprocessing` or `serving.postprocessing`."
             )
+    members = [step._replace(part=member(served.model, step.part)) for step in steps]
+    return ensemble_of_steps(
+        served.max_batch_size, served.client_inputs, served.client_outputs, members
+    )
+
+
+def ensemble_of_steps(
+    max_batch_size: int,
+    inputs: Sequence[TensorRecord],
+    outputs: Sequence[TensorRecord],
+    steps: Iterable[EnsembleStep],
+) -> Message:
+    """Configure an ensemble; each step's `part` is the name of its whole model."""
     return [
         ("platform", "ensemble"),
-        ("max_batch_size", served.max_batch_size),
-        *tensors("input", served.client_inputs),
-        *tensors("output", served.client_outputs),
-        ("ensemble_scheduling", [("step", _step(served, step)) for step in steps]),
+        ("max_batch_size", max_batch_size),
+        *tensors("input", inputs),
+        *tensors("output", outputs),
+        (
+            "ensemble_scheduling",
+            [
+                (
+                    "step",
+                    [
+                        ("model_name", step.part),
+                        ("model_version", -1),
+                        *(("input_map", entry(*pair)) for pair in step.inputs),
+                        *(("output_map", entry(*pair)) for pair in step.outputs),
+                    ],
+                )
+                for step in steps
+            ],
+        ),
     ]
 
 
@@ -201,15 +218,6 @@ def _same(records: Sequence[TensorRecord]) -> list[tuple[str, str]]:
 def _spans(served: Served) -> tuple[TensorRecord, ...]:
     is_of_tokens = served.has_head and served.task == "token-classification"
     return (SPANS,) if is_of_tokens else ()
-
-
-def _step(served: Served, step: EnsembleStep) -> Message:
-    return [
-        ("model_name", member(served.model, step.part)),
-        ("model_version", -1),
-        *(("input_map", entry(*pair)) for pair in step.inputs),
-        *(("output_map", entry(*pair)) for pair in step.outputs),
-    ]
 
 
 def tensors(field: str, records: Sequence[TensorRecord]) -> Message:

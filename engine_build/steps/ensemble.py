@@ -24,13 +24,12 @@ from engine_build.evaluation.latency import (
 )
 from engine_build.onnx_graph.network_store import Network
 from engine_build.packaging.archive import EngineArchive, known_engine, read_engine_archive
+from engine_build.packaging.ensemble import Ensemble, ensemble_of
 from engine_build.request import BuildContext
 from engine_build.steps.ensemble_models import (
-    Ensemble,
     Tensors,
     batches,
     ensemble_models,
-    ensemble_of,
     example_request,
     request_tensors,
 )
@@ -64,13 +63,13 @@ def verify(context: BuildContext, state: BuildState) -> None:
     samples = request.validation.values
     intent = f"{len(samples)} samples through the engines, and through their float networks"
     with context.log.step("verify", intent):
-        with ensemble_models(context, state, is_float=False) as engines:
+        with ensemble_models(context, state, is_float=False) as engine:
             if (example := example_request(ensemble)) is not None:
-                engines.answer(example)
+                engine(example)
                 context.log.line("  the example that health requests send is answered")
-            answers = [engines.answer(batch) for batch in batches(ensemble, samples)]
-        with ensemble_models(context, state, is_float=True) as floats:
-            references = [floats.answer(batch) for batch in batches(ensemble, samples)]
+            answers = [engine(batch) for batch in batches(ensemble, samples)]
+        with ensemble_models(context, state, is_float=True) as float_network:
+            references = [float_network(batch) for batch in batches(ensemble, samples)]
         record = _accuracy_record(context, ensemble, answers, references)
         context.log.line(
             f"  {record.metric} mean {record.mean:.6f}, worst {record.worst:.6f}: {record.verdict}"
@@ -85,12 +84,12 @@ def benchmark(context: BuildContext, state: BuildState) -> None:
     shapes = [Shape(batch=size) for size in dict.fromkeys(profile.batch)]
     with (
         context.log.step("benchmark", f"the models one after the other, {len(shapes)} shapes"),
-        ensemble_models(context, state, is_float=False) as models,
+        ensemble_models(context, state, is_float=False) as answer,
     ):
         engine = Engine(
             runtime=context.request.runtime.name,
             precision=_precision(state.ensemble),
-            run=models.answer,
+            run=answer,
         )
         tracks = [
             Track(

@@ -1,8 +1,4 @@
-"""The models of an ensemble: their archives in one repository, and how they answer in turn.
-
-In the archive every step keeps its folders and files, but for `manifest_check.py`, which is of this
-version: it finds the step's own manifest, which lies beside the ensemble's as `manifest-STEP.json`.
-No two models' folders collide, since no model's name holds an underscore.
+"""How the models of an ensemble answer in turn.
 
 A model that answers is its own code, tokenizer or processor, network and head: with the engine, or
 with its float network in its place, so that both answer the same requests. Tensors between models
@@ -11,11 +7,9 @@ are as Triton passes them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from math import prod
-from pathlib import Path
 
 import numpy as np
 
@@ -28,163 +22,23 @@ from engine_build.errors import InputRefused
 from engine_build.evaluation.runtimes import Running, close, load_engine
 from engine_build.onnx_graph.network_store import Network
 from engine_build.ort import OrtNetwork
-from engine_build.packaging.archive import MANIFEST_CHECK, EngineArchive, backend_file
-from engine_build.packaging.repository import CONFIGURATION, ENSEMBLE, Message, entry, tensors, text
+from engine_build.packaging.archive import EngineArchive
+from engine_build.packaging.ensemble import Ensemble
 from engine_build.request import BuildContext
 from engine_build.sources.given_network import encoder_for
 from engine_build.steps.step import BuildState
-from onboarding.chain import Chain, Interface, chain, chain_problems
-from onboarding.ensemble_spec import EnsembleSpec
 from onboarding.manifest import (
-    MANIFEST_NAME,
-    EnsembleRecord,
     Manifest,
     ProcessingRecord,
-    StepRecord,
     TensorRecord,
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ensemble:
-    """An ensemble of published engines: what it serves, and its archive's files and record."""
-
-    spec: EnsembleSpec
-    archives: Mapping[str, EngineArchive]
-    chain: Chain
-
-    @property
-    def inputs(self) -> tuple[TensorRecord, ...]:
-        """What clients send."""
-        return self.chain.inputs
-
-    @property
-    def outputs(self) -> tuple[TensorRecord, ...]:
-        """What clients get."""
-        return self.chain.outputs
-
-    @property
-    def max_batch_size(self) -> int:
-        """Rows of the largest batch that every step takes, or fewer where the file says so."""
-        sizes = [archive.manifest.max_batch_size for archive in self.archives.values()]
-        own = self.spec.serving.dynamic_batching.max_batch_size
-        return min(sizes if own is None else [*sizes, own])
-
-    @property
-    def record(self) -> EnsembleRecord:
-        """What the manifest says of the steps."""
-        return EnsembleRecord(
-            steps={
-                name: StepRecord(
-                    engine_key=archive.manifest.engine_key, manifest=_manifest_file(name)
-                )
-                for name, archive in self.archives.items()
-            },
-            images=tuple(self._images()),
-            example=self.spec.example,
-        )
-
-    @property
-    def configuration_file(self) -> str:
-        """The archive path of the ensemble's own model configuration."""
-        return f"{self.spec.name}/{CONFIGURATION}"
-
-    def files(self, code_roots: tuple[Path, ...]) -> dict[str, Path | str]:
-        """Files by archive path, a text as it stands. Raises InputRefused."""
-        files: dict[str, Path | str] = {}
-        digests: dict[str, str] = {}
-        for name, archive in self.archives.items():
-            for path, digest in archive.manifest.files.items():
-                if digests.setdefault(path, digest) != digest:
-                    raise InputRefused(
-                        f"{path} of {name} is another file than that of the other steps; give both "
-                        "models the same plugin, or rename one."
-                    )
-                is_check = Path(path).name == MANIFEST_CHECK
-                files[path] = (
-                    backend_file(code_roots, MANIFEST_CHECK) if is_check else archive.folder / path
-                )
-            files[_manifest_file(name)] = archive.folder / MANIFEST_NAME
-        files[f"{self.spec.name}/1/ensemble.txt"] = ENSEMBLE
-        return files | {self.configuration_file: text(self._configuration())}
-
-    def _configuration(self) -> Message:
-        steps: Message = [
-            (
-                "step",
-                [
-                    ("model_name", step.model),
-                    ("model_version", -1),
-                    *(("input_map", entry(*pair)) for pair in step.inputs),
-                    *(("output_map", entry(*pair)) for pair in step.outputs),
-                ],
-            )
-            for step in self.chain.steps
-        ]
-        return [
-            ("platform", "ensemble"),
-            ("max_batch_size", self.max_batch_size),
-            *tensors("input", self.inputs),
-            *tensors("output", self.outputs),
-            ("ensemble_scheduling", steps),
-        ]
-
-    def _images(self) -> Iterator[str]:
-        """Yield the inputs that a step reads as image files."""
-        for step in self.chain.steps:
-            manifest = self.archives[step.model].manifest
-            if manifest.image_processor is not None and manifest.preprocessing is None:
-                names = {record.name for record in self.inputs}
-                yield from (tensor for _, tensor in step.inputs if tensor in names)
-
-
-def ensemble_of(spec: EnsembleSpec, archives: Mapping[str, EngineArchive]) -> Ensemble:
-    """Return the ensemble of a model file and its steps' archives. Raises InputRefused."""
-    _refuse_other_runtimes(spec, archives)
-    interfaces = {
-        name: Interface(inputs=archive.manifest.inputs, outputs=archive.manifest.outputs)
-        for name, archive in archives.items()
-    }
-    for problem in chain_problems(spec.steps, spec.outputs, interfaces):
-        allowed = "" if problem.allowed is None else f"; allowed: {problem.allowed}"
-        value = "" if problem.value is None else f" {problem.value!r}"
-        raise InputRefused(
-            f"models/{spec.name}.yaml: {problem.what}{value}{allowed}; {problem.way_out}."
-        )
-    return Ensemble(spec=spec, archives=archives, chain=chain(spec.steps, spec.outputs, interfaces))
-
-
-def _refuse_other_runtimes(spec: EnsembleSpec, archives: Mapping[str, EngineArchive]) -> None:
-    found = {
-        name: (
-            archive.manifest.platform,
-            archive.manifest.runtime,
-            archive.manifest.compute_capability,
-        )
-        for name, archive in archives.items()
-    }
-    if len(set(found.values())) > 1:
-        listing = "; ".join(
-            f"{name}: {platform}, {runtime.name} {runtime.version}, compute capability {capability}"
-            for name, (platform, runtime, capability) in found.items()
-        )
-        raise InputRefused(
-            f"the steps of {spec.name} were built for different servers: {listing}; build them "
-            "again for one."
-        )
-
-
-def _manifest_file(step: str) -> str:
-    """At the root, where both modes of Triton's SageMaker front end leave files alone."""
-    return f"manifest-{step}.json"
-
 
 BATCH = 16
 Tensors = dict[str, Array]
 
 
 class StepModel:
-    """A model that is loaded; used as a context manager, which ends the user's processes."""
+    """A model that is loaded, with the processes of a user's code."""
 
     def __init__(self, archive: EngineArchive, network: Network, *, is_float: bool) -> None:
         """`network` is the float network; `is_float`: it answers in the engine's place."""
@@ -212,11 +66,7 @@ class StepModel:
         )
         self._stack.callback(close, self._engine)
 
-    def __enter__(self) -> StepModel:
-        """Return itself."""
-        return self
-
-    def __exit__(self, *fault: object) -> None:
+    def close(self) -> None:
         """End processes and give memory back."""
         self._stack.close()
 
@@ -315,44 +165,38 @@ def _split(rows: Array, records: Sequence[TensorRecord]) -> Tensors:
     return values
 
 
-class EnsembleModels:
-    """The loaded models of an ensemble."""
-
-    def __init__(self, ensemble: Ensemble, models: Mapping[str, StepModel]) -> None:
-        self._ensemble, self._models = ensemble, models
-
-    def answer(self, tensors: Tensors) -> Tensors:
-        """Return what clients get of a request. Raises InputRefused."""
-        name = self._ensemble.spec.name
-        try:
-            return self._answer(tensors)
-        except (ValueError, ProcessingFailed, WrongAnswer) as fault:
-            raise InputRefused(
-                f"models/{name}.yaml: the ensemble gives no answer to its accuracy dataset or "
-                f"example: {fault}; correct its models or the dataset."
-            ) from fault
-
-    def _answer(self, tensors: Tensors) -> Tensors:
-        known = dict(tensors)
-        for step in self._ensemble.chain.steps:
-            given = {name: known[tensor] for name, tensor in step.inputs}
-            answer = self._models[step.model].answer(given)
-            known |= {tensor: answer[name] for name, tensor in step.outputs}
-        return {record.name: known[record.name] for record in self._ensemble.outputs}
-
-
 @contextmanager
 def ensemble_models(
     context: BuildContext, state: BuildState, *, is_float: bool
-) -> Iterator[EnsembleModels]:
-    """Load every engine, or in its place its float network."""
-    ensemble = state.ensemble
+) -> Iterator[Callable[[Tensors], Tensors]]:
+    """Load every engine, or in its place its float network; yield what answers requests.
+
+    It raises InputRefused for a request that gets no answer.
+    """
+    ensemble, spec = state.ensemble, state.ensemble.spec
     with ExitStack() as stack:
         models = {
-            name: stack.enter_context(StepModel(archive, state.networks[name], is_float=is_float))
+            name: stack.enter_context(
+                closing(StepModel(archive, state.networks[name], is_float=is_float))
+            )
             for name, archive in ensemble.archives.items()
         }
-        yield EnsembleModels(ensemble, models)
+
+        def answer(tensors: Tensors) -> Tensors:
+            known = dict(tensors)
+            try:
+                for step in ensemble.chain.steps:
+                    given = {name: known[tensor] for name, tensor in step.inputs}
+                    answers = models[step.model].answer(given)
+                    known |= {tensor: answers[name] for name, tensor in step.outputs}
+            except (ValueError, ProcessingFailed, WrongAnswer) as fault:
+                raise InputRefused(
+                    f"models/{spec.name}.yaml: the ensemble gives no answer to its accuracy "
+                    f"dataset or example: {fault}; correct its models or the dataset."
+                ) from fault
+            return {record.name: known[record.name] for record in ensemble.outputs}
+
+        yield answer
 
 
 def batches(ensemble: Ensemble, samples: Sequence[Sample]) -> Iterator[Tensors]:

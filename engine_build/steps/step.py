@@ -21,8 +21,8 @@ from onboarding.names import network_path
 from onboarding.values import Precision, Value
 
 if TYPE_CHECKING:
+    from engine_build.packaging.ensemble import Ensemble
     from engine_build.sources.source_model import ImageModel, SourceModel
-    from engine_build.steps.ensemble_models import Ensemble
     from onboarding.triton_repository import Repository
 
 
