@@ -24,11 +24,9 @@ from tests.unit.engine_build.architectures import (
     write_text_checkpoint,
     write_vision_network,
 )
-from tests.unit.engine_build.custom import scaled_network
-from tests.unit.engine_build.graphs import node, tensor, write_graph
+from tests.unit.engine_build.graphs import node, scaled_network, tensor, write_graph
 from tests.unit.engine_build.stand_ins import StandInRunner, context
-from tests.unit.engine_build.tiny import sample_texts
-from tests.unit.engine_build.trees import write_tensors_tree
+from tests.unit.engine_build.tiny import sample_texts, write_tensors_tree
 
 pytestmark = pytest.mark.compile_check
 

@@ -26,9 +26,9 @@ from tests.unit.engine_build.tiny import (
     model,
     sample_texts,
     word_tokenizer,
+    write_tensors_tree,
     write_tree,
 )
-from tests.unit.engine_build.trees import write_tensors_tree
 
 RANDOM = np.random.default_rng(0)
 ROWS = RANDOM.standard_normal((120, 4)).astype(np.float32)

@@ -19,7 +19,7 @@ from engine_build.log import Log
 from engine_build.runner import Command, Ended, Runner
 from engine_build.workload import Settings, WorkFolder, settings
 from tests.unit.engine_build.graphs import linear
-from tests.unit.engine_build.trees import write_tensors_tree
+from tests.unit.engine_build.tiny import write_tensors_tree
 
 
 class Unread(io.StringIO):

@@ -27,8 +27,7 @@ from tests.unit.engine_build.pictures import (
     write_pictures,
 )
 from tests.unit.engine_build.stand_ins import StandInRunner, context
-from tests.unit.engine_build.tiny import model, sample_texts, write_tree, write_wheel
-from tests.unit.engine_build.trees import labelled
+from tests.unit.engine_build.tiny import labelled, model, sample_texts, write_tree, write_wheel
 
 
 def build_entry(root, tmp_path, wheel=None):

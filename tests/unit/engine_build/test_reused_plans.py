@@ -24,8 +24,7 @@ from onboarding.plan_source import PlanSource
 from tests.fixtures.signer import Signer
 from tests.unit.engine_build.quantized import write_float, write_quantized
 from tests.unit.engine_build.stand_ins import StandInRunner, context
-from tests.unit.engine_build.tiny import model, write_tree
-from tests.unit.engine_build.trees import write_tensors_tree
+from tests.unit.engine_build.tiny import model, write_tensors_tree, write_tree
 
 
 @pytest.fixture

@@ -23,13 +23,13 @@ from onboarding.manifest import Manifest, RepackagingRecord
 from onboarding.text_generation.checkpoint_lock import RECORD_NAME, CheckpointEntry
 from tests.fixtures.signer import Signer as Key
 from tests.fixtures.signer import provenance_statement
-from tests.unit.engine_build.bucket import Bucket, client_error
 from tests.unit.engine_build.packaging.archives import (
     manifest_without,
     publish_test_archive,
     read_files,
     replace_files,
 )
+from tests.unit.engine_build.places import Bucket, client_error
 from tests.unit.onboarding.text_generation.entries import CONTENT
 from tests.unit.onboarding.text_generation.entries import entry_of as checkpoint_entry
 

@@ -20,8 +20,7 @@ from engine_build.quantization.layers import (
 )
 from engine_build.quantization.qdq import quantize_layers
 from engine_build.steps.export import refuse_dense_network, sparse_share
-from tests.unit.engine_build.custom import scaled_network
-from tests.unit.engine_build.graphs import node, tensor, write_graph
+from tests.unit.engine_build.graphs import node, scaled_network, tensor, write_graph
 from tests.unit.engine_build.quantization import graphs
 from tests.unit.engine_build.quantization.graphs import (
     Graph,

@@ -30,8 +30,7 @@ from engine_build.store import sha256_of
 from onboarding.manifest import TensorRecord
 from tests.fixtures.tiny_embedder.archive import HERE, REPOSITORY, SIZE
 from tests.unit.engine_build.graphs import linear, node, tensor, write_graph
-from tests.unit.engine_build.tiny import model, word_tokenizer, write_tree
-from tests.unit.engine_build.trees import write_tensors_tree
+from tests.unit.engine_build.tiny import model, word_tokenizer, write_tensors_tree, write_tree
 
 RANDOM = np.random.default_rng(0)
 ROWS = RANDOM.standard_normal((5, 4)).astype(np.float32)

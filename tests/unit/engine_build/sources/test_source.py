@@ -35,9 +35,8 @@ from onboarding.plugin_spec import PluginSpec
 from onboarding.source_access import SourceSecretsSpec
 from onboarding.source_spec import SourceSpec
 from tests.shared_libraries import FIXTURE, of_aarch64
-from tests.unit.engine_build.bucket import Bucket, client_error
 from tests.unit.engine_build.graphs import linear
-from tests.unit.engine_build.places import COMMIT, hub, secrets_manager
+from tests.unit.engine_build.places import COMMIT, Bucket, client_error, hub, secrets_manager
 from tests.unit.engine_build.stand_ins import ROOT, StandInRunner
 from tests.unit.engine_build.tiny import INSIDE, PIN, model, write_tree
 

@@ -33,7 +33,7 @@ from tests.unit.engine_build.quantization import graphs
 from tests.unit.engine_build.quantization.graphs import network, record
 from tests.unit.engine_build.stand_ins import StandInRunner
 from tests.unit.engine_build.tensorrt.gpu_machine import TINY, GpuMachine
-from tests.unit.engine_build.trees import write_tensors_tree
+from tests.unit.engine_build.tiny import write_tensors_tree
 from tests.unit.onboarding.onnx_bytes import onnx_bytes
 
 PROFILES = (OptimizationProfileSpec(batch=(1, 2, 4), sequence=(4, 8, 16)),)

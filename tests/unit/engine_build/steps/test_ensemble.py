@@ -15,8 +15,7 @@ from engine_build.store import FolderStore
 from onboarding.names import engine_archive_path, network_path
 from tests.unit.engine_build.graphs import node, tensor, write_graph
 from tests.unit.engine_build.stand_ins import StandInRunner, context
-from tests.unit.engine_build.tiny import model, write_tree
-from tests.unit.engine_build.trees import write_arrays
+from tests.unit.engine_build.tiny import model, write_arrays, write_tree
 
 pytestmark = pytest.mark.unit
 WIDTH = 4

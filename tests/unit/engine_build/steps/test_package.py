@@ -49,7 +49,7 @@ from onboarding.names import (
 from onboarding.repository_spec import repository_models
 from onboarding.serving_spec import ServingSpec
 from tests.unit.engine_build import golden_configurations as golden
-from tests.unit.engine_build.bucket import Bucket, client_error
+from tests.unit.engine_build.places import Bucket, client_error
 from tests.unit.engine_build.quantization import graphs
 from tests.unit.engine_build.stand_ins import ROOT, StandInRunner, context
 from tests.unit.engine_build.tiny import write_tree

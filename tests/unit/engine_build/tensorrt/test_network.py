@@ -17,9 +17,11 @@ from engine_build.evaluation.footprint import main
 from engine_build.ort import OrtNetwork
 from engine_build.tensorrt.network import Range, TensorrtNetwork, fill_feed, load_plan, split_feed
 from tests.fixtures.recorded_gpu.cuda import RecordedCuda
-from tests.unit.engine_build.tensorrt.gpu_machine import TINY, feed, install_runtime
-from tests.unit.engine_build.tensorrt.stand_ins import (
+from tests.unit.engine_build.tensorrt.gpu_machine import (
+    TINY,
     StandInTensorRT,
+    feed,
+    install_runtime,
 )
 
 NAMES = ("input_ids", "attention_mask")
