@@ -316,21 +316,21 @@ def test_table_of_an_input_is_the_smallest_that_it_reaches_unchanged(nodes, rows
 
 
 @pytest.fixture
-def scaled(tmp_path):
+def custom_network(tmp_path):
     return scaled_network(tmp_path / "model.onnx", "Scale", "Shift")
 
 
 def test_functions_that_no_plugin_computes_are_inlined_and_the_others_run_and_leave(
-    scaled, tmp_path
+    custom_network, tmp_path
 ):
-    model = inline_functions(onnx.load(scaled), {"Scale"})
+    model = inline_functions(onnx.load(custom_network), {"Scale"})
     operators = [node.op_type for node in model.graph.node]
     assert "Scale" in operators and "Shift" not in operators
     assert [function.name for function in model.functions] == ["Scale"]
-    assert not inline_functions(onnx.load(scaled)).functions
+    assert not inline_functions(onnx.load(custom_network)).functions
     path = tmp_path / "kept.onnx"
     onnx.save(model, path)
-    assert np.allclose(OrtNetwork(path).rows(FEED), OrtNetwork(scaled).rows(FEED))
+    assert np.allclose(OrtNetwork(path).rows(FEED), OrtNetwork(custom_network).rows(FEED))
     # trtexec gets the nodes and no functions.
     leave_to_plugins(path, {"Scale"})
     model = onnx.load(path)
@@ -377,8 +377,8 @@ def with_branches(model):
     ],
     ids=["taken", "inside a branch", "no node", "no function"],
 )
-def test_refuses_operators_without_a_node_or_a_function(scaled, change, operators, reason):
-    model = onnx.load(scaled)
+def test_refuses_operators_without_a_node_or_a_function(custom_network, change, operators, reason):
+    model = onnx.load(custom_network)
     change(model)
     if reason is None:
         refuse_undefined_operators(model, operators)
