@@ -10,7 +10,7 @@ import argparse
 import gc
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from benchmarks.runtimes.engines import CompiledModule, Device, latency_rows
 from engine_build.datasets.dataset import Array, Feed, Shape
 from engine_build.errors import SourceFault, one_line
 from engine_build.evaluation.latency import CONTROL, Engine
-from engine_build.evaluation.runtimes import TorchModule, settling
+from engine_build.evaluation.runtimes import SETTLING_SECONDS, TorchModule
 from engine_build.ort import BoundNetwork
 from engine_build.tensorrt.network import load_plan
 from engine_build.tensorrt.trtexec import CompileOptions, Dialect, InputRange, compile_command
@@ -183,8 +183,9 @@ def measure(subject: Subject, failures: Failures, seconds: float) -> list[dict[s
             for _, feed in subject.batches:
                 run(feed)
             memory[key] = None if before is None else round((used_mib() or 0.0) - before, 1)
-            turns = settling("tensorrt") if runtime == TENSORRT else 0
-            engines.append(Engine(runtime=runtime, precision=precision, run=run, settling=turns))
+            engines.append(
+                Engine(runtime=runtime, precision=precision, run=run, settling=SETTLING_SECONDS)
+            )
         except Exception as fault:  # the other runtimes stay worth having
             reason = one_line(fault, 300) if isinstance(fault, SourceFault) else repr(fault)[:300]
             failed.append({"runtime": runtime, "precision": precision, "failed": reason})
@@ -193,9 +194,7 @@ def measure(subject: Subject, failures: Failures, seconds: float) -> list[dict[s
     rows: list[dict[str, Any]] = []
     if engines:
         control = next((one for one in engines if one.precision == "fp16"), engines[0])
-        engines.append(
-            Engine(runtime=control.runtime, precision=control.precision + CONTROL, run=control.run)
-        )
+        engines.append(replace(control, precision=control.precision + CONTROL))
         rows = latency_rows(engines, subject.batches, seconds)
     for row in rows:
         row["device_mib"] = memory.get((row["runtime"], row["precision"]))

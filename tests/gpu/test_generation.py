@@ -23,6 +23,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("aiohttp", reason="the load tool needs aiohttp")
+
 from tests.gpu.generation import (
     CELLS,
     CHAT,

@@ -286,7 +286,7 @@ def track(batch, **changes):
 
 def test_settling_runs_come_before_each_turn_and_are_not_measured(clock):
     """A plan's first runs of a shape prepare it, and are slower."""
-    subject, runs = clock.subject("plan", 0.0, settling=2), []
+    subject, runs = clock.subject("plan", 0.0, settling=0.02), []
 
     def run(feed):
         turn = len(runs) if not runs or runs[-1] == feed["shape"] else 0
@@ -296,6 +296,15 @@ def test_settling_runs_come_before_each_turn_and_are_not_measured(clock):
     subject = dataclasses.replace(subject, run=run)
     for latencies in clock.measure([subject], [track(1), track(2)], 5.0):
         assert latencies.of(0) == pytest.approx(np.full(len(latencies.of(0)), 4.0))
+
+
+def test_engine_settles_for_seconds_before_each_turn(clock):
+    """A GPU's clock follows the work of the engine that runs."""
+    subjects = [clock.subject("gpu", 1.0, settling=0.2), clock.subject("cpu", 30.0)]
+    (latencies,) = clock.measure(subjects, [track(1, least=2)], 0.0)
+    assert len(latencies.of(0)) == len(latencies.of(1)) == 2
+    names = [name for name, _ in clock.runs]
+    assert names.count("cpu") == 2 + 1 and names.count("gpu") == pytest.approx(2 * 201 + 30, abs=2)
 
 
 def test_shapes_take_turns_share_the_time_by_weight_and_end_when_it_is_over(clock):
