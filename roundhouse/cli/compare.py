@@ -166,14 +166,29 @@ def show(paths: Paths, report: Report, result: CompareReport, form: Format) -> N
 def _show_cost(run: Run, grid: tuple[Cell, ...], form: Format) -> None:
     import dataclasses
 
-    from roundhouse.measure.compare.cost import cell_costs, cost_table, total_sentence
+    from roundhouse.measure.compare.cost import (
+        cell_costs,
+        cost_table,
+        predictions_of,
+        total_sentence,
+    )
     from roundhouse.measure.compare.run import require_possible
     from roundhouse.report import print_json
 
     costs = cell_costs(run, grid)
     require_possible(run, grid)
     if form is Format.json:
-        print_json([dataclasses.asdict(cost) for cost in costs])
+        print_json(
+            [
+                dataclasses.asdict(cost)
+                | {"predictions": [item.model_dump() for item in cost.predictions]}
+                for cost in costs
+            ]
+        )
         return
     run.report.print_table(cost_table(costs))
     run.report.print(total_sentence(costs))
+    if (found := predictions_of(costs)) is not None:
+        predictions, errors = found
+        run.report.print_table(predictions)
+        run.report.print(errors)

@@ -13,8 +13,7 @@ from roundhouse.gitops.plan_document import EngineChange, EngineEvidence
 from roundhouse.gitops.predictions import (
     MeasuredEngine,
     engine_predictions,
-    locked_engines,
-    measured_engines,
+    known_engines,
 )
 
 
@@ -25,7 +24,8 @@ def engine_changes(
     old_ones, new_ones = _deployments(before), _deployments(after)
     old = {target.engine_key: target for item in old_ones for target in item.built_targets}
     found: dict[str, EngineChange] = {}
-    measured = _known_engines(head, (*old_ones, *new_ones))
+    targets = [target for item in (*old_ones, *new_ones) for target in item.targets]
+    measured = known_engines(head.root, targets)
     for deployment in new_ones:
         for target in _unbuilt_targets(deployment):
             if target.engine_key not in old or target.lock_entry is None:
@@ -95,15 +95,6 @@ def _change(
         after=evidence(target),
         predictions=engine_predictions(head.root, region, target, last, measured),
     )
-
-
-def _known_engines(head: Tree, deployments_of: Sequence[Deployment]) -> tuple[MeasuredEngine, ...]:
-    """Return the engines that were measured: by the locks of these endpoints, and as shipped."""
-    targets = [target for item in deployments_of for target in item.targets]
-    if all(target.lock_entry is not None for target in targets):
-        return ()
-    unique = {target.engine_key: target for target in targets}
-    return (*locked_engines(head.root, unique.values()), *measured_engines())
 
 
 def _other_builder(head: Tree, deployment: Deployment, target: Target) -> str | None:

@@ -20,7 +20,7 @@ from roundhouse.gitops.plan_document import (
     ResourceChange,
     RolloutPlan,
 )
-from roundhouse.gitops.predictions import errors_sentence
+from roundhouse.gitops.predictions import errors_sentence, predictions_table
 from roundhouse.table import Table, table
 from roundhouse.text import quantity
 
@@ -85,15 +85,8 @@ def sections(plan: EnvironmentPlan) -> Iterator[Table]:
             columns=("model", "for", "before", "after"),
             rows=tuple(map(_engine_row, plan.engines)),
         ),
-        table(
-            title="Predicted",
-            columns=("model", "batch", "p50, ms", "USD a million rows, at least", "by"),
-            rows=tuple(
-                (engine.model, f"{item.precision} {item.shape.replace('x', ' x ')}",
-                 f"{item.p50_ms:.3g}", usd(item.usd_a_million_rows), item.by)
-                for engine in plan.engines
-                for item in engine.predictions
-            ),
+        predictions_table(
+            (engine.model, item) for engine in plan.engines for item in engine.predictions
         ),
         table(
             title="Measured",

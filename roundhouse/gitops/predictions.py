@@ -28,7 +28,9 @@ from onboarding.prices import price
 from onboarding.text_generation.checkpoint import CheckpointError, read_folder
 from onboarding.values import Value
 from onboarding.yaml_text import load_yaml
+from roundhouse.figures import usd
 from roundhouse.gitops.plan_document import EnginePrediction
+from roundhouse.table import Table, table
 
 WEIGHTS_RATIO = 1.25
 """At 1.0 off by 32 % at most in what was measured, at 28 by 241 %; nothing between was measured."""
@@ -176,6 +178,17 @@ def locked_engines(root: Path, targets: Iterable[Target]) -> Iterator[MeasuredEn
             )
 
 
+def known_engines(root: Path, targets: Sequence[Target]) -> tuple[MeasuredEngine, ...]:
+    """Return the engines that were measured: by the locks of these targets, and as shipped.
+
+    None where every target is built, since nothing of them is to be predicted.
+    """
+    if all(target.lock_entry is not None for target in targets):
+        return ()
+    unique = {target.engine_key: target for target in targets}
+    return (*locked_engines(root, unique.values()), *measured_engines())
+
+
 def product_weights(root: Path, model: ModelSpec) -> int | None:
     """Return the numbers in a text encoder's matrices but its tables of embeddings.
 
@@ -242,6 +255,19 @@ def engine_predictions(
                 )
             )
     return tuple(predictions)
+
+
+def predictions_table(predictions: Iterable[tuple[str, EnginePrediction]]) -> Table:
+    """Return a row for each prediction, under the name that is given with it."""
+    rows = (
+        (
+            *(name, f"{item.precision} {item.shape.replace('x', ' x ')}", f"{item.p50_ms:.3g}"),
+            *(usd(item.usd_a_million_rows), item.by),
+        )
+        for name, item in predictions
+    )
+    columns = ("model", "batch", "p50, ms", "USD a million rows, at least", "by")
+    return table(columns, rows, title="Predicted")
 
 
 def _shape(batch: int, sequence: int | None) -> str:

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from onboarding.deployment import Deployment
 from onboarding.prices import price, prices_date
 from roundhouse.deploy.builds.engines import missing_engines
 from roundhouse.figures import UNKNOWN, usd
 from roundhouse.gitops.build_estimates import build_preview
+from roundhouse.gitops.plan_document import EnginePrediction
+from roundhouse.gitops.predictions import (
+    engine_predictions,
+    errors_sentence,
+    known_engines,
+    predictions_table,
+)
 from roundhouse.measure.compare.cells import Cell
 from roundhouse.measure.compare.document import Report
 from roundhouse.measure.compare.result import CellResult, ranked
 from roundhouse.measure.compare.run import Run
-from roundhouse.measure.compare.tree import cell_model
+from roundhouse.measure.compare.tree import Subject, cell_model
 from roundhouse.measure.result import circumstances
 from roundhouse.table import Table, table
 from roundhouse.text import quantity
@@ -33,6 +42,8 @@ class CellCost:
     build_minutes: float | None = 0.0
     build_usd: float | None = 0.0
     endpoint_usd: float | None = 0.0
+    predictions: tuple[EnginePrediction, ...] = ()
+    """Of an engine that is not built, by one that was measured; none where none is near."""
 
     def cells(self) -> tuple[str, ...]:
         """Return the row of a table."""
@@ -45,12 +56,20 @@ def cost_table(costs: Sequence[CellCost]) -> Table:
     return table(COLUMNS, (cost.cells() for cost in costs), right=COLUMNS[2:])
 
 
+def predictions_of(costs: Sequence[CellCost]) -> tuple[Table, str] | None:
+    """Return the predictions, and how far such ones were off in a sentence; None: there is none."""
+    rows = [(cost.name, item) for cost in costs for item in cost.predictions]
+    return (predictions_table(rows), errors_sentence()) if rows else None
+
+
 def cell_costs(run: Run, cells: Sequence[Cell]) -> tuple[CellCost, ...]:
     """Return what each cell would take; nothing is built. Raises RoundhouseError, FaultsError."""
     names = [cell_model(run.subject, cell) for cell in run.prepare(cells)]
     requests = missing_engines(run.session, names) if names else ()
     found = (build_preview(run.session, request, like=run.subject.name) for request in requests)
     previews = {preview.model: preview for preview in found}
+    root, deployments = run.session.paths.tree, run.session.deployments()
+    predictions = cell_predictions(root, run.subject, deployments)
 
     def cost_of(cell: Cell) -> CellCost:
         known, row = run.results.get(cell.name), run.row(cell)
@@ -65,9 +84,27 @@ def cell_costs(run: Run, cells: Sequence[Cell]) -> tuple[CellCost, ...]:
             build_minutes=0.0 if preview is None else preview.minutes,
             build_usd=0.0 if preview is None else preview.usd,
             endpoint_usd=None if hourly is None else hourly * MINUTES / 60,
+            predictions=predictions.get(row.model, ()),
         )
 
     return tuple(map(cost_of, cells))
+
+
+def cell_predictions(
+    root: Path, subject: Subject, deployments: Iterable[Deployment]
+) -> dict[str, tuple[EnginePrediction, ...]]:
+    """Return what is predicted of the engine of each model of an environment, by its name.
+
+    `root`: the tree's folder, which checkpoints lie in.
+    """
+    targets = [target for item in deployments for target in item.targets]
+    engines = known_engines(root, targets)
+    locks = (item.lock_entry for item in targets if item.model.name == subject.name)
+    last = next(locks, None)
+    return {
+        item.model.name: engine_predictions(root, subject.region, item, last, engines)
+        for item in targets
+    }
 
 
 def total_sentence(costs: Sequence[CellCost]) -> str:

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from onboarding.resolve import deployments
 from onboarding.tree import read_tree
 from roundhouse.errors import UsageError
 from roundhouse.measure.compare.cells import cells, default_values
+from roundhouse.measure.compare.cost import CellCost, cell_predictions, predictions_of
 from roundhouse.measure.compare.document import (
     Report,
     document,
@@ -36,6 +38,7 @@ from roundhouse.measure.compare.tree import (
     write_tree,
 )
 from roundhouse.paths import TREE_FOLDERS, current_paths
+from tests.unit.roundhouse.gitops.repository import Repository
 
 NO_BATCHES = {"max_batch_size": 1, "preferred_batch_sizes": None, "max_queue_delay_us": None}
 PLAIN = {"calibration": None, "sensitivity_search": None}
@@ -174,6 +177,20 @@ def test_names_of_cells_are_no_other_models():
     assert all(is_cell_model(found, cell_model(found, cell)) for cell in grid)
     for name in (found.name, prefix, f"{prefix}-shared", f"{prefix}0123456-v2", f"{prefix}012345"):
         assert not is_cell_model(found, name)
+
+
+def test_a_candidate_without_an_engine_is_predicted_by_a_measured_one_of_its_precision(tmp_path):
+    root = Repository(tmp_path / "repository").root
+    paths = dataclasses.replace(current_paths(None), tree=root)
+    found = subject(read_tree(root), "dev", "model-001")
+    grid = cells({"precision": ["int8", "bf16"]})
+    own, refused = write_tree(paths, tmp_path / "cells", found, grid, 100.0)
+    predictions = cell_predictions(own.tree, found, deployments(read_tree(own.tree), "dev"))
+    int8, bf16 = (predictions[cell_model(found, cell)] for cell in grid)
+    assert (refused, bf16, predictions["model-001"]) == ({}, (), ())
+    shown, errors = predictions_of([CellCost(name="int8", action="measure", predictions=int8)])
+    assert shown.rows[0][:2] == ("int8", "int8 8 x 64") and "off by" in errors
+    assert predictions_of([CellCost(name="bf16", action="measure")]) is None
 
 
 KNEE = Knee(
