@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -30,6 +30,7 @@ class Range:
         )
 
 
+ReadPlan = Callable[[Path], bytes | bytearray]
 Profile = Mapping[str, Range]
 Shapes = Mapping[str, Sizes]
 
@@ -81,10 +82,12 @@ class Plan:
         trt: TensorRT,
         host_code: bool = False,
         plugins: Sequence[Path] = (),
+        read: ReadPlan = Path.read_bytes,
     ) -> None:
         """`host_code` lets a version-compatible plan run the code inside it.
 
-        `plugins` are libraries of custom operators. Raises PlanRefused and DeviceOutOfMemory.
+        `plugins` are libraries of custom operators; `read` returns the plan's bytes. Raises
+        PlanRefused and DeviceOutOfMemory.
         """
         load_plugins(plugins)
         self._trt, self._path = trt, path
@@ -97,7 +100,7 @@ class Plan:
             self.fail("TensorRT does not start on this GPU")
         if host_code:
             self._runtime.engine_host_code_allowed = True
-        engine = self._runtime.deserialize_cuda_engine(path.read_bytes())
+        engine = self._runtime.deserialize_cuda_engine(read(path))
         if engine is None:
             self.fail(f"{path.name} does not load")
         self._engine = engine

@@ -20,7 +20,16 @@ from container.tensorrt.bindings import CudaRuntime, TensorRT, bindings
 from container.tensorrt.context import ContextRunner
 from container.tensorrt.device import Device
 from container.tensorrt.faults import DeviceFault, NoBindings
-from container.tensorrt.plan import Plan, Profile, Range, Shapes, allowed, taking, times
+from container.tensorrt.plan import (
+    Plan,
+    Profile,
+    Range,
+    ReadPlan,
+    Shapes,
+    allowed,
+    taking,
+    times,
+)
 from engine_build.datasets.dataset import ATTENTION_MASK, Array, Feed
 from engine_build.errors import InputRefused, NetworkRefused
 
@@ -48,14 +57,17 @@ def installed_bindings() -> tuple[Any, Any]:
         ) from fault
 
 
-def load_plan(plan: Path, *, host_code: bool = False) -> TensorrtNetwork:
+def load_plan(
+    plan: Path, *, host_code: bool = False, read: ReadPlan = Path.read_bytes
+) -> TensorrtNetwork:
     """A plan in this machine's TensorRT, with the plugins whose libraries lie beside it.
 
     Raises InputRefused where there is no TensorRT.
     """
     trt, cuda = installed_bindings()
     plugins = tuple(sorted(plan.parent.glob(PLUGINS)))
-    return TensorrtNetwork(plan, trt=trt, cuda=cuda, host_code=host_code, plugins=plugins)
+    options: dict[str, Any] = {"host_code": host_code, "plugins": plugins, "read": read}
+    return TensorrtNetwork(plan, trt=trt, cuda=cuda, **options)
 
 
 def split_feed(feed: Feed, profiles: Sequence[Profile]) -> Iterator[tuple[Feed, int]]:
@@ -130,13 +142,14 @@ class TensorrtNetwork:
         cuda: CudaRuntime,
         host_code: bool = False,
         plugins: Sequence[Path] = (),
+        read: ReadPlan = Path.read_bytes,
     ) -> None:
         """`host_code` lets a version-compatible plan run the code inside it.
 
         Raises NetworkRefused.
         """
         self._device = Device(cuda)
-        self._plan = Plan(plan, trt=trt, host_code=host_code, plugins=plugins)
+        self._plan = Plan(plan, trt=trt, host_code=host_code, plugins=plugins, read=read)
         self.inputs, self.outputs = self._plan.inputs, self._plan.outputs
         self._any = self._context("any shapes", records=False)
         self._recorded: ContextRunner | None = None

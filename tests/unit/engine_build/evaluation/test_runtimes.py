@@ -22,6 +22,7 @@ from engine_build.evaluation.footprint import (
     main,
     measure_in_child,
     measure_plan,
+    read_plan_as_triton,
 )
 from engine_build.evaluation.runtimes import (
     TorchModule,
@@ -146,6 +147,12 @@ def test_plan_is_measured_beside_itself_where_two_fit(fits, mib, capsys):
     assert measured.host_memory_mib == first["host_memory_mib"]
     assert 0 <= measured.load_seconds < 1 and measured.host_memory_mib < 100
     assert (load.most, load.open) == (fits, fits - 1)
+
+
+@pytest.mark.parametrize("copies", [False, True])
+def test_plan_is_read_whole_whether_triton_copies_it_or_not(copies, tmp_path):
+    (tmp_path / "model.plan").write_bytes(b"plan" * 50_000)
+    assert read_plan_as_triton(tmp_path / "model.plan", copies=copies) == b"plan" * 50_000
 
 
 FEED = {"x": np.ones((2, 3), dtype=np.float32)}
