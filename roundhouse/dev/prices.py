@@ -32,7 +32,7 @@ SOURCE = "AWS Price List API"
 SAGEMAKER, CODEBUILD = "AmazonSageMaker", "CodeBuild"
 COMPONENTS = {"hosting": "Hosting", "training": "Training"}
 CODEBUILD_USAGE = re.compile(
-    r"Build-Min:(?P<system>Linux|LinuxGPU):g1\.(?P<size>small|medium|large)"
+    r"Build-Min:(?P<system>Linux|LinuxGPU):g1\.(?P<size>small|medium|x?large)"
 )
 CODEBUILD_SYSTEMS = {"Linux": "linux", "LinuxGPU": "linux-gpu"}
 HEADER = """\

@@ -63,6 +63,7 @@ def test_region_is_read_over_all_pages(pricing):
     answer("AmazonSageMaker", "eu-west-1", [[instance("ml.g5.xlarge", "1.6")]], "Training")
     minutes = [
         product({"usagetype": "EUW1-Build-Min:Linux:g1.large"}, "0.02", "Minutes"),
+        product({"usagetype": "EUW1-Build-Min:Linux:g1.xlarge"}, "0.05", "Minutes"),
         product({"usagetype": "EUW1-Build-Min:LinuxGPU:g1.small"}, "0.03", "Minutes"),
         product({"usagetype": "EUW1-Build-Min:Windows:g1.large"}, "0.04", "Minutes"),
     ]
@@ -70,7 +71,7 @@ def test_region_is_read_over_all_pages(pricing):
     found = read_region(client, "eu-west-1", TODAY)
     assert found.hosting == {"ml.g5.xlarge": 1.5, "ml.g6.xlarge": 1.2}
     assert found.training == {"ml.g5.xlarge": 1.6}
-    assert found.codebuild == {"linux.large": 0.02, "linux-gpu.small": 0.03}
+    assert found.codebuild == {"linux.large": 0.02, "linux.xlarge": 0.05, "linux-gpu.small": 0.03}
 
 
 def test_refuses_a_region_without_a_price_and_keeps_what_was(pricing):
