@@ -5,7 +5,7 @@ BUILDER = $(firstword $(wildcard .venvs/builder/bin/python) $(PYTHON))
 # Compiled bytecode is kept: importing aws_cdk and transformers anew costs seconds every time.
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-chat down test test-chat gpu-bundle test-gpu test-aws rehearsal check bench doctor environments environments-dev environments-chat lock schema platform-data prices clean
+.PHONY: help demo demo-chat down test test-chat gpu-bundle test-gpu test-aws rehearsal newcomer check bench doctor environments environments-dev environments-chat lock schema platform-data prices clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -37,6 +37,9 @@ test-aws: environments-dev ## build, deploy, roll back and destroy an engine in 
 
 rehearsal: environments-dev ## play the shipped workflows, from a pull request to prod and back
 	@.venv/bin/python -m tests.rehearsal
+
+newcomer: environments-dev ## run the lines of docs/onboarding.md in an empty folder, with an empty home
+	@.venv/bin/python -m tests.tiers newcomer
 
 check: environments-dev ## ruff, mypy, import contracts, schema drift
 	@.venv/bin/python -m tests.checks

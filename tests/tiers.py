@@ -94,6 +94,12 @@ TIERS = (
         apart="make rehearsal",
     ),
     Tier(
+        name="newcomer",
+        needs="PyPI, npm, Node, git, namespaces, an empty home",
+        suites=((".venv", "tests/newcomer"),),
+        apart="make newcomer",
+    ),
+    Tier(
         name="text_generation",
         needs="vLLM and llm-compressor on a CPU",
         suites=(

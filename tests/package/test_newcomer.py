@@ -1,7 +1,7 @@
 """The package as a newcomer meets it: a wheel, an empty folder, an empty home, public registries.
 
-Each test is one step of docs/onboarding.md; the model is a network of one layer, so that nothing
-is downloaded but packages.
+The model is a network of one layer, so that nothing is downloaded but packages, and nothing is
+built; `make newcomer` runs the lines of docs/onboarding.md to an endpoint that answers.
 """
 
 from __future__ import annotations
