@@ -2,6 +2,13 @@
 
 from roundhouse_cdk.artifact_store import ArtifactStore as ArtifactStore
 from roundhouse_cdk.artifact_store import ArtifactStoreProps as ArtifactStoreProps
+from roundhouse_cdk.component_endpoint import ComponentEndpoint as ComponentEndpoint
+from roundhouse_cdk.component_endpoint import ComponentEndpointProps as ComponentEndpointProps
+from roundhouse_cdk.component_endpoint import ComponentProps as ComponentProps
+from roundhouse_cdk.component_endpoint import TextGenerationEndpoint as TextGenerationEndpoint
+from roundhouse_cdk.component_endpoint import (
+    TextGenerationEndpointProps as TextGenerationEndpointProps,
+)
 from roundhouse_cdk.endpoint_alarms import EndpointAlarms as EndpointAlarms
 from roundhouse_cdk.endpoint_alarms import EndpointAlarmsProps as EndpointAlarmsProps
 from roundhouse_cdk.endpoint_dashboard import EndpointDashboard as EndpointDashboard
@@ -26,12 +33,5 @@ from roundhouse_cdk.realtime_endpoint import RealtimeEndpointProps as RealtimeEn
 from roundhouse_cdk.realtime_endpoint import VariantProps as VariantProps
 from roundhouse_cdk.slack_alarms import SlackAlarms as SlackAlarms
 from roundhouse_cdk.slack_alarms import SlackAlarmsProps as SlackAlarmsProps
-from roundhouse_cdk.text_generation_endpoint import ComponentEndpoint as ComponentEndpoint
-from roundhouse_cdk.text_generation_endpoint import ComponentEndpointProps as ComponentEndpointProps
-from roundhouse_cdk.text_generation_endpoint import ComponentProps as ComponentProps
-from roundhouse_cdk.text_generation_endpoint import TextGenerationEndpoint as TextGenerationEndpoint
-from roundhouse_cdk.text_generation_endpoint import (
-    TextGenerationEndpointProps as TextGenerationEndpointProps,
-)
 from roundhouse_cdk.vpc_endpoints import VpcEndpoints as VpcEndpoints
 from roundhouse_cdk.vpc_endpoints import VpcEndpointsProps as VpcEndpointsProps

@@ -23,11 +23,11 @@ from constructs import Construct, IConstruct
 from onboarding import arns
 from onboarding.deployment import Deployment
 from onboarding.text_generation.generation_deployment import GenerationDeployment
+from roundhouse_cdk.component_endpoint import ComponentEndpoint, TextGenerationEndpoint
 from roundhouse_cdk.endpoint_alarms import EndpointAlarms, EndpointAlarmsProps
 from roundhouse_cdk.endpoint_scaling import EndpointScaling, EndpointScalingProps
 from roundhouse_cdk.hosting import HostedEndpoint
 from roundhouse_cdk.realtime_endpoint import MultiModelEndpoint, RealtimeEndpoint
-from roundhouse_cdk.text_generation_endpoint import ComponentEndpoint, TextGenerationEndpoint
 from stacks.alarms import endpoint_alarms
 from stacks.endpoint.findings import endpoint_faults, endpoint_notes, endpoint_warnings
 from stacks.endpoint.props import (

@@ -17,13 +17,13 @@ from onboarding.serve_environment import (
 from onboarding.text_generation.checkpoint_key import checkpoint_prefix
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.values import Server
-from roundhouse_cdk.hosting import ContainerProps, RolloutProps
-from roundhouse_cdk.realtime_endpoint import PoolProps, RealtimeEndpointProps, VariantProps
-from roundhouse_cdk.text_generation_endpoint import (
+from roundhouse_cdk.component_endpoint import (
     ComponentEndpointProps,
     ComponentProps,
     TextGenerationEndpointProps,
 )
+from roundhouse_cdk.hosting import ContainerProps, RolloutProps
+from roundhouse_cdk.realtime_endpoint import PoolProps, RealtimeEndpointProps, VariantProps
 from stacks.alarms import endpoint_alarms, watched_in_rollouts
 from stacks.capacity import generation as sizes
 from stacks.images import endpoint_image_uri, generation_image, serving_image
