@@ -152,30 +152,25 @@ class ArtifactStore(Construct):
         every alarm would be lost.
         """
         topic = sns.Topic(self, construct_id, topic_name=name, master_key=self.key)
-        statements = [
+        publish: dict[str, Any] = {"actions": ["sns:Publish"], "resources": [topic.topic_arn]}
+        policy = sns.TopicPolicy(self, f"{construct_id}Policy", topics=[topic])
+        if alarms:
+            policy.document.add_statements(
+                iam.PolicyStatement(
+                    sid="AlarmsOfThisAccount",
+                    principals=[iam.ServicePrincipal(CLOUDWATCH)],
+                    conditions=self._of_alarms(),
+                    **publish,
+                )
+            )
+        policy.document.add_statements(
             iam.PolicyStatement(
                 sid="OnlyEncrypted",
                 effect=iam.Effect.DENY,
                 principals=[iam.StarPrincipal()],
-                actions=["sns:Publish"],
-                resources=[topic.topic_arn],
                 conditions={"Bool": {"aws:SecureTransport": "false"}},
+                **publish,
             )
-        ]
-        if alarms:
-            cloudwatch = iam.PolicyStatement(
-                sid="AlarmsOfThisAccount",
-                principals=[iam.ServicePrincipal(CLOUDWATCH)],
-                actions=["sns:Publish"],
-                resources=[topic.topic_arn],
-                conditions=self._of_alarms(),
-            )
-            statements.insert(0, cloudwatch)
-        sns.TopicPolicy(
-            self,
-            f"{construct_id}Policy",
-            topics=[topic],
-            policy_document=iam.PolicyDocument(statements=statements),
         )
         return topic
 
@@ -207,23 +202,6 @@ def _keep(construct: Any) -> None:
     cast("CfnResource", construct.node.default_child).apply_removal_policy(KEPT)
 
 
-SOURCE_DAYS = 90
-"""A build's source is its content's address: whoever needs one again uploads it again."""
-CAPTURE_DAYS = 30
-"""Captures are requests of users: kept as long as a drift review needs, no longer."""
-ANSWER_DAYS = 7
-"""Clients of an asynchronous endpoint fetch the answer within a week; the request goes with it."""
-JOB_DAYS = 30
-"""What an interrupted training job left is looked into within days; the next one begins anew."""
-CANDIDATE_DAYS = 30
-"""A candidate that was signed is an engine; one that was refused is looked into within days."""
-NONCURRENT_DAYS = 30
-"""The way back: what was deleted, or written over, can be restored for so long."""
-PRIVATE_NONCURRENT_DAYS = 1
-"""What users sent and got is gone when it is deleted: a day is the least that S3 knows."""
-UPLOAD_DAYS = 7
-
-
 def bucket_rules(environment: EnvironmentSpec) -> list[s3.LifecycleRule]:
     """Rules of the artifact bucket.
 
@@ -233,18 +211,24 @@ def bucket_rules(environment: EnvironmentSpec) -> list[s3.LifecycleRule]:
     """
     tag, value = names.UNREFERENCED_TAG
     marked = {"tag_filters": {tag: value}}
-    private = {"noncurrent_version_expiration": Duration.days(PRIVATE_NONCURRENT_DAYS)}
+    # What users sent and got is gone when it is deleted: a day is the least that S3 knows.
+    private = {"noncurrent_version_expiration": Duration.days(1)}
     unreferenced = environment.unreferenced_engine_days
     expiring: tuple[tuple[str, str, int, dict[str, Any]], ...] = (
-        ("Sources", names.SOURCES_PREFIX, SOURCE_DAYS, {}),
-        ("Jobs", names.JOBS_PREFIX, JOB_DAYS, {}),
-        ("Candidates", names.CANDIDATES_PREFIX, CANDIDATE_DAYS, {}),
+        # A build's source is its content's address: whoever needs one again uploads it again.
+        ("Sources", names.SOURCES_PREFIX, 90, {}),
+        # What an interrupted training job left is looked into within days; the next begins anew.
+        ("Jobs", names.JOBS_PREFIX, 30, {}),
+        # A candidate that was signed is an engine; one that was refused is looked into within days.
+        ("Candidates", names.CANDIDATES_PREFIX, 30, {}),
         ("UnreferencedEngines", names.ENGINES_PREFIX, unreferenced, marked),
         ("UnreferencedNetworks", names.NETWORKS_PREFIX, unreferenced, marked),
         ("UnreferencedCheckpoints", CHECKPOINTS, unreferenced, marked),
-        ("Captures", names.CAPTURES_PREFIX, CAPTURE_DAYS, private),
-        ("Answers", names.ANSWERS_PREFIX, ANSWER_DAYS, private),
-        ("Requests", names.REQUESTS_PREFIX, ANSWER_DAYS, private),
+        # Requests of users, kept as long as a drift review needs, no longer.
+        ("Captures", names.CAPTURES_PREFIX, 30, private),
+        # Clients fetch the answer of a queue within a week; the request goes with it.
+        ("Answers", names.ANSWERS_PREFIX, 7, private),
+        ("Requests", names.REQUESTS_PREFIX, 7, private),
     )
     days = Duration.days
     return [
@@ -252,10 +236,11 @@ def bucket_rules(environment: EnvironmentSpec) -> list[s3.LifecycleRule]:
             s3.LifecycleRule(id=id, prefix=f"{prefix}/", expiration=days(age), **more)
             for id, prefix, age, more in expiring
         ),
-        s3.LifecycleRule(id="Noncurrent", noncurrent_version_expiration=days(NONCURRENT_DAYS)),
+        # The way back: what was deleted, or written over, can be restored for so long.
+        s3.LifecycleRule(id="Noncurrent", noncurrent_version_expiration=days(30)),
         s3.LifecycleRule(
             id="Uploads",
-            abort_incomplete_multipart_upload_after=days(UPLOAD_DAYS),
+            abort_incomplete_multipart_upload_after=days(7),
             expired_object_delete_marker=True,
         ),
     ]

@@ -224,11 +224,7 @@ class BuildStates(Construct):
             ex.build_progress(environment),
             attempts=PATIENTLY,
         )
-        self._catch(look, lasts=True)
-        wait = self._wait("WaitForBuild")
-        start.next(wait).next(look).next(
-            self._ended("BuildEnded", ["IN_PROGRESS"], "SUCCEEDED", wait, sign)
-        )
+        start.next(self._poll("Build", look, ["IN_PROGRESS"], "SUCCEEDED", sign))
         return start
 
     def _training_jobs(self, sign: sfn.IChainable) -> tuple[sfn.State, sfn.State | None]:
@@ -241,11 +237,7 @@ class BuildStates(Construct):
             ex.training_progress(environment),
             attempts=PATIENTLY,
         )
-        self._catch(look, lasts=True)
-        wait = self._wait("WaitForTrainingJob")
-        wait.next(look).next(
-            self._ended("TrainingJobEnded", ["InProgress", "Stopping"], "Completed", wait, sign)
-        )
+        wait = self._poll("TrainingJob", look, ["InProgress", "Stopping"], "Completed", sign)
         name = job_name(environment)
         named = {"job": name, "log": f"{literal(LOG_GROUP + ' ')} & {name}"}
         started = with_fields({**named, **ex.first_wait(environment)})
@@ -389,18 +381,22 @@ class BuildStates(Construct):
         output = ex.refusal(self._environment, **how)
         task.add_catch(self._not_built, errors=["States.ALL"], outputs=output)
 
-    def _ended(
+    def _poll(
         self,
-        construct_id: str,
+        job: str,
+        look: sfn.TaskStateBase,
         going: Sequence[str],
         succeeded: str,
-        wait: sfn.IChainable,
         sign: sfn.IChainable,
-    ) -> sfn.Choice:
-        """Go on by a job's status."""
+    ) -> sfn.Wait:
+        """Return the state that waits for a job, looks at it, and goes on by its status."""
+        self._catch(look, lasts=True)
+        wait = self._wait(f"WaitFor{job}")
         among = f"$states.input.status in [{', '.join(map(literal, going))}]"
         ended = f"$states.input.status = {literal(succeeded)}"
-        return self._choice(construct_id, {among: wait, ended: sign}, self._not_built)
+        choice = self._choice(f"{job}Ended", {among: wait, ended: sign}, self._not_built)
+        wait.next(look).next(choice)
+        return wait
 
     def _choice(
         self, construct_id: str, rules: Mapping[str, sfn.IChainable], default: sfn.IChainable

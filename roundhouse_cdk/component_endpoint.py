@@ -29,7 +29,7 @@ from roundhouse_cdk.hosting import (
     spelled,
 )
 from roundhouse_cdk.statements import (
-    Statement,
+    Statements,
     allow,
     bucket_listing,
     key_use,
@@ -295,7 +295,7 @@ def is_prefix(container: ContainerProps) -> bool:
     return container.path.endswith("/")
 
 
-def role_statements(props: ComponentEndpointProps) -> tuple[Statement, ...]:
+def role_statements(props: ComponentEndpointProps) -> Statements:
     """Return what the role may do with data, of whatever version."""
     environment = props.environment
     locate = (allow("LocateBucket", ["s3:GetBucketLocation"], [arns.bucket(environment)]),)
@@ -303,9 +303,7 @@ def role_statements(props: ComponentEndpointProps) -> tuple[Statement, ...]:
     return (*listing, *key_use(environment, ["kms:Decrypt"]))
 
 
-def version_statements(
-    props: ComponentEndpointProps, adapters: Collection[str]
-) -> tuple[Statement, ...]:
+def version_statements(props: ComponentEndpointProps, adapters: Collection[str]) -> Statements:
     """Return what a copy of this version must have to start: its image and its model."""
     environment, path = props.environment, props.container.path
     image = image_pull(environment, [props.container.image_uri])

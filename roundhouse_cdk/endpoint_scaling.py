@@ -6,7 +6,7 @@ SageMaker that is linked to the service.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aws_cdk import CfnResource
@@ -33,25 +33,19 @@ class EndpointScalingProps:
 class EndpointScaling(Construct):
     """The scalable targets of an endpoint, their policies, and the alarms that start from zero.
 
-    `targets` are by the ids of the counts, `resources` are all of them by id.
+    `targets` are by the ids of the counts; `resources` are targets, policies and alarms, by id.
     """
 
     def __init__(self, scope: Construct, construct_id: str, *, props: EndpointScalingProps) -> None:
         super().__init__(scope, construct_id)
-        self.targets: dict[str, appscaling.CfnScalableTarget] = {}
-        self._policies: dict[str, CfnResource] = {}
+        self.targets = {count.id: self._target(count) for count in props.counts}
+        self.resources: dict[str, CfnResource] = {**self.targets}
         for count in props.counts:
-            target = self.targets[count.id] = self._target(count)
-            target.node.add_dependency(props.server)
+            self.targets[count.id].node.add_dependency(props.server)
             for tracking in count.tracking:
-                self._policies[tracking.id] = self._track(count, tracking)
+                self._track(count, tracking)
             if count.from_zero is not None:
                 self._start_from_zero(count, count.from_zero)
-
-    @property
-    def resources(self) -> Mapping[str, CfnResource]:
-        """Targets, policies and alarms, by id."""
-        return {**self.targets, **self._policies}
 
     def _target(self, count: ScaledCount) -> appscaling.CfnScalableTarget:
         target = appscaling.CfnScalableTarget
@@ -77,7 +71,7 @@ class EndpointScaling(Construct):
             scheduled_actions=actions or None,
         )
 
-    def _track(self, count: ScaledCount, tracking: TargetTracking) -> CfnResource:
+    def _track(self, count: ScaledCount, tracking: TargetTracking) -> None:
         metric, customized, predefined = tracking.metric, None, None
         if isinstance(metric, Metric):
             customized = POLICY.CustomizedMetricSpecificationProperty(
@@ -100,7 +94,6 @@ class EndpointScaling(Construct):
         )
         policy = self._policy(count, tracking.id, tracking.name, configuration)
         policy.add_metadata("Derivation", {"TargetValue": tracking.derivation})
-        return policy
 
     def _start_from_zero(self, count: ScaledCount, start: FromZero) -> None:
         configuration = STEP(
@@ -115,8 +108,7 @@ class EndpointScaling(Construct):
         policy.add_metadata(
             "Derivation", {"ScalingAdjustment": f"one {start.unit}, once {start.fault}"}
         )
-        self._policies[start.policy_id] = policy
-        self._policies[start.alarm_id] = cw.CfnAlarm(
+        self.resources[start.alarm_id] = cw.CfnAlarm(
             self,
             start.alarm_id,
             alarm_name=start.alarm_name,
@@ -148,4 +140,5 @@ class EndpointScaling(Construct):
             ),
         )
         policy.add_resource_dependency(self.targets[count.id])
+        self.resources[policy_id] = policy
         return policy

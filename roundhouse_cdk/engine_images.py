@@ -10,25 +10,28 @@ from aws_cdk import aws_codebuild as codebuild
 from aws_cdk import aws_ecr as ecr
 from constructs import Construct
 
-from onboarding import names
+from onboarding import arns, names
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import aws_partition, triton_registries
 from roundhouse_cdk.artifact_store import KEPT
 from roundhouse_cdk.build_project import BuildProject, log_group_name
 from roundhouse_cdk.statements import (
     PULL,
-    Statement,
+    Statements,
     allow,
     bucket_listing,
-    image_push,
     key_use,
     log_stream_writes,
     object_reads,
+    registry_log_in,
 )
 
-UNTAGGED_IMAGE_DAYS = 7
 KEPT_IMAGES = 50
 """ECR cannot know which tags are deployed; fifty changes of an image ago is beyond any rollback."""
+PUSH = (
+    "ecr:BatchCheckLayerAvailability BatchGetImage CompleteLayerUpload DescribeImages"
+    " GetDownloadUrlForLayer InitiateLayerUpload PutImage UploadLayerPart"
+)
 TIMEOUT_MINUTES, QUEUED_MINUTES = 120, 60
 
 
@@ -66,7 +69,7 @@ class EngineImages(Construct):
                     rule_priority=1,
                     description="What lost its tag is a push that did not end",
                     tag_status=ecr.TagStatus.UNTAGGED,
-                    max_image_age=Duration.days(UNTAGGED_IMAGE_DAYS),
+                    max_image_age=Duration.days(7),
                 ),
                 ecr.LifecycleRule(
                     rule_priority=2,
@@ -122,7 +125,7 @@ class ImageBuilds(BuildProject):
         )
 
 
-def image_statements(props: ImageBuildsProps) -> tuple[Statement, ...]:
+def image_statements(props: ImageBuildsProps) -> Statements:
     """Every statement of the project's role.
 
     Read its source, pull the base images, push the images, write its log. No base image is pulled
@@ -133,7 +136,8 @@ def image_statements(props: ImageBuildsProps) -> tuple[Statement, ...]:
     registry = f"arn:{aws_partition(region)}:ecr:{region}:{account}:repository"
     bases = [f"{registry}/{name}" for name in props.base_repositories if account is not None]
     return (
-        *image_push(environment, props.images),
+        allow("PushImages", PUSH, [arns.repository(environment, name) for name in props.images]),
+        *registry_log_in(),
         *([allow("PullBaseImage", PULL, bases)] if bases else []),
         *object_reads(environment, [f"{names.SOURCES_PREFIX}/*"]),
         *bucket_listing(environment),

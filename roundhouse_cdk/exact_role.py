@@ -9,7 +9,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from onboarding.environment_spec import EnvironmentSpec
-from roundhouse_cdk.statements import Statement, policy_document
+from roundhouse_cdk.statements import Statement
 from roundhouse_cdk.wildcards import add_metadata
 
 
@@ -44,7 +44,9 @@ class ExactRole(iam.Role):
             role_name=role_name,
             assumed_by=principal,
             max_session_duration=seconds,
-            inline_policies={"exact": iam.PolicyDocument.from_json(policy_document(statements))},
+            inline_policies={
+                "exact": iam.PolicyDocument.from_json({"Statement": list(statements)})
+            },
             permissions_boundary=(
                 None
                 if boundary is None

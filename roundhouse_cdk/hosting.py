@@ -48,11 +48,9 @@ from roundhouse_cdk.exact_role import ExactRole
 from roundhouse_cdk.statements import (
     PULL,
     Statement,
-    alarm_looks,
     allow,
     host_metrics,
     network_interfaces,
-    policy_document,
     registry_log_in,
     volume_key_grant,
 )
@@ -171,10 +169,8 @@ class HostedEndpoint(Construct):
 
     def _add_log_group(self, kind: str, name: str) -> str:
         """Add the group that SageMaker writes, before there is what writes it; return its name."""
-        construct_id, path = (
-            f"{kind if self.log_groups else ''}Logs",
-            f"/aws/sagemaker/{kind}/{name}",
-        )
+        construct_id = f"{kind if self.log_groups else ''}Logs"
+        path = f"/aws/sagemaker/{kind}/{name}"
         self.log_groups.append(add_log_group(self, construct_id, path, self._spec))
         return path
 
@@ -187,19 +183,24 @@ class HostedEndpoint(Construct):
     ) -> None:
         """Add the role with its own statements, and the policy of what a version needs to start."""
         environment = self._spec
+        # IAM knows a group by the ARN that ends in `:*` too. Source: CloudWatch Logs user guide,
+        # "Overview of managing access permissions".
+        groups = [arns.log_group(environment, group) for group in log_groups]
+        logged = [resource for arn in groups for resource in (arn, f"{arn}:*")]
+        alarms = [arns.arn(environment, "cloudwatch", f"alarm:{name}") for name in alarm_names]
         own = [
             *registry_log_in(),
             *statements,
             *volume_key_grant(environment),
-            _log_writes(environment, log_groups),
+            allow("WriteLogs", "logs:CreateLogStream DescribeLogStreams PutLogEvents", logged),
             *host_metrics(),
-            *alarm_looks(environment, alarm_names),
+            *([allow("LookAtAlarms", "cloudwatch:DescribeAlarms", alarms)] if alarms else []),
             *network_interfaces(environment),
         ]
         self.role = ExactRole(
             self, "Role", environment=environment, trusts="sagemaker", statements=own
         )
-        document = policy_document(version)
+        document = {"Version": "2012-10-17", "Statement": list(version)}
         digest = hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:DIGITS]
         self.version_policy = iam.Policy(
             self,
@@ -373,20 +374,6 @@ def _repository(environment: EnvironmentSpec, uri: str) -> str:
         return arn
     return arn.replace(
         f":{environment.region}:{environment.account}:", f":{match['region']}:{match['account']}:"
-    )
-
-
-def _log_writes(environment: EnvironmentSpec, groups: Sequence[str]) -> Statement:
-    """Write these log groups, which the stack itself makes.
-
-    IAM knows a group by the ARN that ends in `:*` too. Source: CloudWatch Logs user guide,
-    "Overview of managing access permissions".
-    """
-    named = [arns.log_group(environment, group) for group in groups]
-    return allow(
-        "WriteLogs",
-        "logs:CreateLogStream DescribeLogStreams PutLogEvents",
-        [resource for arn in named for resource in (arn, f"{arn}:*")],
     )
 
 

@@ -26,7 +26,7 @@ from roundhouse_cdk.pipeline_statements import (
     plan_statements,
     promote_statements,
 )
-from roundhouse_cdk.statements import Statement
+from roundhouse_cdk.statements import Statements
 
 BOOTSTRAP_QUALIFIER = "hnb659fds"
 """Of `cdk bootstrap`, unless it is given another."""
@@ -70,61 +70,49 @@ class PipelineRoles(Construct):
             self.provider_arn = provider.oidc_provider_arn
         else:
             self.provider_arn = forge.oidc_provider_arn
-        seconds = environment.session_seconds
-        trusts = (
+        claims = (
             github_trusts(environment, forge)
             if isinstance(forge, GithubSpec)
             else gitlab_trusts(forge)
         )
-        self.roles: dict[names.Purpose, iam.Role] = {
-            purpose: self._role(
-                environment,
-                purpose,
-                iam.WebIdentityPrincipal(self.provider_arn, self._conditions(forge, claims)),
-                statements,
-                SESSION_SECONDS.least if purpose in ("plan", "drift") else seconds,
-            )
-            for purpose, statements in _statements(props)
-            if (claims := trusts.get(purpose)) is not None
+        trusts: dict[names.Purpose, iam.IPrincipal] = {
+            purpose: iam.WebIdentityPrincipal(self.provider_arn, _conditions(forge, own))
+            for purpose, own in claims.items()
         }
         far = [item for item in props.receivers if item.account != environment.account]
         if far:
-            gate = iam.CompositePrincipal(*map(_promote_role, far))
-            statements = gate_statements(environment)
-            least = SESSION_SECONDS.least
-            self.roles["gate"] = self._role(environment, "gate", gate, statements, least)
-
-    def _role(
-        self,
-        environment: EnvironmentSpec,
-        purpose: names.Purpose,
-        trusts: iam.IPrincipal,
-        statements: Sequence[Statement],
-        seconds: int,
-    ) -> iam.Role:
-        return ExactRole(
-            self,
-            f"{purpose.capitalize()}Role",
-            environment=environment,
-            trusts=trusts,
-            statements=statements,
-            role_name=names.pipeline_role(environment, purpose),
-            session_seconds=seconds,
-        )
-
-    @staticmethod
-    def _conditions(forge: GithubSpec | GitlabSpec, claims: Claims) -> dict[str, dict[str, Claim]]:
-        """A token's claims, with the audience; one that ends in * is a pattern."""
-        found: dict[str, dict[str, Claim]] = {}
-        for name, value in {"aud": AUDIENCE, **claims}.items():
-            is_pattern = isinstance(value, str) and value.endswith("*")
-            operator = "StringLike" if is_pattern else "StringEquals"
-            found.setdefault(operator, {})[f"{forge.issuer}:{name}"] = value
-        return found
+            trusts["gate"] = iam.CompositePrincipal(*map(_promote_role, far))
+        self.roles: dict[names.Purpose, iam.Role] = {
+            purpose: ExactRole(
+                self,
+                f"{purpose.capitalize()}Role",
+                environment=environment,
+                trusts=trusts[purpose],
+                statements=statements,
+                role_name=names.pipeline_role(environment, purpose),
+                session_seconds=(
+                    SESSION_SECONDS.least
+                    if purpose in ("plan", "drift", "gate")
+                    else environment.session_seconds
+                ),
+            )
+            for purpose, statements in _statements(props)
+            if purpose in trusts
+        }
 
 
 Claim = str | list[str]
 Claims = dict[str, Claim]
+
+
+def _conditions(forge: GithubSpec | GitlabSpec, claims: Claims) -> dict[str, dict[str, Claim]]:
+    """Return a token's claims, with the audience; one that ends in * is a pattern."""
+    found: dict[str, dict[str, Claim]] = {}
+    for name, value in {"aud": AUDIENCE, **claims}.items():
+        is_pattern = isinstance(value, str) and value.endswith("*")
+        operator = "StringLike" if is_pattern else "StringEquals"
+        found.setdefault(operator, {})[f"{forge.issuer}:{name}"] = value
+    return found
 
 
 def github_trusts(environment: EnvironmentSpec, github: GithubSpec) -> dict[names.Purpose, Claims]:
@@ -167,7 +155,7 @@ def gitlab_trusts(gitlab: GitlabSpec) -> dict[names.Purpose, Claims]:
 
 def _statements(
     props: PipelineRolesProps,
-) -> Iterator[tuple[names.Purpose, tuple[Statement, ...]]]:
+) -> Iterator[tuple[names.Purpose, Statements]]:
     """Yield the roles that a forge's pipeline takes, and what each may do."""
     environment = props.environment
     yield "plan", plan_statements(environment)
@@ -176,6 +164,7 @@ def _statements(
     yield "deploy", deploy_statements(environment, props.qualifier)
     if props.source is not None:
         yield "promote", promote_statements(environment, props.source)
+    yield "gate", gate_statements(environment)
 
 
 def _promote_role(receiver: EnvironmentSpec) -> iam.IPrincipal:

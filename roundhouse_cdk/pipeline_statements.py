@@ -12,7 +12,7 @@ from onboarding import arns, names
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.text_generation.checkpoint_key import CHECKPOINTS
 from roundhouse_cdk.builds.training_job import LOG_GROUP
-from roundhouse_cdk.statements import Condition, Statement, allow, key_use, write_once
+from roundhouse_cdk.statements import Condition, Statement, Statements, allow, key_use, write_once
 
 ENGINES = f"{names.ENGINES_PREFIX}/*"
 PARTS: Condition = {"Bool": {"s3:ObjectCreationOperation": "false"}}
@@ -23,7 +23,7 @@ PROMOTED = (ENGINES, NETWORKS, CHECKPOINT_FILES)
 SOURCES = f"{names.SOURCES_PREFIX}/*"
 
 
-def plan_statements(environment: EnvironmentSpec) -> tuple[Statement, ...]:
+def plan_statements(environment: EnvironmentSpec) -> Statements:
     """What is deployed and runs, without a byte of any object."""
     listed = {"StringLike": {"s3:prefix": ENGINES}}
     described = "sagemaker:DescribeEndpoint DescribeEndpointConfig DescribeModel"
@@ -36,7 +36,7 @@ def plan_statements(environment: EnvironmentSpec) -> tuple[Statement, ...]:
     )
 
 
-def drift_statements(environment: EnvironmentSpec) -> tuple[Statement, ...]:
+def drift_statements(environment: EnvironmentSpec) -> Statements:
     """What CloudFormation does not read of endpoints, and AWS's price list. Code of main asks."""
     described = "sagemaker:DescribeEndpoint DescribeInferenceComponent"
     return (
@@ -55,7 +55,7 @@ def _endpoint_reads(environment: EnvironmentSpec, actions: str, *kinds: str) -> 
     return allow("ReadEndpoints", actions, resources)
 
 
-def bucket_reads(environment: EnvironmentSpec, paths: list[str]) -> tuple[Statement, ...]:
+def bucket_reads(environment: EnvironmentSpec, paths: list[str]) -> Statements:
     """Read these objects, and list the bucket."""
     return (
         allow("ReadObjects", "s3:GetObject", arns.bucket_objects(environment, paths)),
@@ -88,7 +88,7 @@ def project(environment: EnvironmentSpec, route: str) -> str:
     )
 
 
-def build_statements(environment: EnvironmentSpec) -> tuple[Statement, ...]:
+def build_statements(environment: EnvironmentSpec) -> Statements:
     """Sources that are written once, and the machine that builds from them."""
     return (
         *bucket_reads(environment, [ENGINES, CHECKPOINT_FILES, SOURCES]),
@@ -99,7 +99,7 @@ def build_statements(environment: EnvironmentSpec) -> tuple[Statement, ...]:
     )
 
 
-def deploy_statements(environment: EnvironmentSpec, qualifier: str) -> tuple[Statement, ...]:
+def deploy_statements(environment: EnvironmentSpec, qualifier: str) -> Statements:
     """The CDK's roles, and what a deployment checks with its own credentials.
 
     `qualifier` is that of the account's `cdk bootstrap`.
@@ -138,9 +138,7 @@ def deploy_statements(environment: EnvironmentSpec, qualifier: str) -> tuple[Sta
     )
 
 
-def promote_statements(
-    environment: EnvironmentSpec, source: EnvironmentSpec
-) -> tuple[Statement, ...]:
+def promote_statements(environment: EnvironmentSpec, source: EnvironmentSpec) -> Statements:
     """What the environment before built, its alarms, and own objects that are written once."""
     key = source.kms_key_arn or arns.arn(source, "kms", "key/*")
     gate = names.pipeline_role_arn(source, "gate")
@@ -165,7 +163,7 @@ def promote_statements(
     )
 
 
-def gate_statements(environment: EnvironmentSpec) -> tuple[Statement, ...]:
+def gate_statements(environment: EnvironmentSpec) -> Statements:
     """Alarms, which a promotion to another account asks about."""
     return (alarm_reads(environment, "DescribeAlarmHistory DescribeAlarms"),)
 
@@ -185,7 +183,7 @@ def source_key_condition(source: EnvironmentSpec) -> Condition:
 
 def promotion_reads(
     environment: EnvironmentSpec, receivers: Sequence[EnvironmentSpec]
-) -> tuple[Statement, ...]:
+) -> Statements:
     """Return the bucket policy's statements for the promote roles of other accounts.
 
     A role that does not exist yet could not be a principal, so its account is, on the condition
@@ -222,7 +220,7 @@ def _of_roles(
     }
 
 
-def _machine_use(environment: EnvironmentSpec) -> tuple[Statement, ...]:
+def _machine_use(environment: EnvironmentSpec) -> Statements:
     """Start the state machine's executions and follow them, down to their logs."""
     groups = [
         arns.log_group(environment, f"/aws/codebuild/{names.builder_project(environment, '*')}"),
@@ -244,7 +242,7 @@ def _machine_use(environment: EnvironmentSpec) -> tuple[Statement, ...]:
     )
 
 
-def _interruption(environment: EnvironmentSpec) -> tuple[Statement, ...]:
+def _interruption(environment: EnvironmentSpec) -> Statements:
     """Stop what was started, when whoever waits for it is interrupted."""
     executions = arns.build_executions(environment, "execution")
     return (

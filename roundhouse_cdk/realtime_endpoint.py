@@ -23,7 +23,7 @@ from roundhouse_cdk.hosting import (
     image_pull,
 )
 from roundhouse_cdk.statements import (
-    Statement,
+    Statements,
     bucket_listing,
     key_use,
     object_reads,
@@ -266,9 +266,7 @@ class MultiModelEndpoint(RealtimeEndpoint):
             )
 
 
-def role_statements(
-    props: RealtimeEndpointProps, engines: Sequence[str] | None
-) -> tuple[Statement, ...]:
+def role_statements(props: RealtimeEndpointProps, engines: Sequence[str] | None) -> Statements:
     """Return what the role may do with data, of whatever version.
 
     Read the archives of a multi-model endpoint's engines and the requests of a queue; write what
@@ -293,9 +291,7 @@ def role_statements(
     )
 
 
-def version_statements(
-    props: RealtimeEndpointProps, *, is_multi_model: bool = False
-) -> tuple[Statement, ...]:
+def version_statements(props: RealtimeEndpointProps, *, is_multi_model: bool = False) -> Statements:
     """Return what an instance of this version must have to start: images, and its archives."""
     environment, containers = props.environment, list(_containers(props))
     images = image_pull(environment, [container.image_uri for container in containers])

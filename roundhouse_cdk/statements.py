@@ -11,8 +11,8 @@ from onboarding.platform import aws_partition
 from onboarding.source_access import SourceBucketSpec
 
 Statement = dict[str, Any]
+Statements = tuple[Statement, ...]
 Condition = Mapping[str, Mapping[str, str | list[str]]]
-
 
 LOG_ACTIONS = "logs:CreateLogGroup CreateLogStream DescribeLogStreams PutLogEvents"
 ATTACH_NETWORK = (
@@ -54,48 +54,31 @@ def allow(
     return statement if condition is None else {**statement, "Condition": condition}
 
 
-def image_pull(environment: EnvironmentSpec, *images: str) -> tuple[Statement, ...]:
-    """Pull these images; the registry's log-in is a statement of its own."""
-    return (allow("PullImage", PULL, [arns.repository(environment, image) for image in images]),)
-
-
-def registry_log_in() -> tuple[Statement, ...]:
+def registry_log_in() -> Statements:
     """Log in to the registry, which knows no resource."""
     return (allow("LogInToRegistry", ["ecr:GetAuthorizationToken"], ["*"]),)
 
 
-def image_push(environment: EnvironmentSpec, images: Sequence[str]) -> tuple[Statement, ...]:
-    """Push to these repositories, and see which tags and layers are there."""
-    actions = (
-        "ecr:BatchCheckLayerAvailability BatchGetImage CompleteLayerUpload DescribeImages"
-        " GetDownloadUrlForLayer InitiateLayerUpload PutImage UploadLayerPart"
-    )
-    return (
-        allow("PushImages", actions, [arns.repository(environment, image) for image in images]),
-        *registry_log_in(),
-    )
-
-
 def object_reads(
     environment: EnvironmentSpec, paths: Sequence[str], sid: str = "ReadObjects"
-) -> tuple[Statement, ...]:
+) -> Statements:
     """Read these objects."""
     objects = arns.bucket_objects(environment, paths)
     return (allow(sid, ["s3:GetObject", "s3:GetObjectVersion"], objects),)
 
 
-def bucket_listing(environment: EnvironmentSpec) -> tuple[Statement, ...]:
+def bucket_listing(environment: EnvironmentSpec) -> Statements:
     """List the bucket, which makes a missing object a 404 instead of a 403."""
     return (allow("ListBucket", "s3:GetBucketLocation ListBucket", [arns.bucket(environment)]),)
 
 
-def object_writes(environment: EnvironmentSpec, paths: Sequence[str]) -> tuple[Statement, ...]:
+def object_writes(environment: EnvironmentSpec, paths: Sequence[str]) -> Statements:
     """Write these objects."""
     objects = arns.bucket_objects(environment, paths)
     return (allow("WriteObjects", ["s3:AbortMultipartUpload", "s3:PutObject"], objects),)
 
 
-def write_once(environment: EnvironmentSpec, paths: Sequence[str]) -> tuple[Statement, ...]:
+def write_once(environment: EnvironmentSpec, paths: Sequence[str]) -> Statements:
     """Write these objects where none is: S3 then refuses to replace one (`If-None-Match`)."""
     objects = arns.bucket_objects(environment, paths)
     condition = {"Null": {"s3:if-none-match": "false"}}
@@ -104,14 +87,14 @@ def write_once(environment: EnvironmentSpec, paths: Sequence[str]) -> tuple[Stat
 
 def key_use(
     environment: EnvironmentSpec, actions: Sequence[str], service: str = "s3"
-) -> tuple[Statement, ...]:
+) -> Statements:
     """Use the environment's key through one service only."""
     sid = "UseKey" if service == "s3" else f"UseKeyThrough{service.capitalize()}"
     through = {"kms:ViaService": f"{service}.{environment.region}.amazonaws.com"}
     return (_allow_key(environment, sid, actions, {"StringEquals": through}),)
 
 
-def volume_key_grant(environment: EnvironmentSpec) -> tuple[Statement, ...]:
+def volume_key_grant(environment: EnvironmentSpec) -> Statements:
     """Let SageMaker give the host's volume the environment's key.
 
     Who assumes a role calls KMS without a service in between, so the condition is that the grant is
@@ -124,7 +107,7 @@ def volume_key_grant(environment: EnvironmentSpec) -> tuple[Statement, ...]:
     )
 
 
-def output_key_encryption(environment: EnvironmentSpec) -> tuple[Statement, ...]:
+def output_key_encryption(environment: EnvironmentSpec) -> Statements:
     """Statement to encrypt a job's output with the environment's key.
 
     SageMaker needs it of the job's role itself, not through S3 (API reference, `OutputDataConfig`).
@@ -144,7 +127,7 @@ def _allow_key(
     return allow(sid, actions, [arns.arn(environment, "kms", "key/*")], {**condition, **alias})
 
 
-def topic_publish(environment: EnvironmentSpec, topic_arn: str) -> tuple[Statement, ...]:
+def topic_publish(environment: EnvironmentSpec, topic_arn: str) -> Statements:
     """Publish to a topic that is encrypted: SNS needs a data key in the publisher's name."""
     return (
         allow("PublishToTopic", ["sns:Publish"], [topic_arn]),
@@ -152,7 +135,7 @@ def topic_publish(environment: EnvironmentSpec, topic_arn: str) -> tuple[Stateme
     )
 
 
-def pass_role(role: str | dict[str, Any], service: str) -> tuple[Statement, ...]:
+def pass_role(role: str | dict[str, Any], service: str) -> Statements:
     """Statement to pass one role to one service such as sagemaker.amazonaws.com.
 
     `role` is an ARN or the `Fn::GetAtt` of one.
@@ -161,27 +144,21 @@ def pass_role(role: str | dict[str, Any], service: str) -> tuple[Statement, ...]
     return (allow("PassRole", ["iam:PassRole"], [role], condition),)
 
 
-def log_stream_writes(environment: EnvironmentSpec, *groups: str) -> tuple[Statement, ...]:
+def log_stream_writes(environment: EnvironmentSpec, *groups: str) -> Statements:
     """Write log groups that the stack itself makes, so that nobody else need be able to."""
     streams = [f"{arns.log_group(environment, group)}:log-stream:*" for group in groups]
     return (allow("WriteLogs", ["logs:CreateLogStream", "logs:PutLogEvents"], streams),)
 
 
-def host_metrics() -> tuple[Statement, ...]:
+def host_metrics() -> Statements:
     """Publish the host's metrics; the action knows no resource, so the namespace narrows it."""
     namespace = {"StringLike": {"cloudwatch:namespace": "/aws/sagemaker/*"}}
     return (allow("PublishHostMetrics", ["cloudwatch:PutMetricData"], ["*"], namespace),)
 
 
-def alarm_looks(environment: EnvironmentSpec, alarms: Sequence[str]) -> tuple[Statement, ...]:
-    """See the state of these alarms."""
-    resources = [arns.arn(environment, "cloudwatch", f"alarm:{alarm}") for alarm in alarms]
-    return (allow("LookAtAlarms", ["cloudwatch:DescribeAlarms"], resources),) if resources else ()
-
-
 def network_interfaces(
     environment: EnvironmentSpec, authorized_service: str | None = None
-) -> tuple[Statement, ...]:
+) -> Statements:
     """Attach to the environment's VPC, if it names one; EC2's describe actions know no resource.
 
     Interfaces of that VPC alone are handed over; where the service documents its principal, as
@@ -210,12 +187,7 @@ def network_interfaces(
     )
 
 
-def policy_document(statements: Sequence[Statement]) -> dict[str, Any]:
-    """Return a policy of these statements."""
-    return {"Version": "2012-10-17", "Statement": list(statements)}
-
-
-def source_reads(environment: EnvironmentSpec) -> tuple[Statement, ...]:
+def source_reads(environment: EnvironmentSpec) -> Statements:
     """Read every source bucket and every secret that the environment names."""
     buckets = tuple(
         statement
@@ -233,7 +205,7 @@ def source_bucket_arns(environment: EnvironmentSpec, bucket: SourceBucketSpec) -
 
 def _bucket_reads(
     environment: EnvironmentSpec, bucket: SourceBucketSpec, number: str
-) -> tuple[Statement, ...]:
+) -> Statements:
     """Read the objects of one prefix, list it, and decrypt by the bucket's key through S3."""
     arn, objects = source_bucket_arns(environment, bucket)
     owner = {} if bucket.account is None else {"aws:ResourceAccount": bucket.account}
@@ -254,7 +226,7 @@ def _bucket_reads(
     )
 
 
-def _secret_reads(environment: EnvironmentSpec) -> tuple[Statement, ...]:
+def _secret_reads(environment: EnvironmentSpec) -> Statements:
     """Read the secrets of private sources, and decrypt by their keys through Secrets Manager."""
     secrets = environment.source_secrets.secrets.values()
     named = sorted({secret.secret_arn for secret in secrets})

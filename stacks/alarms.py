@@ -19,13 +19,12 @@ from onboarding.deployment import VARIANT, DeployedEndpoint, Deployment, Variant
 from onboarding.memory import fewest_resident, pool_memories
 from onboarding.metrics import AT_LEAST, UNDER, Alarm, Metric, MetricMath, VariantMetrics
 from onboarding.text_generation.generation_deployment import GenerationDeployment
-from stacks.capacity import generation as sizes
-from stacks.capacity.engine import gpus_used
-from stacks.capacity.variant import variant_capacity
+from stacks import generation_capacity as sizes
+from stacks.engine_capacity import gpus_used, variant_capacity
 from stacks.rollout import ready_seconds, step_percent
 from stacks.scaling import (
     SECONDS_A_MINUTE,
-    invocations_target,
+    minute_target,
     most,
     named_id,
     scaled_variants,
@@ -157,8 +156,7 @@ def _errors(deployment: Deployment, variant: Variant, subject: Subject) -> Itera
     if deployment.is_component:
         yield _component_errors(subject, max(FEW[SERVER_ERRORS], broken))
     queued = deployment.endpoint.asynchronous is not None
-    unanswered = _queue_unanswered_share(subject) if queued else _unanswered_share(subject)
-    yield _no_answers(subject, unanswered, rolls_back=takes_back, is_queue=queued)
+    yield _no_answers(subject, rolls_back=takes_back, is_queue=queued)
 
 
 def _failed(
@@ -201,54 +199,40 @@ def _component_errors(subject: Subject, share: float, note: str = "") -> Alarm:
     )
 
 
-def _no_answers(
-    subject: Subject, watched: MetricMath, *, rolls_back: bool, is_queue: bool = False
-) -> Alarm:
-    """Return the alarm on requests that failed under no status."""
-    reason = "time-outs, and connections that broke"
-    if is_queue:
-        reason = "time-outs, and requests or answers that did not pass through S3"
-    explanation = f"over {percent(LOST_SHARE)} of the requests got no answer: {reason}"
-    return subject.alarm(
-        "no-answers", watched, explanation, threshold=LOST_SHARE, rolls_back=rolls_back
-    )
+def _no_answers(subject: Subject, *, rolls_back: bool, is_queue: bool = False) -> Alarm:
+    """Return the alarm on the share of requests that failed under no status.
 
-
-def _unanswered_share(subject: Subject) -> MetricMath:
-    """Return the share of the requests that SageMaker counts as errors, and no status does."""
-    metric = subject.metrics.invocations
-    return MetricMath(
-        expression=f"IF(failed >= {LEAST_FAILED} OR every == 1, every - clients - servers, 0)",
-        label="requests without an answer, share",
-        metrics={
-            "every": metric("InvocationModelErrors", "Average"),
-            "failed": metric("InvocationModelErrors", "Sum"),
-            "clients": metric(CLIENT_ERRORS, "Average"),
-            "servers": metric(SERVER_ERRORS, "Average"),
-        },
-    )
-
-
-def _queue_unanswered_share(subject: Subject) -> MetricMath:
-    """Return the same share of a queue, which counts failures itself.
-
-    It publishes no `InvocationModelErrors` (SageMaker developer guide, "Monitor asynchronous
-    endpoints"). Whether what failed counts as processed too, AWS does not say: with both below the
-    line the share is never too high.
+    A queue publishes no `InvocationModelErrors` and counts failures itself (SageMaker developer
+    guide, "Monitor asynchronous endpoints"). Whether what failed counts as processed too, AWS does
+    not say: with both below the line the share is never too high.
     """
-    metric = subject.metrics.invocations
-    return MetricMath(
-        expression=(
+    expression = f"IF(failed >= {LEAST_FAILED} OR every == 1, every - clients - servers, 0)"
+    reason, statistic = "time-outs, and connections that broke", "Average"
+    counted = {
+        "every": ("InvocationModelErrors", "Average"),
+        "failed": ("InvocationModelErrors", "Sum"),
+    }
+    if is_queue:
+        expression = (
             f"IF(failed >= {LEAST_FAILED} OR failed >= FILL(processed, 0), "
             "(failed - FILL(clients, 0) - FILL(servers, 0)) / (failed + FILL(processed, 0)), 0)"
+        )
+        reason, statistic = "time-outs, and requests or answers that did not pass through S3", "Sum"
+        counted = {
+            "failed": ("InvocationFailures", "Sum"),
+            "processed": ("InvocationsProcessed", "Sum"),
+        }
+    counted |= {"clients": (CLIENT_ERRORS, statistic), "servers": (SERVER_ERRORS, statistic)}
+    return subject.alarm(
+        "no-answers",
+        MetricMath(
+            expression=expression,
+            label="requests without an answer, share",
+            metrics={key: subject.metrics.invocations(*of) for key, of in counted.items()},
         ),
-        label="requests without an answer, share",
-        metrics={
-            "failed": metric("InvocationFailures", "Sum"),
-            "processed": metric("InvocationsProcessed", "Sum"),
-            "clients": metric(CLIENT_ERRORS, "Sum"),
-            "servers": metric(SERVER_ERRORS, "Sum"),
-        },
+        f"over {percent(LOST_SHARE)} of the requests got no answer: {reason}",
+        threshold=LOST_SHARE,
+        rolls_back=rolls_back,
     )
 
 
@@ -294,7 +278,7 @@ def _load(deployment: Deployment, variant: Variant, subject: Subject) -> Iterato
             threshold=round(capacity.requests_per_second * SECONDS_A_MINUTE, 1),
             **LASTING,
         )
-    target, count = invocations_target(deployment, variant), most(variant)
+    target, count = minute_target(deployment, variant), most(variant)
     if target is not None and variant in scaled_variants(deployment):
         yield subject.alarm(
             "ceiling",
@@ -349,23 +333,19 @@ def _hosts(deployment: Deployment, variant: Variant, subject: Subject) -> Iterat
         memory = host("MemoryUtilization", "Maximum")
         full.append(("host-memory", memory, "host memory", MEMORY_PERCENT, "used"))
     if not fills and all(pool.instance_type.is_gpu for pool in variant.pools):
-        # Of several instance types the most GPUs, so that no alarm trips too early.
+        # Of several instance types the most GPUs, so that no alarm trips too early; the metric
+        # counts 100 for each.
         gpus = max(1, *(gpus_used(variant, pool.instance_type) for pool in variant.pools))
-        several = f", of {gpus} GPUs" if gpus > 1 else ""
-        memory = host("GPUMemoryUtilization", "Maximum")
-        watched = _memory_of_one_gpu(memory, gpus)
-        full.append(("gpu-memory", watched, "GPU memory", MEMORY_PERCENT, f"used{several}"))
+        watched: Metric | MetricMath = host("GPUMemoryUtilization", "Maximum")
+        state = "used"
+        if gpus > 1:
+            label, state = f"memory of each of {gpus} GPUs, %", f"used, of {gpus} GPUs"
+            metrics = {"memory": watched}
+            watched = MetricMath(expression=f"memory / {gpus}", label=label, metrics=metrics)
+        full.append(("gpu-memory", watched, "GPU memory", MEMORY_PERCENT, state))
     for kind, metric, noun, limit, state in full:
         explanation = f"the fullest instance's {noun} is over {limit} % {state}"
         yield subject.alarm(kind, metric, explanation, threshold=limit, points=5)
-
-
-def _memory_of_one_gpu(memory: Metric, gpus: int) -> Metric | MetricMath:
-    """The metric counts 100 for each GPU."""
-    if gpus == 1:
-        return memory
-    label = f"memory of each of {gpus} GPUs, %"
-    return MetricMath(expression=f"memory / {gpus}", label=label, metrics={"memory": memory})
 
 
 def _no_instances(subject: Subject) -> Alarm:
@@ -446,7 +426,7 @@ def _generation_errors(deployment: GenerationDeployment, subject: Subject) -> It
             rolls_back=True,
         )
     yield _component_errors(subject, broken, note)
-    yield _no_answers(subject, _unanswered_share(subject), rolls_back=True)
+    yield _no_answers(subject, rolls_back=True)
 
 
 def _generation_latencies(deployment: GenerationDeployment, subject: Subject) -> Iterator[Alarm]:

@@ -20,7 +20,7 @@ from aws_cdk import (
 from aws_cdk import aws_sns as sns
 from constructs import Construct, IConstruct
 
-from onboarding import arns
+from onboarding import arns, names
 from onboarding.deployment import Deployment
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from roundhouse_cdk.component_endpoint import ComponentEndpoint, TextGenerationEndpoint
@@ -31,7 +31,6 @@ from roundhouse_cdk.realtime_endpoint import MultiModelEndpoint, RealtimeEndpoin
 from stacks.alarms import endpoint_alarms
 from stacks.endpoint.findings import endpoint_faults, endpoint_notes, endpoint_warnings
 from stacks.endpoint.props import (
-    archives,
     component_props,
     endpoint_outputs,
     endpoint_props,
@@ -128,7 +127,9 @@ class EndpointStack(EnvironmentStack):
         else:
             props, outputs = endpoint_props(deployment, image_uris), endpoint_outputs(deployment)
             if deployment.multi_model:
-                engines = archives(deployment)
+                engines = [
+                    names.engine_archive_path(item.engine_key) for item in deployment.targets
+                ]
                 endpoint = MultiModelEndpoint(self, OWN, props=props, engines=engines)
             else:
                 endpoint = RealtimeEndpoint(self, OWN, props=props)

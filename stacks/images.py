@@ -6,13 +6,13 @@ Its Dockerfile, the image it starts from, and its build arguments.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from onboarding import names
-from onboarding.deployment import Deployment, Pool, Target
+from onboarding.deployment import Deployment, Pool
 from onboarding.environment_spec import EnvironmentSpec, ImagePinSpec
 from onboarding.platform import ServingPlatform, registry_host, triton_registries
 from onboarding.text_generation.generation_deployment import GenerationDeployment
@@ -26,18 +26,23 @@ DOCKERFILES: Mapping[str, str] = {
     for image, paths in IMAGE_CONTENTS.items()
 }
 """Of every image; the build context is the repository's root."""
-
-
-TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
-"""PyTorch's own index of CPU builds."""
-NVIDIA_IMAGE = "nvcr.io/nvidia/tritonserver"
-"""NVIDIA's Triton image, public, with SageMaker's `serve` inside."""
 AWS_TRITON_REPOSITORY = "sagemaker-tritonserver"
 GENERATION_IMAGE, AWS_VLLM_REPOSITORY = "vllm-server", "vllm"
 """Serves text generators, and the repository of AWS's images that it starts from."""
 
-_HAS_CPU_TORCH = ("python-server-baseline", "builder-cpu", "builder-gpu")
-_HAS_BINDINGS = ("python-server-gpu", "builder-gpu")
+TAG_LENGTH = 20
+FROM_PLATFORM = frozenset(
+    {"triton", "python-server-gpu", "python-server-gpu-baseline", "builder-gpu"}
+)
+"""Images that start from the serving platform's base image.
+
+What compiles an engine is what serves it.
+"""
+PYTHON_IMAGE = "public.ecr.aws/docker/library/python:3.11-slim-bookworm"
+"""What the others start from.
+
+Docker Hub has the same, but counts anonymous pulls per address, and CodeBuild's are shared.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,28 +64,10 @@ class ImageOrder:
 def base_image(platform: ServingPlatform) -> str:
     """What the platform's images start from, the same in every region.
 
-    AWS's Triton image, or NVIDIA's where AWS has none yet.
+    AWS's Triton image, or where AWS has none yet NVIDIA's, public, with SageMaker's `serve` inside.
     """
-    return (
-        f"{NVIDIA_IMAGE}:{platform.triton}-py3"
-        if platform.base_image is None
-        else platform.base_image
-    )
-
-
-def base_image_uri(environment: EnvironmentSpec, platform: ServingPlatform) -> str:
-    """Where that image is pulled from. Raises KeyError in a region whose registry is unknown."""
-    if platform.base_image is None:
-        return base_image(platform)
-    return f"{triton_registry(environment)}/{platform.base_image}"
-
-
-def triton_registry(environment: EnvironmentSpec) -> str:
-    """The registry of AWS's Triton image for the environment's region.
-
-    Raises KeyError where it is unknown.
-    """
-    return registry_host(triton_registries()[environment.region], environment.region)
+    public = f"nvcr.io/nvidia/tritonserver:{platform.triton}-py3"
+    return public if platform.base_image is None else platform.base_image
 
 
 def generation_image(platform: GenerationPlatform) -> str:
@@ -162,21 +149,27 @@ def build_arguments(
 ) -> dict[str, str]:
     """Values of the Dockerfile's arguments.
 
-    Raises ValueError for an image of a GPU on a platform without TensorRT.
+    Raises ValueError for an image of a GPU on a platform without TensorRT, and KeyError where it
+    starts from AWS's images and the region's registry of these is unknown.
     """
+
+    def of_aws(base: str) -> str:
+        region = environment.region
+        return f"{registry_host(triton_registries()[region], region)}/{base}"
+
     if _name(image) == GENERATION_IMAGE:
-        base = generation_platforms()[image.partition(":")[2]].image
-        return {"VLLM_IMAGE": f"{triton_registry(environment)}/{base}"}
+        return {"VLLM_IMAGE": of_aws(generation_platforms()[image.partition(":")[2]].image)}
+    arguments = {"BASE_IMAGE": PYTHON_IMAGE}
     if image in FROM_PLATFORM:
-        arguments = {"TRITON_IMAGE": base_image_uri(environment, platform)}
-    else:
-        arguments = {"BASE_IMAGE": PYTHON_IMAGE}
-    if image in _HAS_BINDINGS:
+        base = base_image(platform)
+        arguments = {"TRITON_IMAGE": base if platform.base_image is None else of_aws(base)}
+    if image in ("python-server-gpu", "builder-gpu"):
         if platform.tensorrt is None:
             raise ValueError(f"platform {platform.name} has no TensorRT for the image {image}")
         arguments["TENSORRT"] = platform.tensorrt
-    if image in _HAS_CPU_TORCH:
-        arguments |= {"TORCH": "cpu", "TORCH_INDEX": TORCH_INDEX}
+    if image in ("python-server-baseline", "builder-cpu", "builder-gpu"):
+        # PyTorch's own index of CPU builds.
+        arguments |= {"TORCH": "cpu", "TORCH_INDEX": "https://download.pytorch.org/whl/cpu"}
     return arguments
 
 
@@ -184,14 +177,9 @@ def serving_image(server: Server, pool: Pool) -> str:
     """The name of the image that runs one instance type's engines."""
     if server == "triton":
         return "triton"
-    suffix = "-baseline" if any(map(_needs_baseline_image, pool.targets)) else ""
+    is_baseline = any(target.runtime in BASELINE_RUNTIMES for target in pool.targets)
     kind = "-gpu" if pool.instance_type.is_gpu else ""
-    return f"python-server{kind}{suffix}"
-
-
-def _needs_baseline_image(target: Target) -> bool:
-    """ONNX Runtime on a CPU is in every image of the Python server."""
-    return target.runtime in BASELINE_RUNTIMES
+    return f"python-server{kind}{'-baseline' if is_baseline else ''}"
 
 
 def serving_images(deployment: Deployment) -> tuple[str, ...]:
@@ -205,30 +193,14 @@ def serving_images(deployment: Deployment) -> tuple[str, ...]:
     )
 
 
-TAG_LENGTH = 20
-
-FROM_PLATFORM = frozenset(
-    {"triton", "python-server-gpu", "python-server-gpu-baseline", "builder-gpu"}
-)
-"""Images that start from the serving platform's base image.
-
-What compiles an engine is what serves it.
-"""
-
-
-PYTHON_IMAGE = "public.ecr.aws/docker/library/python:3.11-slim-bookworm"
-"""What the others start from.
-
-Docker Hub has the same, but counts anonymous pulls per address, and CodeBuild's are shared.
-"""
-
-
 def read_image_files(repository: Path) -> dict[str, dict[str, bytes]]:
     """The files of every image, by path relative to the repository."""
     return {
         image: {
             path.relative_to(repository).as_posix(): path.read_bytes()
-            for path in _files(repository, patterns)
+            for pattern in patterns
+            for path in repository.glob(pattern)
+            if path.is_file() and "__pycache__" not in path.parts
         }
         for image, patterns in IMAGE_CONTENTS.items()
     }
@@ -258,10 +230,3 @@ def image_tags(files: Mapping[str, Mapping[str, bytes]], base_image: str) -> dic
     own = files.get(GENERATION_IMAGE, {})
     rows = generation_platforms().values()
     return tags | {generation_image(row): image_tag(own, row.image) for row in rows}
-
-
-def _files(repository: Path, patterns: tuple[str, ...]) -> Iterator[Path]:
-    for pattern in patterns:
-        for path in repository.glob(pattern):
-            if path.is_file() and "__pycache__" not in path.parts:
-                yield path

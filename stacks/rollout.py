@@ -15,7 +15,6 @@ from onboarding.aws_limits import (
     STEP_PERCENT,
 )
 from onboarding.deployment import Deployment, Variant
-from onboarding.lock import LockEntry
 from onboarding.values import STARTS_BY_COMPILING, Rollout
 
 WAIT_SECONDS = 300
@@ -92,8 +91,9 @@ def variant_timeouts(deployment: Deployment, variant: Variant) -> tuple[int, int
     Those of a multi-model endpoint do not depend on its models, which come and go without a
     rollout; its container starts without one.
     """
-    entries = () if deployment.multi_model else locked_entries(variant)
     targets = [target for pool in variant.pools for target in pool.targets]
+    locked = () if deployment.multi_model else targets
+    entries = [target.lock_entry for target in locked if target.lock_entry is not None]
     compiles = any(target.runtime in STARTS_BY_COMPILING for target in targets)
     loads = [entry.manifest.load_seconds for entry in entries]
     return (
@@ -112,12 +112,6 @@ def start_up_timeout_seconds(load_seconds: Sequence[float]) -> int:
     """Return a minute and four times the slowest measured load, from 480 to 3600 seconds."""
     seconds = CONTAINER_SECONDS + 4 * max(load_seconds, default=0.0)
     return START_UP_SECONDS.clamp(max(OWN_START_UP_SECONDS, math.ceil(seconds)))
-
-
-def locked_entries(variant: Variant) -> tuple[LockEntry, ...]:
-    """Return the lock entry of every engine of a variant that has one."""
-    targets = [target for pool in variant.pools for target in pool.targets]
-    return tuple(target.lock_entry for target in targets if target.lock_entry is not None)
 
 
 def ready_seconds(deployment: Deployment, variant: Variant) -> int:

@@ -24,9 +24,8 @@ from onboarding.metrics import (
     VariantMetrics,
 )
 from onboarding.text_generation.generation_deployment import GenerationDeployment
-from stacks.capacity import generation as sizes
-from stacks.capacity.engine import gpus_used
-from stacks.capacity.variant import measurement_text, served_capacity, variant_capacity
+from stacks import generation_capacity as sizes
+from stacks.engine_capacity import gpus_used, measurement_text, served_capacity, variant_capacity
 
 SECONDS_A_MINUTE = 60
 LEAST_TARGET = 1.0
@@ -52,14 +51,25 @@ class TargetValue:
     derivation: str
 
 
-def invocations_target(deployment: Deployment, variant: Variant) -> TargetValue | None:
-    """Invocations a minute of one instance: a share of its capacity; None when not measured."""
-    return _share_of_a_minute(deployment, variant, "invocations a minute")
+def minute_target(
+    deployment: Deployment, variant: Variant, unit: str = "invocations a minute"
+) -> TargetValue | None:
+    """Return a share of what one instance answers in a minute; None when that is not measured.
 
-
-def backlog_target(deployment: Deployment, variant: Variant) -> TargetValue | None:
-    """Requests that may wait for each instance: a share of what one answers in a minute."""
-    return _share_of_a_minute(deployment, variant, "requests waiting for each instance")
+    So many invocations come to it, or wait for it in a queue. To a tenth, downward: rounding never
+    promises more than was measured.
+    """
+    capacity, safety = variant_capacity(deployment, variant), variant.scaling.safety_factor
+    if capacity is None:
+        return None
+    share = _floored(capacity.requests_per_second, SECONDS_A_MINUTE, safety)
+    value = max(LEAST_TARGET, share)
+    raised = f", raised to {value:g}, the least" if share < LEAST_TARGET else ""
+    explanation = (
+        f"{capacity.derivation} x {SECONDS_A_MINUTE} s x safety factor {safety:g} = {share:.10g}"
+        f" {unit}{raised}"
+    )
+    return TargetValue(value=value, derivation=explanation)
 
 
 def gpu_target(deployment: Deployment, variant: Variant) -> TargetValue | None:
@@ -85,21 +95,6 @@ def concurrency_target(deployment: GenerationDeployment) -> TargetValue:
         f"{share:g} concurrent requests of each copy{raised}"
     )
     return TargetValue(value=value, derivation=derivation)
-
-
-def _share_of_a_minute(deployment: Deployment, variant: Variant, unit: str) -> TargetValue | None:
-    """To a tenth, downward: rounding never promises more than was measured."""
-    capacity, safety = variant_capacity(deployment, variant), variant.scaling.safety_factor
-    if capacity is None:
-        return None
-    share = _floored(capacity.requests_per_second, SECONDS_A_MINUTE, safety)
-    value = max(LEAST_TARGET, share)
-    raised = f", raised to {value:g}, the least" if share < LEAST_TARGET else ""
-    explanation = (
-        f"{capacity.derivation} x {SECONDS_A_MINUTE} s x safety factor {safety:g} = {share:.10g}"
-        f" {unit}{raised}"
-    )
-    return TargetValue(value=value, derivation=explanation)
 
 
 def _floored(*factors: float) -> float:
@@ -233,10 +228,10 @@ def _policies(deployment: Deployment, variant: Variant, endpoint: str) -> Iterat
     of = VariantMetrics(endpoint, variant.name)
     metrics: dict[str, tuple[TargetValue | None, str | Metric]]
     if deployment.endpoint.asynchronous is not None:
-        backlog = of.queue("ApproximateBacklogSizePerInstance", "Average")
-        metrics = {"backlog": (backlog_target(deployment, variant), backlog)}
+        target = minute_target(deployment, variant, "requests waiting for each instance")
+        metrics = {"backlog": (target, of.queue("ApproximateBacklogSizePerInstance", "Average"))}
     elif deployment.is_component:
-        target = invocations_target(deployment, variant)
+        target = minute_target(deployment, variant)
         metrics = {"invocations": (target, COPY_INVOCATIONS)}
         if target is None:
             # Without a policy nothing would scale in.
@@ -245,7 +240,7 @@ def _policies(deployment: Deployment, variant: Variant, endpoint: str) -> Iterat
     else:
         predefined = "SageMakerVariantInvocationsPerInstance"
         metrics = {
-            "invocations": (invocations_target(deployment, variant), predefined),
+            "invocations": (minute_target(deployment, variant), predefined),
             "gpu": (gpu_target(deployment, variant), of.host("GPUUtilization", "Average")),
         }
     for name, (target, metric) in metrics.items():

@@ -13,7 +13,7 @@ from roundhouse.deploy.builds.requests import BuildRequest, EngineRequest
 from roundhouse.errors import AwsError, DeployFailedError
 from roundhouse.session import Session
 from roundhouse.text import quantity
-from stacks.capacity import generation as sizes
+from stacks import generation_capacity as sizes
 
 SAGEMAKER = "sagemaker"
 REQUEST = (

@@ -47,9 +47,9 @@ from roundhouse.gitops.template_changes import (
     template_digest,
 )
 from roundhouse.synthesis import endpoint_template, observability_template
-from stacks.capacity.variant import variant_capacity
 from stacks.endpoint.change import COMPONENT, hosting_fault, update_steps
 from stacks.endpoint.findings import endpoint_faults
+from stacks.engine_capacity import variant_capacity
 
 REQUESTS = 1_000_000
 OtherStacks = Callable[[EnvironmentSpec, Mapping[str, EnvironmentSpec]], Mapping[str, Template]]

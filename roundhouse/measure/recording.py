@@ -92,7 +92,7 @@ def _record_engine(
 ) -> Recorded:
     """Measure a capacity and write it into the lock of the engine behind the endpoint."""
     from roundhouse import invocation
-    from stacks.capacity.engine import gpus_used
+    from stacks.engine_capacity import gpus_used
 
     deployments = session.deployments()
     _, target = invocation.address(deployments, str(options.endpoint), options.model)

@@ -18,12 +18,12 @@ from roundhouse_cdk.build_project import BuildRoute, log_group_name
 from roundhouse_cdk.builds.training_job import LOG_GROUP
 from roundhouse_cdk.statements import (
     LOG_ACTIONS,
-    Statement,
+    PULL,
+    Statements,
     action_names,
     allow,
     bucket_listing,
     host_metrics,
-    image_pull,
     key_use,
     log_stream_writes,
     network_interfaces,
@@ -61,7 +61,7 @@ Source: SageMaker developer guide, "Troubleshoot Inference Recommender errors".
 """
 
 
-def project_statements(environment: EnvironmentSpec, route: BuildRoute) -> tuple[Statement, ...]:
+def project_statements(environment: EnvironmentSpec, route: BuildRoute) -> Statements:
     """A CodeBuild project's: its image, sources, what is built, and its own log."""
     reads: tuple[str, ...] = (ENGINES, *PUBLISHED, TIMING_CACHES)
     published: tuple[str, ...] = PUBLISHED
@@ -69,7 +69,7 @@ def project_statements(environment: EnvironmentSpec, route: BuildRoute) -> tuple
     if route.name == QUANTIZER:
         reads, published, caches = (CHECKPOINTS, *OF_CHECKPOINTS), OF_CHECKPOINTS, ()
     return (
-        *image_pull(environment, route.image),
+        allow("PullImage", PULL, [arns.repository(environment, route.image)]),
         *registry_log_in(),
         *object_reads(environment, [SOURCES, ONNX, *reads]),
         *bucket_listing(environment),
@@ -82,10 +82,10 @@ def project_statements(environment: EnvironmentSpec, route: BuildRoute) -> tuple
     )
 
 
-def job_statements(environment: EnvironmentSpec, *images: str) -> tuple[Statement, ...]:
+def job_statements(environment: EnvironmentSpec, *images: str) -> Statements:
     """The training jobs': a project's, and unfinished work; one log group serves all jobs."""
     return (
-        *image_pull(environment, *images),
+        allow("PullImage", PULL, [arns.repository(environment, image) for image in images]),
         *registry_log_in(),
         *object_reads(
             environment,
@@ -106,7 +106,7 @@ def job_statements(environment: EnvironmentSpec, *images: str) -> tuple[Statemen
     )
 
 
-def recommender_statements(environment: EnvironmentSpec) -> tuple[Statement, ...]:
+def recommender_statements(environment: EnvironmentSpec) -> Statements:
     """Inference Recommender's jobs': an endpoint for each benchmark, and its load.
 
     The same role runs a benchmark's instance, so it holds what an endpoint's does. AWS names a
@@ -124,7 +124,11 @@ def recommender_statements(environment: EnvironmentSpec) -> tuple[Statement, ...
     )
     group = arns.log_group(environment, f"/aws/sagemaker/Endpoints/{BENCHMARK_PREFIX}*")
     return (
-        *image_pull(environment, *get_args(ServingImage)),
+        allow(
+            "PullImage",
+            PULL,
+            [arns.repository(environment, name) for name in get_args(ServingImage)],
+        ),
         *registry_log_in(),
         *object_reads(environment, [ENGINES, PAYLOADS]),
         *bucket_listing(environment),
@@ -147,7 +151,7 @@ def machine_statements(
     projects: Sequence[str],
     job_role: str | dict[str, Any],
     signers: Sequence[str],
-) -> tuple[Statement, ...]:
+) -> Statements:
     """The state machine's: these projects, training jobs, signers, its executions, one topic."""
     executions = arns.build_executions(environment, "execution")
     builders = [
@@ -172,7 +176,7 @@ def machine_statements(
     )
 
 
-def _job_logs(environment: EnvironmentSpec, log_group: str) -> tuple[Statement, ...]:
+def _job_logs(environment: EnvironmentSpec, log_group: str) -> Statements:
     """SageMaker's group for all jobs of a kind, in both forms of a group's ARN.
 
     IAM knows it by the longer one. Source: CloudWatch Logs user guide, "Overview of managing access
@@ -186,9 +190,7 @@ def _job_logs(environment: EnvironmentSpec, log_group: str) -> tuple[Statement, 
     )
 
 
-def signer_statements(
-    environment: EnvironmentSpec, *, has_checkpoints: bool = False
-) -> tuple[Statement, ...]:
+def signer_statements(environment: EnvironmentSpec, *, has_checkpoints: bool = False) -> Statements:
     """The signers': candidates, what is not published yet, one key, and their own logs."""
     published = [f"{names.ENGINES_PREFIX}/*"]
     functions = [names.signer(environment)]

@@ -46,6 +46,11 @@ def training_job(environment: EnvironmentSpec, image_uri: str) -> dict[str, Any]
         "S3DataDistributionType": "FullyReplicated",
     }
     checkpoints = literal(f"{bucket}/{names.unfinished_work_prefix('')}")
+    network = environment.network
+    vpc = network and {
+        "Subnets": list(network.subnet_ids),
+        "SecurityGroupIds": list(network.security_group_ids),
+    }
     return {
         "TrainingJobName": jsonata(job_name(environment)),
         "AlgorithmSpecification": {"TrainingImage": image_uri, "TrainingInputMode": "File"},
@@ -68,16 +73,8 @@ def training_job(environment: EnvironmentSpec, image_uri: str) -> dict[str, Any]
         "StoppingCondition": {"MaxRuntimeInSeconds": 60 * builds.timeout_minutes},
         "EnableNetworkIsolation": False,
         "Tags": [{"Key": "roundhouse-environment", "Value": environment.name}],
-        **_vpc_config(environment),
+        **({"VpcConfig": vpc} if vpc else {}),
     }
-
-
-def _vpc_config(environment: EnvironmentSpec) -> dict[str, Any]:
-    network = environment.network
-    if network is None:
-        return {}
-    subnets, groups = list(network.subnet_ids), list(network.security_group_ids)
-    return {"VpcConfig": {"Subnets": subnets, "SecurityGroupIds": groups}}
 
 
 def quantizer_job(environment: EnvironmentSpec, image_uri: str) -> dict[str, Any]:

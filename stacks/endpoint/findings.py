@@ -22,9 +22,9 @@ from onboarding.nearest import comma_list
 from onboarding.resolve import runtime_identity
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.text_generation.platforms import versions_with
+from stacks import generation_capacity as sizes
 from stacks.alarms import endpoint_alarms, rollback_alarms
-from stacks.capacity import generation as sizes
-from stacks.capacity.variant import capacity_warnings
+from stacks.engine_capacity import capacity_warnings
 from stacks.rollout import LEAST_INSTANCES, effective_rollout, initial_count
 from stacks.scaling import scaled_variants
 
@@ -103,15 +103,13 @@ def _are_alike(expected: Sequence[TensorRecord], given: Sequence[TensorRecord]) 
     """The same names, datatypes and sizes; a dynamic size is like any other."""
     others = {tensor.name: tensor for tensor in given}
     return others.keys() == {tensor.name for tensor in expected} and all(
-        tensor.datatype == others[tensor.name].datatype
-        and _fits(tensor.shape, others[tensor.name].shape)
-        for tensor in expected
-    )
-
-
-def _fits(shape: Sequence[int], other: Sequence[int]) -> bool:
-    return len(shape) == len(other) and all(
-        -1 in sizes or sizes[0] == sizes[1] for sizes in zip(shape, other, strict=True)
+        tensor.datatype == other.datatype
+        and len(tensor.shape) == len(other.shape)
+        and all(
+            -1 in sizes or sizes[0] == sizes[1]
+            for sizes in zip(tensor.shape, other.shape, strict=True)
+        )
+        for tensor, other in ((tensor, others[tensor.name]) for tensor in expected)
     )
 
 

@@ -24,8 +24,8 @@ from roundhouse_cdk.component_endpoint import (
 )
 from roundhouse_cdk.hosting import ContainerProps, RolloutProps
 from roundhouse_cdk.realtime_endpoint import PoolProps, RealtimeEndpointProps, VariantProps
+from stacks import generation_capacity as sizes
 from stacks.alarms import endpoint_alarms, watched_in_rollouts
-from stacks.capacity import generation as sizes
 from stacks.images import endpoint_image_uri, generation_image, serving_image
 from stacks.rollout import (
     PROVISION_SECONDS,
@@ -97,12 +97,6 @@ def component_props(
         network_isolation=endpoint.network_isolation,
         detailed_metrics=metrics is None or metrics.detailed is not False,
     )
-
-
-def archives(deployment: Deployment) -> tuple[str, ...]:
-    """Return the archive of every engine, once."""
-    paths = (names.engine_archive_path(target.engine_key) for target in deployment.targets)
-    return tuple(dict.fromkeys(paths))
 
 
 def rollout_props(deployment: Deployment) -> RolloutProps:
@@ -180,32 +174,24 @@ def _variables(
         return python_server_environment(asynchronous=asynchronous, slots=slots) | signers
     targets = [target for owner in pool.targets for target in (*owner.steps, owner)]
     models, metrics = [target.model for target in targets], deployment.endpoint.metrics
+    engines = [model.engine for model in models if pool.instance_type.is_gpu]
     variables = serve_environment(
         model,
-        version_compatible=pool.instance_type.is_gpu
-        and any(model.engine.version_compatible for model in models),
-        plugins=list(
-            dict.fromkeys(plugin.name for model in models for plugin in model.engine.plugins)
-        )
-        if pool.instance_type.is_gpu
-        else (),
-        other_models=_other_models(pool),
+        version_compatible=any(engine.version_compatible for engine in engines),
+        plugins=list(dict.fromkeys(plugin.name for item in engines for plugin in item.plugins)),
+        # Of repositories of the user's own, beside the one that clients ask.
+        other_models=[
+            name
+            for target in pool.targets
+            if isinstance(target.model, RepositorySpec) and target.lock_entry is not None
+            for name in repository_models(target.lock_entry.manifest)
+            if name != target.model.name
+        ],
         response_cache=any(model.serving.response_cache for model in models),
         asynchronous=asynchronous,
         metrics=metrics is not None and metrics.detailed is True,
     )
     return variables | signers
-
-
-def _other_models(pool: Pool) -> list[str]:
-    """Return the models of repositories of the user's own beside the one that clients ask."""
-    return [
-        name
-        for target in pool.targets
-        if isinstance(target.model, RepositorySpec) and target.lock_entry is not None
-        for name in repository_models(target.lock_entry.manifest)
-        if name != target.model.name
-    ]
 
 
 def generation_props(
@@ -214,6 +200,7 @@ def generation_props(
     """Return the props of a deployment without `endpoint_faults`."""
     assert deployment.entry is not None
     endpoint, first = deployment.spec.endpoint, sizes.first_copies(deployment)
+    percent = sizes.batch_percent(deployment)
     return TextGenerationEndpointProps(
         environment=deployment.environment,
         name=deployment.name,
@@ -237,24 +224,19 @@ def generation_props(
             for adapter in deployment.spec.serving.adapters
         },
         routing=endpoint.routing,
-        rollout=_generation_rollout(deployment),
+        # Copies are replaced in batches.
+        rollout=RolloutProps(
+            kind="rolling",
+            step_percent=percent,
+            wait_seconds=WAIT_SECONDS,
+            termination_seconds=TERMINATION_SECONDS,
+            execution_seconds=sizes.update_seconds(deployment, math.ceil(100 / percent)),
+            alarm_names=watched_in_rollouts(endpoint_alarms(deployment)),
+        ),
         is_scaled=sizes.scales(deployment),
         download_seconds=DOWNLOAD_SECONDS.most,
         start_up_seconds=endpoint.start_up_seconds,
         ami_version=deployment.inference_ami_version,
-    )
-
-
-def _generation_rollout(deployment: GenerationDeployment) -> RolloutProps:
-    """Return how copies are replaced, in batches."""
-    percent = sizes.batch_percent(deployment)
-    return RolloutProps(
-        kind="rolling",
-        step_percent=percent,
-        wait_seconds=WAIT_SECONDS,
-        termination_seconds=TERMINATION_SECONDS,
-        execution_seconds=sizes.update_seconds(deployment, math.ceil(100 / percent)),
-        alarm_names=watched_in_rollouts(endpoint_alarms(deployment)),
     )
 
 

@@ -8,8 +8,7 @@ from typing import Any
 from onboarding.deployment import Deployment, Pool, Target, Variant
 from onboarding.lock import ServedCapacity
 from onboarding.platform import instance_types
-from stacks.capacity.engine import Capacity
-from stacks.capacity.variant import variant_capacity
+from stacks.engine_capacity import Capacity, variant_capacity
 from tests.synth.deployments import with_fields
 
 

@@ -11,15 +11,16 @@ from hypothesis import strategies as st
 
 from onboarding.manifest import BuilderRecord, ProfileRecord
 from onboarding.platform import instance_types
-from stacks.capacity.engine import (
+from stacks.engine_capacity import (
     BEYOND,
     LEAST_COUNTED,
     USUAL_SHARE,
     bearable_load,
+    capacity_warnings,
     counted_share,
+    variant_capacity,
     was_measured_on,
 )
-from stacks.capacity.variant import capacity_warnings, variant_capacity
 from tests.synth.deployments import (
     benchmark,
     of_targets,

@@ -12,8 +12,8 @@ from onboarding.environment_spec import PLATFORM_IMAGES, ImagesSpec, ServingImag
 from onboarding.platform import instance_types, serving_platforms
 from onboarding.tree import read_tree
 from roundhouse_cdk.hosting import content_name
-from stacks.capacity.engine import engine_capacity
 from stacks.endpoint_stack import endpoint_template
+from stacks.engine_capacity import engine_capacity
 from stacks.image_contents import IMAGE_CONTENTS
 from stacks.images import (
     DOCKERFILES,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from onboarding.hosting_spec import AsynchronousSpec
 from onboarding.manifest import BenchmarkRecord
 from stacks.endpoint.findings import scaling_warnings
-from stacks.scaling import gpu_target, invocations_target, named_id, scaled_counts
+from stacks.scaling import gpu_target, minute_target, named_id, scaled_counts
 from tests.synth.deployments import (
     benchmark,
     of_targets,
@@ -40,50 +40,50 @@ def value(target):
     return None if target is None else target.value
 
 
-def test_invocations_target_is_the_rate_times_a_minute_times_the_safety_factor():
-    target = invocations_target(embedder(), embedder().own)
+def test_minute_target_is_the_rate_times_a_minute_times_the_safety_factor():
+    target = minute_target(embedder(), embedder().own)
     assert target is not None and target.value == 400 * 60 * 0.5
     assert target.derivation.endswith(" x 60 s x safety factor 0.5 = 12000 invocations a minute")
     safer = with_scaling(embedder(), safety_factor=0.25)
-    assert value(invocations_target(safer, safer.own)) == 400 * 60 * 0.25
+    assert value(minute_target(safer, safer.own)) == 400 * 60 * 0.25
 
 
-def test_invocations_target_is_rounded_downward():
+def test_minute_target_is_rounded_downward():
     # 1.0196 x 60 x 0.5 = 30.588
     served = with_served(embedder(), 1.0196)
-    assert value(invocations_target(served, served.own)) == 30.5
+    assert value(minute_target(served, served.own)) == 30.5
 
 
 def test_derivation_says_every_digit_of_a_large_target():
     served = with_served(embedder(), 46160.7)
-    target = invocations_target(served, served.own)
+    target = minute_target(served, served.own)
     assert target is not None and target.value == 1384821.0
     assert "46160.7 requests/s served" in target.derivation
     assert target.derivation.endswith("= 1384821 invocations a minute")
 
 
-def test_invocations_target_is_at_least_one_and_says_so():
+def test_minute_target_is_at_least_one_and_says_so():
     slow = with_served(embedder(), 0.02)
-    target = invocations_target(slow, slow.own)
+    target = minute_target(slow, slow.own)
     assert target is not None and target.value == 1
     assert target.derivation.endswith("= 0.6 invocations a minute, raised to 1, the least")
 
 
-def test_invocations_target_is_of_each_variants_own_scaling():
+def test_minute_target_is_of_each_variants_own_scaling():
     both = with_variant(
         embedder(),
         "candidate",
         scaling=embedder().own.scaling.model_copy(update={"safety_factor": 0.8}),
     )
-    assert [value(invocations_target(both, variant)) for variant in both.variants] == [
+    assert [value(minute_target(both, variant)) for variant in both.variants] == [
         400 * 60 * 0.5,
         400 * 60 * 0.8,
     ]
 
 
-def test_invocations_target_is_unknown_without_a_measurement():
+def test_minute_target_is_unknown_without_a_measurement():
     unmeasured = with_locks(embedder(), benchmark=())
-    assert invocations_target(unmeasured, unmeasured.own) is None
+    assert minute_target(unmeasured, unmeasured.own) is None
 
 
 def test_gpu_target_is_the_percent_at_the_knee_where_it_was_measured():
@@ -187,7 +187,7 @@ def target_of(deployment, measured=(), slo=None, copies=1):
         with_serving(with_locks(deployment, benchmark=measured), instances_per_gpu=copies),
         latency_slo_ms=slo,
     )
-    value = invocations_target(found, found.own)
+    value = minute_target(found, found.own)
     return 0.0 if value is None else value.value
 
 
