@@ -9,12 +9,12 @@ from roundhouse_cdk.component_endpoint import TextGenerationEndpoint as TextGene
 from roundhouse_cdk.component_endpoint import (
     TextGenerationEndpointProps as TextGenerationEndpointProps,
 )
-from roundhouse_cdk.endpoint_alarms import EndpointAlarms as EndpointAlarms
-from roundhouse_cdk.endpoint_alarms import EndpointAlarmsProps as EndpointAlarmsProps
 from roundhouse_cdk.endpoint_dashboard import EndpointDashboard as EndpointDashboard
 from roundhouse_cdk.endpoint_dashboard import EndpointDashboardProps as EndpointDashboardProps
-from roundhouse_cdk.endpoint_scaling import EndpointScaling as EndpointScaling
-from roundhouse_cdk.endpoint_scaling import EndpointScalingProps as EndpointScalingProps
+from roundhouse_cdk.endpoint_metrics import EndpointAlarms as EndpointAlarms
+from roundhouse_cdk.endpoint_metrics import EndpointAlarmsProps as EndpointAlarmsProps
+from roundhouse_cdk.endpoint_metrics import EndpointScaling as EndpointScaling
+from roundhouse_cdk.endpoint_metrics import EndpointScalingProps as EndpointScalingProps
 from roundhouse_cdk.engine_images import EngineImages as EngineImages
 from roundhouse_cdk.engine_images import EngineImagesProps as EngineImagesProps
 from roundhouse_cdk.engine_images import ImageBuilds as ImageBuilds

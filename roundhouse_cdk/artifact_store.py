@@ -17,9 +17,9 @@ from constructs import Construct
 from onboarding import arns, names
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.text_generation.checkpoint_key import CHECKPOINTS
-from roundhouse_cdk.builds.roles import signing_key_statements
+from roundhouse_cdk.build_roles import signing_key_statements
+from roundhouse_cdk.exact_role import add_metadata
 from roundhouse_cdk.pipeline_statements import promotion_decryption, promotion_reads
-from roundhouse_cdk.wildcards import add_metadata
 
 KEPT = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
 """Contents stay; but what a failed first deployment made goes, so that it can be deployed again."""

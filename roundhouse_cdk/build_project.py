@@ -15,10 +15,9 @@ from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import ServingPlatform
 from onboarding.text_generation.quantizer_route import QUANTIZER, QUANTIZER_IMAGE
-from roundhouse_cdk.exact_role import ExactRole
+from roundhouse_cdk.exact_role import ExactRole, add_metadata
 from roundhouse_cdk.statements import Statement
 from roundhouse_cdk.vpc_endpoints import Network
-from roundhouse_cdk.wildcards import add_metadata
 
 OUTPUT = "every build names its own output in S3, which the bucket encrypts by key"
 """Why a project needs no key (CB4)."""

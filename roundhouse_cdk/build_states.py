@@ -31,9 +31,9 @@ from constructs import Construct
 from onboarding import arns, names
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.text_generation.quantizer_route import QUANTIZER_JOB
-from roundhouse_cdk.builds import expressions as ex
-from roundhouse_cdk.builds.expressions import jsonata, literal, with_fields
-from roundhouse_cdk.builds.training_job import LOG_GROUP, job_name, quantizer_job, training_job
+from roundhouse_cdk import build_expressions as ex
+from roundhouse_cdk.build_expressions import jsonata, literal, with_fields
+from roundhouse_cdk.statements import TRAINING_LOG_GROUP
 
 BUILDSPEC = "engine_build/buildspec.yml"
 """In the source that a build brings."""
@@ -76,6 +76,13 @@ own.
 PATIENTLY = 20
 """Attempts of a quarter of an hour: a job goes on, whether or not it can be looked at."""
 SUBJECT_CHARACTERS = 99
+JOB_ROLE = "${JobRole}"
+"""Replaced by the role's ARN where the state machine is deployed."""
+OF_CHECKPOINTS = ("environment", "model", "publish", "candidate", "commit", "image")
+"""Hyperparameters of an engine's job that a checkpoint's has too."""
+TRIED = f'$states.input.engine.engineKey & "-" & {ex.CANDIDATE}'
+"""One try at an engine. Its unfinished work is its own: a job takes over nothing of another, whose
+source nobody may have reviewed."""
 
 
 class BuildStates(Construct):
@@ -239,7 +246,7 @@ class BuildStates(Construct):
         )
         wait = self._poll("TrainingJob", look, ["InProgress", "Stopping"], "Completed", sign)
         name = job_name(environment)
-        named = {"job": name, "log": f"{literal(LOG_GROUP + ' ')} & {name}"}
+        named = {"job": name, "log": f"{literal(TRAINING_LOG_GROUP + ' ')} & {name}"}
         started = with_fields({**named, **ex.first_wait(environment)})
 
         def start(construct_id: str, job: dict[str, Any]) -> sfn.State:
@@ -429,3 +436,72 @@ class BuildStates(Construct):
     def _wait(self, construct_id: str) -> sfn.Wait:
         """Wait for the input's `seconds`."""
         return sfn.Wait(self, construct_id, time=sfn.WaitTime.seconds_path("$.seconds"))
+
+
+def training_job(environment: EnvironmentSpec, image_uri: str) -> dict[str, Any]:
+    """Arguments of CreateTrainingJob, which builds an engine on the serving instance type.
+
+    Training, not processing: it knows every GPU type that hosting knows, processing no A100, H200
+    or B200; it keeps unfinished work between tries, and says why it failed in a build's own words.
+
+    The volume has no key: every GPU type has disks of its own, which are encrypted by hardware and
+    refuse one. The container has a network: it fetches its sources and publishes to S3 itself.
+    """
+    builds, bucket = environment.builds, f"s3://{names.artifact_bucket(environment)}"
+    request = {
+        "environment": environment.name,
+        "model": jsonata("$states.input.engine.model"),
+        "compute_capability": jsonata("$states.input.engine.computeCapability"),
+        "publish": bucket,
+        "candidate": jsonata(ex.CANDIDATE),
+        "commit": jsonata("$states.input.commit"),
+        "image": image_uri,
+    }
+    source = {
+        "S3DataType": "S3Prefix",
+        "S3Uri": jsonata('"s3://" & $states.input.source'),
+        "S3DataDistributionType": "FullyReplicated",
+    }
+    checkpoints = literal(f"{bucket}/{names.unfinished_work_prefix('')}")
+    network = environment.network
+    vpc = network and {
+        "Subnets": list(network.subnet_ids),
+        "SecurityGroupIds": list(network.security_group_ids),
+    }
+    return {
+        "TrainingJobName": jsonata(job_name(environment)),
+        "AlgorithmSpecification": {"TrainingImage": image_uri, "TrainingInputMode": "File"},
+        "RoleArn": JOB_ROLE,
+        "HyperParameters": request,
+        "InputDataConfig": [
+            {"ChannelName": "source", "DataSource": {"S3DataSource": source}, "InputMode": "File"}
+        ],
+        "OutputDataConfig": {
+            "S3OutputPath": f"{bucket}/{names.JOBS_PREFIX}/results",
+            # Without one SageMaker takes the account's own for S3, whatever the bucket says.
+            "KmsKeyId": arns.key_id(environment),
+        },
+        "CheckpointConfig": {"S3Uri": jsonata(f"{checkpoints} & {TRIED}")},
+        "ResourceConfig": {
+            "InstanceType": jsonata("$states.input.engine.instanceType"),
+            "InstanceCount": 1,
+            "VolumeSizeInGB": builds.volume_gib,
+        },
+        "StoppingCondition": {"MaxRuntimeInSeconds": 60 * builds.timeout_minutes},
+        "EnableNetworkIsolation": False,
+        "Tags": [{"Key": "roundhouse-environment", "Value": environment.name}],
+        **({"VpcConfig": vpc} if vpc else {}),
+    }
+
+
+def quantizer_job(environment: EnvironmentSpec, image_uri: str) -> dict[str, Any]:
+    """Arguments of CreateTrainingJob for a checkpoint."""
+    job = training_job(environment, image_uri)
+    parameters = {name: job["HyperParameters"][name] for name in OF_CHECKPOINTS}
+    key = {"checkpoint_key": jsonata("$states.input.engine.engineKey")}
+    return {**job, "HyperParameters": {**parameters, **key}}
+
+
+def job_name(environment: EnvironmentSpec) -> str:
+    """At most 16 + 20 + 8 + 2 characters beside 15 of ours: SageMaker takes 63."""
+    return f"{literal(names.training_job_prefix(environment))} & {TRIED}"

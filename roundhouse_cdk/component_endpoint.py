@@ -13,16 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from aws_cdk import Aws, CfnCondition, CfnParameter, Fn, Stack
-from aws_cdk import aws_s3 as s3
 from aws_cdk.aws_sagemaker import CfnEndpointConfig, CfnInferenceComponent, CfnModel
 from constructs import Construct
 
 from onboarding import arns, names
 from onboarding.deployment import VARIANT
-from onboarding.environment_spec import EnvironmentSpec
 from roundhouse_cdk.hosting import (
-    AT_ONCE,
     ContainerProps,
+    EndpointProps,
     HostedEndpoint,
     RolloutProps,
     image_pull,
@@ -63,31 +61,23 @@ class ComponentProps:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComponentEndpointProps:
-    """An endpoint `name` of an environment, whose bucket, key and registry it uses.
+class ComponentEndpointProps(EndpointProps):
+    """`plan` counts as the model's content. `instances` of a new endpoint.
 
-    `plan` counts as the model's content. `instances` of a new endpoint. `is_scaled`: something
-    moves the number of copies, and updates keep it. Seconds that SageMaker waits for the download
-    and for the start. `rollout`: its step, waits and alarms, all of batches of copies.
-    `bucket`: of what is loaded, which the role may read; default: the environment's.
+    Seconds that SageMaker waits for the download and for the start. `rollout`: its step, waits and
+    alarms, all of batches of copies, whose number `is_scaled` is about.
     """
 
-    environment: EnvironmentSpec
-    name: str
     container: ContainerProps
     instance_type: str
     component: ComponentProps
     instances: int = 1
     plan: str | None = None
     routing: Routing = "least-outstanding"
-    rollout: RolloutProps = AT_ONCE
-    is_scaled: bool = False
     download_seconds: int = 3600
     start_up_seconds: int = 3600
     ami_version: str | None = None
-    network_isolation: bool = True
     detailed_metrics: bool = True
-    bucket: s3.IBucket | None = None
 
 
 class ComponentEndpoint(HostedEndpoint):
@@ -96,25 +86,16 @@ class ComponentEndpoint(HostedEndpoint):
     `component` is what answers. Raises ValueError for what AWS refuses.
     """
 
+    _props: ComponentEndpointProps
+
     def __init__(
         self, scope: Construct, construct_id: str, *, props: ComponentEndpointProps
     ) -> None:
-        super().__init__(scope, construct_id, props.environment, props.name, props.bucket)
-        self._props = props
-        self._check_rollout(props.rollout)
-        groups = [
-            self._add_log_group(kind, self.endpoint_name)
-            for kind in ("Endpoints", "InferenceComponents")
-        ]
-        self._add_role(
-            role_statements(props),
-            version_statements(props, self._adapter_paths()),
-            props.rollout.alarm_names,
-            groups,
-        )
+        super().__init__(scope, construct_id, props)
+        version = version_statements(props, self._adapter_paths())
+        self._add_role(role_statements(props), version, ("Endpoints", "InferenceComponents"))
         self.model = self._component_model()
-        self._add_config(self._config_content(), None, self.role.role_arn)
-        self._add_endpoint(None, is_scaled=False)
+        self._add_endpoint(self._config_content(), None, self.role.role_arn)
         self.component = self._component()
 
     def _adapter_paths(self) -> Collection[str]:
@@ -130,18 +111,12 @@ class ComponentEndpoint(HostedEndpoint):
                 s3_uri=uri, s3_data_type="S3Prefix", compression_type="None"
             )
             source = CfnModel.ModelDataSourceProperty(s3_data_source=files)
-        container = CfnModel.ContainerDefinitionProperty(
-            image=props.container.image_uri,
-            model_data_source=source,
-            model_data_url=uri if source is None else None,
-            environment=dict(props.container.variables),
-        )
         return self._add_model(
             "Model",
-            props.container.variables,
-            container,
+            props.container,
             {} if props.plan is None else {"Plan": props.plan},
-            network_isolation=props.network_isolation,
+            model_data_source=source,
+            model_data_url=uri if source is None else None,
         )
 
     def _config_content(self) -> dict[str, Any]:
@@ -256,7 +231,7 @@ class TextGenerationEndpoint(ComponentEndpoint):
         adapter = Component(
             self,
             f"Adapter{hashlib.sha256(name.encode()).hexdigest()[:8]}",
-            inference_component_name=names.adapter_component(self._spec, self._name, name),
+            inference_component_name=names.adapter_component(self._spec, self._props.name, name),
             endpoint_name=self.endpoint_name,
             specification=Component.InferenceComponentSpecificationProperty(
                 base_inference_component_name=self.endpoint_name,

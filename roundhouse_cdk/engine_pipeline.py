@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from aws_cdk import Duration, Size, Tags
 from aws_cdk import aws_codebuild as codebuild
@@ -25,17 +26,16 @@ from roundhouse_cdk.build_project import (
     build_routes,
     training_image,
 )
-from roundhouse_cdk.build_states import BuildStates
-from roundhouse_cdk.builds.roles import (
+from roundhouse_cdk.build_roles import (
     job_statements,
     machine_statements,
     project_statements,
     recommender_statements,
     signer_statements,
 )
-from roundhouse_cdk.exact_role import ExactRole
+from roundhouse_cdk.build_states import BuildStates
+from roundhouse_cdk.exact_role import ExactRole, add_metadata
 from roundhouse_cdk.vpc_endpoints import Network
-from roundhouse_cdk.wildcards import add_metadata
 
 QUEUED_MINUTES = 480
 SIGNER_SECONDS = 900
@@ -96,15 +96,13 @@ class EnginePipeline(Construct):
         self.builds = {
             route.name: self._build_project(route, buildspec) for route, buildspec in routes.items()
         }
-        self.signer_role = ExactRole(
-            self,
+        role = self._role = partial(ExactRole, self, environment=environment)
+        has_checkpoints = props.checkpoints is not None
+        # The key's policy knows the role by its name, before there is one.
+        self.signer_role = role(
             "SignerRole",
-            environment=environment,
             trusts="lambda",
-            statements=signer_statements(
-                environment, has_checkpoints=props.checkpoints is not None
-            ),
-            # The key's policy knows the role by its name, before there is one.
+            statements=signer_statements(environment, has_checkpoints=has_checkpoints),
             role_name=names.signer(environment),
         )
         self.signers = {
@@ -112,29 +110,21 @@ class EnginePipeline(Construct):
             for construct_id, (name, noun, program) in signers.items()
         }
         # Its own statement to pass it names it, and so does whoever starts a job.
-        self.recommender_role = ExactRole(
-            self,
+        self.recommender_role = role(
             "RecommenderRole",
-            environment=environment,
             trusts="sagemaker",
             statements=recommender_statements(environment),
             role_name=names.recommender(environment),
         )
-        self.job_role = ExactRole(
-            self,
-            "JobRole",
-            environment=environment,
-            trusts="sagemaker",
-            statements=job_statements(environment, *images),
+        statements = job_statements(environment, *images)
+        self.job_role = role("JobRole", trusts="sagemaker", statements=statements)
+        self.state_machine = self._state_machine(
+            [names.image_uri(environment, image, self._tag(image)) for image in images]
         )
-        self.state_machine = self._state_machine([self._image_uri(image) for image in images])
 
     def grant_start(self, grantee: iam.IGrantable) -> iam.Grant:
         """Let an identity start builds of a source that it has uploaded."""
         return self.state_machine.grant_start_execution(grantee)
-
-    def _image_uri(self, image: str) -> str:
-        return names.image_uri(self._environment, image, self._tag(image))
 
     def _tag(self, image: str) -> str:
         tag = self._props.image_tags.get(image)
@@ -148,18 +138,24 @@ class EnginePipeline(Construct):
 
     def _build_project(self, route: BuildRoute, buildspec: codebuild.BuildSpec) -> BuildProject:
         environment = self._environment
+        tag, fleet = self._tag(route.image), None
+        image: codebuild.IBuildImage = codebuild.LinuxBuildImage.from_docker_registry(
+            names.image_uri(environment, route.image, tag)
+        )
+        if route.is_gpu:
+            name = names.repository(environment, route.image)
+            own = ecr.Repository.from_repository_name(self, f"{route.construct_id}Image", name)
+            image = codebuild.LinuxGpuBuildImage.from_ecr_repository(own, tag)
+        if route.fleet_arn is not None:
+            fleet = codebuild.Fleet.from_fleet_arn(self, "FleetOfGpus", route.fleet_arn)
         variables = {
             "ROUNDHOUSE_ENVIRONMENT": environment.name,
             "ROUNDHOUSE_BUCKET": names.artifact_bucket(environment),
         }
         machine = codebuild.BuildEnvironment(
-            build_image=self._build_image(route),
+            build_image=image,
             compute_type=route.compute_type,
-            fleet=(
-                None
-                if route.fleet_arn is None
-                else codebuild.Fleet.from_fleet_arn(self, "FleetOfGpus", route.fleet_arn)
-            ),
+            fleet=fleet,
             environment_variables={
                 name: codebuild.BuildEnvironmentVariable(value=value)
                 for name, value in variables.items()
@@ -180,13 +176,6 @@ class EnginePipeline(Construct):
             network=self._network if route.fleet_arn is None else None,
             reasons={"CB5": BUILDER},
         )
-
-    def _build_image(self, route: BuildRoute) -> codebuild.IBuildImage:
-        if not route.is_gpu:
-            return codebuild.LinuxBuildImage.from_docker_registry(self._image_uri(route.image))
-        name = names.repository(self._environment, route.image)
-        repository = ecr.Repository.from_repository_name(self, f"{route.construct_id}Image", name)
-        return codebuild.LinuxGpuBuildImage.from_ecr_repository(repository, self._tag(route.image))
 
     def _signer(self, construct_id: str, name: str, noun: str, program: str) -> lambda_.Function:
         """Make a function in no VPC: it reaches S3 and KMS alone, and runs nothing of a build's."""
@@ -220,18 +209,13 @@ class EnginePipeline(Construct):
         delivery asks for eight actions on every log of the account.
         """
         environment = self._environment
-        self.state_machine_role = ExactRole(
-            self,
-            "MachineRole",
-            environment=environment,
-            trusts="states",
-            statements=machine_statements(
-                environment,
-                projects=list(self.builds),
-                job_role=self.job_role.role_arn,
-                signers=list(self.signers),
-            ),
+        statements = machine_statements(
+            environment,
+            projects=list(self.builds),
+            job_role=self.job_role.role_arn,
+            signers=list(self.signers),
         )
+        self.state_machine_role = self._role("MachineRole", trusts="states", statements=statements)
         states = BuildStates(
             self,
             "States",

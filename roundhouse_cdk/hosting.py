@@ -44,7 +44,7 @@ from onboarding.environment_spec import EnvironmentSpec
 from onboarding.metrics import INVOCATIONS
 from onboarding.values import Rollout
 from roundhouse_cdk.build_project import add_log_group
-from roundhouse_cdk.exact_role import ExactRole
+from roundhouse_cdk.exact_role import ExactRole, add_metadata
 from roundhouse_cdk.statements import (
     PULL,
     Statement,
@@ -54,7 +54,6 @@ from roundhouse_cdk.statements import (
     registry_log_in,
     volume_key_grant,
 )
-from roundhouse_cdk.wildcards import add_metadata
 
 DIGITS = 8
 LEAST_SUBNETS = 2
@@ -90,7 +89,20 @@ class RolloutProps:
     alarm_names: Sequence[str] = ()
 
 
-AT_ONCE = RolloutProps()
+@dataclass(frozen=True, kw_only=True)
+class EndpointProps:
+    """What every endpoint has: a `name` in an environment, whose bucket, key and registry it uses.
+
+    `is_scaled`: something moves its counts, and updates keep them. `bucket`: of what containers
+    load, which the role may read; default: the environment's.
+    """
+
+    environment: EnvironmentSpec
+    name: str
+    rollout: RolloutProps = RolloutProps()
+    is_scaled: bool = False
+    network_isolation: bool = True
+    bucket: s3.IBucket | None = None
 
 
 class HostedEndpoint(Construct):
@@ -103,21 +115,17 @@ class HostedEndpoint(Construct):
     version_policy: iam.Policy
     config: CfnEndpointConfig
     endpoint: CfnEndpoint
+    _props: EndpointProps
 
-    def __init__(
-        self,
-        scope: Construct,
-        construct_id: str,
-        environment: EnvironmentSpec,
-        name: str,
-        bucket: s3.IBucket | None,
-    ) -> None:
+    def __init__(self, scope: Construct, construct_id: str, props: EndpointProps) -> None:
         super().__init__(scope, construct_id)
-        self._spec, self._name, self._own_bucket = environment, name, bucket
+        environment, bucket = props.environment, props.bucket
+        self._props, self._spec = props, environment
         self._bucket = names.artifact_bucket(environment) if bucket is None else bucket.bucket_name
-        self.endpoint_name = names.endpoint_name(environment, name)
+        self.endpoint_name = names.endpoint_name(environment, props.name)
         self.models: dict[str, CfnModel] = {}
         self.log_groups: list[logs.LogGroup] = []
+        self._check_rollout(props.rollout)
         network = environment.network
         if network is not None and len(set(network.subnet_ids)) < LEAST_SUBNETS:
             self._refuse(
@@ -167,32 +175,32 @@ class HostedEndpoint(Construct):
                 "keep the gravest",
             )
 
-    def _add_log_group(self, kind: str, name: str) -> str:
-        """Add the group that SageMaker writes, before there is what writes it; return its name."""
-        construct_id = f"{kind if self.log_groups else ''}Logs"
-        path = f"/aws/sagemaker/{kind}/{name}"
-        self.log_groups.append(add_log_group(self, construct_id, path, self._spec))
-        return path
-
     def _add_role(
         self,
         statements: Sequence[Statement],
         version: Sequence[Statement],
-        alarm_names: Sequence[str],
-        log_groups: Sequence[str],
+        logged: Sequence[str] = ("Endpoints",),
     ) -> None:
-        """Add the role with its own statements, and the policy of what a version needs to start."""
-        environment = self._spec
+        """Add the role with its own statements, and the policy of what a version needs to start.
+
+        Before them the log groups that SageMaker writes, of the kinds that are `logged`.
+        """
+        environment, alarm_names = self._spec, self._props.rollout.alarm_names
+        paths = [f"/aws/sagemaker/{kind}/{self.endpoint_name}" for kind in logged]
+        self.log_groups = [
+            add_log_group(self, f"{kind if number else ''}Logs", path, environment)
+            for number, (kind, path) in enumerate(zip(logged, paths, strict=True))
+        ]
         # IAM knows a group by the ARN that ends in `:*` too. Source: CloudWatch Logs user guide,
         # "Overview of managing access permissions".
-        groups = [arns.log_group(environment, group) for group in log_groups]
-        logged = [resource for arn in groups for resource in (arn, f"{arn}:*")]
+        groups = [arns.log_group(environment, path) for path in paths]
+        written = [resource for arn in groups for resource in (arn, f"{arn}:*")]
         alarms = [arns.arn(environment, "cloudwatch", f"alarm:{name}") for name in alarm_names]
         own = [
             *registry_log_in(),
             *statements,
             *volume_key_grant(environment),
-            allow("WriteLogs", "logs:CreateLogStream DescribeLogStreams PutLogEvents", logged),
+            allow("WriteLogs", "logs:CreateLogStream DescribeLogStreams PutLogEvents", written),
             *host_metrics(),
             *([allow("LookAtAlarms", "cloudwatch:DescribeAlarms", alarms)] if alarms else []),
             *network_interfaces(environment),
@@ -210,23 +218,18 @@ class HostedEndpoint(Construct):
             document=iam.PolicyDocument.from_json(document),
         )
         add_metadata(self.version_policy, version)
-        if self._own_bucket is not None:
+        if self._props.bucket is not None:
             # And its key's, if it has one of its own.
-            self._own_bucket.grant_read(self.role)
+            self._props.bucket.grant_read(self.role)
 
     def _add_model(
-        self,
-        construct_id: str,
-        variables: Mapping[str, str],
-        container: CfnModel.ContainerDefinitionProperty,
-        identity: Mapping[str, Any],
-        *,
-        network_isolation: bool = True,
+        self, construct_id: str, container: ContainerProps, identity: Mapping[str, Any], **data: Any
     ) -> CfnModel:
-        """Add a model whose name its content gives, and `identity`.
+        """Add a model whose name its content gives, and `identity`; `data`: how it is loaded.
 
         The role is no part of it: its logical id stays, and its statements change in place.
         """
+        variables = container.variables
         if "Ref" in variables:
             self._refuse(
                 "variable of a container",
@@ -243,8 +246,10 @@ class HostedEndpoint(Construct):
             )
         network = self._spec.network
         content: dict[str, Any] = {
-            "primary_container": container,
-            "enable_network_isolation": network_isolation,
+            "primary_container": CfnModel.ContainerDefinitionProperty(
+                image=container.image_uri, environment=dict(variables), **data
+            ),
+            "enable_network_isolation": self._props.network_isolation,
             "vpc_config": None
             if network is None
             else CfnModel.VpcConfigProperty(
@@ -264,15 +269,18 @@ class HostedEndpoint(Construct):
         self.models[construct_id] = model
         return model
 
-    def _add_config(
+    def _add_endpoint(
         self,
         content: Mapping[str, Any],
         rollout: CfnEndpoint.DeploymentConfigProperty | None,
         execution_role_arn: str | None = None,
     ) -> None:
-        """Add the config of these typed properties.
+        """Add the endpoint, and its config of these typed properties.
 
-        Its name covers the rollout: SageMaker takes another one with another endpoint config only.
+        The config's name covers the rollout: SageMaker takes another one with another endpoint
+        config only. Where the instance counts of variants move, an update keeps them; it takes the
+        template's weights all the same, and what is captured: SageMaker retains no capture config
+        (API_VariantProperty). Those of an endpoint without a rollout are its component's.
         """
         covered = None if rollout is None else spelled(Stack.of(self).resolve(rollout))
         self.config = CfnEndpointConfig(
@@ -285,14 +293,7 @@ class HostedEndpoint(Construct):
             **content,
         )
 
-    def _add_endpoint(
-        self, rollout: CfnEndpoint.DeploymentConfigProperty | None, *, is_scaled: bool
-    ) -> None:
-        """Add the endpoint; `is_scaled`: its instance counts move, and an update keeps them.
-
-        It takes the template's weights all the same, and what is captured: SageMaker retains no
-        capture config (API_VariantProperty).
-        """
+        is_scaled = self._props.is_scaled and rollout is not None
         weight = CfnEndpoint.VariantPropertyProperty(variant_property_type="DesiredWeight")
         self.endpoint = CfnEndpoint(
             self,

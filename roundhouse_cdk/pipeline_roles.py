@@ -7,7 +7,7 @@ ID Tokens".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aws_cdk import RemovalPolicy
@@ -79,6 +79,15 @@ class PipelineRoles(Construct):
             purpose: iam.WebIdentityPrincipal(self.provider_arn, _conditions(forge, own))
             for purpose, own in claims.items()
         }
+        may: dict[names.Purpose, Statements] = {
+            "plan": plan_statements(environment),
+            "drift": drift_statements(environment),
+            "build": build_statements(environment),
+            "deploy": deploy_statements(environment, props.qualifier),
+        }
+        if props.source is not None:
+            may["promote"] = promote_statements(environment, props.source)
+        may["gate"] = gate_statements(environment)
         far = [item for item in props.receivers if item.account != environment.account]
         if far:
             trusts["gate"] = iam.CompositePrincipal(*map(_promote_role, far))
@@ -96,7 +105,7 @@ class PipelineRoles(Construct):
                     else environment.session_seconds
                 ),
             )
-            for purpose, statements in _statements(props)
+            for purpose, statements in may.items()
             if purpose in trusts
         }
 
@@ -151,20 +160,6 @@ def gitlab_trusts(gitlab: GitlabSpec) -> dict[names.Purpose, Claims]:
     branch = f"project_path:{gitlab.project}:ref_type:branch:ref:"
     main: Claims = {"sub": f"{branch}main"}
     return {"drift": main, "build": {"sub": f"{branch}*"}, "deploy": main, "promote": main}
-
-
-def _statements(
-    props: PipelineRolesProps,
-) -> Iterator[tuple[names.Purpose, Statements]]:
-    """Yield the roles that a forge's pipeline takes, and what each may do."""
-    environment = props.environment
-    yield "plan", plan_statements(environment)
-    yield "drift", drift_statements(environment)
-    yield "build", build_statements(environment)
-    yield "deploy", deploy_statements(environment, props.qualifier)
-    if props.source is not None:
-        yield "promote", promote_statements(environment, props.source)
-    yield "gate", gate_statements(environment)
 
 
 def _promote_role(receiver: EnvironmentSpec) -> iam.IPrincipal:

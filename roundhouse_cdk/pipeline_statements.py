@@ -11,8 +11,15 @@ from collections.abc import Sequence
 from onboarding import arns, names
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.text_generation.checkpoint_key import CHECKPOINTS
-from roundhouse_cdk.builds.training_job import LOG_GROUP
-from roundhouse_cdk.statements import Condition, Statement, Statements, allow, key_use, write_once
+from roundhouse_cdk.statements import (
+    TRAINING_LOG_GROUP,
+    Condition,
+    Statement,
+    Statements,
+    allow,
+    key_use,
+    write_once,
+)
 
 ENGINES = f"{names.ENGINES_PREFIX}/*"
 PARTS: Condition = {"Bool": {"s3:ObjectCreationOperation": "false"}}
@@ -224,7 +231,7 @@ def _machine_use(environment: EnvironmentSpec) -> Statements:
     """Start the state machine's executions and follow them, down to their logs."""
     groups = [
         arns.log_group(environment, f"/aws/codebuild/{names.builder_project(environment, '*')}"),
-        arns.log_group(environment, LOG_GROUP),
+        arns.log_group(environment, TRAINING_LOG_GROUP),
     ]
     return (
         allow("StartBuilds", "states:StartExecution", [arns.build_machine(environment)]),

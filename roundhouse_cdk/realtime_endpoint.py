@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aws_cdk import aws_s3 as s3
 from aws_cdk.aws_sagemaker import CfnEndpointConfig, CfnModel
 from constructs import Construct
 
@@ -15,10 +14,9 @@ from onboarding.deployment import VARIANT
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.hosting_spec import AsynchronousSpec, MetricsSpec
 from roundhouse_cdk.hosting import (
-    AT_ONCE,
     ContainerProps,
+    EndpointProps,
     HostedEndpoint,
-    RolloutProps,
     deployment_config,
     image_pull,
 )
@@ -72,25 +70,17 @@ class VariantProps:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RealtimeEndpointProps:
-    """An endpoint `name` of an environment, whose bucket, key and registry it uses.
+class RealtimeEndpointProps(EndpointProps):
+    """`capture_percent` of the requests are kept. With `asynchronous`, requests wait in a queue.
 
-    `is_scaled`: something moves its instance counts, and updates keep them. `capture_percent` of
-    the requests are kept. With `asynchronous`, requests wait in a queue. What `metrics` leaves out
-    is left to SageMaker. `bucket`: of the containers' paths, which the role may read; default: the
-    environment's, where requests, answers and captures lie in any case.
+    What `metrics` leaves out is left to SageMaker. Requests, answers and captures lie in the
+    environment's bucket in any case.
     """
 
-    environment: EnvironmentSpec
-    name: str
     variants: Sequence[VariantProps]
-    rollout: RolloutProps = AT_ONCE
-    is_scaled: bool = False
-    network_isolation: bool = True
     capture_percent: int | None = None
     metrics: MetricsSpec | None = None
     asynchronous: AsynchronousSpec | None = None
-    bucket: s3.IBucket | None = None
 
 
 class RealtimeEndpoint(HostedEndpoint):
@@ -98,6 +88,8 @@ class RealtimeEndpoint(HostedEndpoint):
 
     `engines` are those of a `MultiModelEndpoint`, which gives them.
     """
+
+    _props: RealtimeEndpointProps
 
     def __init__(
         self,
@@ -107,21 +99,13 @@ class RealtimeEndpoint(HostedEndpoint):
         props: RealtimeEndpointProps,
         engines: Sequence[str] | None = None,
     ) -> None:
-        super().__init__(scope, construct_id, props.environment, props.name, props.bucket)
+        super().__init__(scope, construct_id, props)
         self._check(props)
-        self._props, self._engines = props, engines
-        group = self._add_log_group("Endpoints", self.endpoint_name)
-        alarm_names = props.rollout.alarm_names
-        self._add_role(
-            role_statements(props, engines),
-            version_statements(props, is_multi_model=engines is not None),
-            alarm_names,
-            [group],
-        )
-        rollout = deployment_config(props.rollout)
-        self._add_config(self._config_content(), rollout)
+        self._engines = engines
+        version = version_statements(props, is_multi_model=engines is not None)
+        self._add_role(role_statements(props, engines), version)
+        self._add_endpoint(self._config_content(), deployment_config(props.rollout))
         self.config.node.add_dependency(*self.models.values())
-        self._add_endpoint(rollout, is_scaled=props.is_scaled)
 
     def _check(self, props: RealtimeEndpointProps) -> None:
         """Raise ValueError for variants that SageMaker refuses together."""
@@ -143,7 +127,6 @@ class RealtimeEndpoint(HostedEndpoint):
             )
         if len({variant.name for variant in props.variants}) < len(props.variants):
             self._refuse("names of variants", given, "different ones", "rename one")
-        self._check_rollout(props.rollout)
 
     def _config_content(self) -> dict[str, Any]:
         """Return the config's typed properties, but for its name."""
@@ -223,18 +206,12 @@ class RealtimeEndpoint(HostedEndpoint):
         pool = variant.pools[number]
         plain = f"{variant.name}{OWN_MODEL}{number}" if self.models else OWN_MODEL
         construct_id = plain if pool.model_id is None else pool.model_id
-        container = CfnModel.ContainerDefinitionProperty(
-            image=pool.container.image_uri,
-            mode="SingleModel" if self._engines is None else "MultiModel",
-            model_data_url=f"s3://{self._bucket}/{pool.container.path}",
-            environment=dict(pool.container.variables),
-        )
         return self._add_model(
             construct_id,
-            pool.container.variables,
-            container,
+            pool.container,
             {} if construct_id == OWN_MODEL else {"LogicalId": construct_id},
-            network_isolation=self._props.network_isolation,
+            mode="SingleModel" if self._engines is None else "MultiModel",
+            model_data_url=f"s3://{self._bucket}/{pool.container.path}",
         )
 
 
@@ -293,18 +270,13 @@ def role_statements(props: RealtimeEndpointProps, engines: Sequence[str] | None)
 
 def version_statements(props: RealtimeEndpointProps, *, is_multi_model: bool = False) -> Statements:
     """Return what an instance of this version must have to start: images, and its archives."""
-    environment, containers = props.environment, list(_containers(props))
+    environment = props.environment
+    containers = [pool.container for variant in props.variants for pool in variant.pools]
     images = image_pull(environment, [container.image_uri for container in containers])
     if is_multi_model or props.bucket is not None:
         return (images,)
     archives = _named([container.path for container in containers], MOST_NAMED_OF_A_VERSION)
     return (images, *object_reads(environment, archives, "ReadEngines"))
-
-
-def _containers(props: RealtimeEndpointProps) -> Iterator[ContainerProps]:
-    for variant in props.variants:
-        for pool in variant.pools:
-            yield pool.container
 
 
 def _named(paths: Sequence[str], most: int) -> tuple[str, ...]:

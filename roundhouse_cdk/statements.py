@@ -14,6 +14,8 @@ Statement = dict[str, Any]
 Statements = tuple[Statement, ...]
 Condition = Mapping[str, Mapping[str, str | list[str]]]
 
+TRAINING_LOG_GROUP = "/aws/sagemaker/TrainingJobs"
+"""SageMaker's own; a stream begins with its job's name."""
 LOG_ACTIONS = "logs:CreateLogGroup CreateLogStream DescribeLogStreams PutLogEvents"
 ATTACH_NETWORK = (
     "ec2:CreateNetworkInterface DeleteNetworkInterface DeleteNetworkInterfacePermission"

@@ -413,7 +413,7 @@ def _generation_errors(deployment: GenerationDeployment, subject: Subject) -> It
     Requests beyond the queue's bound are answered 503, so that few of them take nothing back: half
     of the failures that a wholly broken version shows in its first batch do.
     """
-    broken, note = sizes.batch_percent(deployment) / 200, "; overload counts too"
+    broken, note = step_percent(deployment) / 200, "; overload counts too"
     yield from _failed(subject, SERVER_ERRORS, broken, note, rolls_back=True)
     yield from _failed(subject, CLIENT_ERRORS, FEW[CLIENT_ERRORS], "", rolls_back=False)
     if deployment.spec.slo.streaming:

@@ -24,8 +24,12 @@ from onboarding import arns, names
 from onboarding.deployment import Deployment
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from roundhouse_cdk.component_endpoint import ComponentEndpoint, TextGenerationEndpoint
-from roundhouse_cdk.endpoint_alarms import EndpointAlarms, EndpointAlarmsProps
-from roundhouse_cdk.endpoint_scaling import EndpointScaling, EndpointScalingProps
+from roundhouse_cdk.endpoint_metrics import (
+    EndpointAlarms,
+    EndpointAlarmsProps,
+    EndpointScaling,
+    EndpointScalingProps,
+)
 from roundhouse_cdk.hosting import HostedEndpoint
 from roundhouse_cdk.realtime_endpoint import MultiModelEndpoint, RealtimeEndpoint
 from stacks.alarms import endpoint_alarms

@@ -14,7 +14,7 @@ from onboarding.platform import InstanceType, instance_types
 from onboarding.text_generation.arguments import VLLM_PREFIX
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.text_generation.platforms import known_arguments
-from stacks.rollout import LEAST_PERCENT, PROVISION_SECONDS, WAIT_SECONDS, whole_share
+from stacks.rollout import PROVISION_SECONDS, WAIT_SECONDS, step_percent
 
 MEMORY_MIB, WORKER_MIB, MEMORY_SHARE = 4096, 4096, 0.8
 """Host memory of a copy, of each of its GPUs' workers, and the share of an instance that copies may
@@ -59,16 +59,8 @@ def instances_for(deployment: GenerationDeployment, copies: int) -> int:
 def most_instances(deployment: GenerationDeployment) -> int:
     """Return the most instances: those of all copies, and of a batch of an update beside them."""
     most = deployment.spec.endpoint.copies.max
-    batch = math.ceil(most * batch_percent(deployment) / 100)
+    batch = math.ceil(most * step_percent(deployment) / 100)
     return instances_for(deployment, most) + instances_for(deployment, batch)
-
-
-def batch_percent(deployment: GenerationDeployment) -> int:
-    """Return the share of the copies that one step of an update replaces: one whole copy at least.
-
-    A count would be refused where scaling has brought the copies below twice that count.
-    """
-    return whole_share(max(1, deployment.spec.endpoint.copies.min), LEAST_PERCENT["rolling"])
 
 
 def start_seconds(deployment: GenerationDeployment) -> int:
@@ -77,8 +69,9 @@ def start_seconds(deployment: GenerationDeployment) -> int:
     return PROVISION_SECONDS + DOWNLOAD_SECONDS.most + endpoint.start_up_seconds
 
 
-def update_seconds(deployment: GenerationDeployment, steps: int) -> int:
-    """Return twice the sum of all limits of an update in so many steps."""
+def update_seconds(deployment: GenerationDeployment) -> int:
+    """Return twice the sum of all limits of an update, in steps of some of the copies."""
+    steps = math.ceil(100 / step_percent(deployment))
     return EXECUTION_SECONDS.clamp(2 * steps * (start_seconds(deployment) + WAIT_SECONDS))
 
 

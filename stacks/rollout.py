@@ -15,6 +15,7 @@ from onboarding.aws_limits import (
     STEP_PERCENT,
 )
 from onboarding.deployment import Deployment, Variant
+from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.values import STARTS_BY_COMPILING, Rollout
 
 WAIT_SECONDS = 300
@@ -44,13 +45,13 @@ PROVISION_SECONDS = 1800
 """SageMaker's search for instances of a type; no more than that in all pools together."""
 
 
-def effective_rollout(deployment: Deployment) -> Rollout:
+def effective_rollout(deployment: Deployment | GenerationDeployment) -> Rollout:
     """Return how the endpoint is updated: all at once where a variant may have one instance only.
 
     AWS documents steps of at most half of a variant's instances, and no rounding of less than one.
     An inference component has rolling updates alone, of its copies.
     """
-    if deployment.is_component:
+    if isinstance(deployment, GenerationDeployment) or deployment.is_component:
         return "rolling"
     return (
         deployment.endpoint.rollout
@@ -59,8 +60,10 @@ def effective_rollout(deployment: Deployment) -> Rollout:
     )
 
 
-def fewest_instances(deployment: Deployment) -> int:
-    """Return the least number of instances that a production variant begins with."""
+def fewest_instances(deployment: Deployment | GenerationDeployment) -> int:
+    """Return the least number of instances that a production variant begins with, or of copies."""
+    if isinstance(deployment, GenerationDeployment):
+        return max(1, deployment.spec.endpoint.copies.min)
     return min(
         initial_count(variant) for variant in deployment.variants if variant.role == "variant"
     )
@@ -71,18 +74,14 @@ def initial_count(variant: Variant) -> int:
     return max(1, variant.scaling.min)
 
 
-def step_percent(deployment: Deployment) -> int:
-    """Return the share of the smallest variant that one step takes: one whole instance at least.
+def step_percent(deployment: Deployment | GenerationDeployment) -> int:
+    """Return the share of the smallest variant, or of the copies, that one step takes, up to half.
 
-    A count would be refused where scaling has brought the instances below twice that count.
+    One whole instance or copy at least. A count would be refused where scaling has brought the
+    instances below twice that count.
     """
-    rollout = effective_rollout(deployment)
-    return whole_share(fewest_instances(deployment), LEAST_PERCENT.get(rollout, MOST_PERCENT))
-
-
-def whole_share(fewest: int, least: int) -> int:
-    """Return the percent of `fewest` that is one whole at least, from `least` to half."""
-    return min(MOST_PERCENT, max(least, math.ceil(100 / fewest)))
+    least = LEAST_PERCENT.get(effective_rollout(deployment), MOST_PERCENT)
+    return min(MOST_PERCENT, max(least, math.ceil(100 / fewest_instances(deployment))))
 
 
 def variant_timeouts(deployment: Deployment, variant: Variant) -> tuple[int, int]:

@@ -24,8 +24,7 @@ from roundhouse.paths import Paths
 from roundhouse.processes import Run
 from roundhouse.promoted_tree import promoted_folder
 from roundhouse.revisions import Git, export_revision, is_data_only
-from stacks.image_contents import IMAGE_CONTENTS
-from stacks.images import image_uris
+from stacks.images import IMAGE_CONTENTS, image_uris
 
 DEPLOYED = "deployed"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ ENDPOINT, CONFIG = "AWS::SageMaker::Endpoint", "AWS::SageMaker::EndpointConfig"
 COMPONENT, MODEL = "AWS::SageMaker::InferenceComponent", "AWS::SageMaker::Model"
 TARGET = "AWS::ApplicationAutoScaling::ScalableTarget"
 POLICY = "AWS::ApplicationAutoScaling::ScalingPolicy"
+ROLLOUT = "DeploymentConfig"
 RANK = f"{VLLM_PREFIX}MAX_LORA_RANK"
 HELD = "RoundhouseHeld"
 """Template metadata.
@@ -67,7 +68,7 @@ def update_steps(before: Template, after: Template) -> tuple[UpdateStep, ...]:
         )
         steps.append(UpdateStep(template=_without_scaling(before, held), reason=reason))
     changed = sorted(_variants(before).keys() ^ _variants(after).keys())
-    if changed and _rolls_out(after):
+    if changed and any(ROLLOUT in item["Properties"] for item in _of(after, ENDPOINT).values()):
         verb = "come or go" if len(changed) > 1 else "comes or goes"
         reason = (
             f"{_join_names(changed)} {verb}, and SageMaker shifts traffic in steps between the same"
@@ -132,8 +133,7 @@ def _without_old_adapters(before: Template, after: Template) -> Template | None:
     changed = {name for name in old.keys() & new.keys() if lower and old[name] != new[name]}
     if not updates_component(before, after) or not (gone or changed):
         return None
-    resources = dict(before["Resources"])
-    return _with_held(before, {name: resources.pop(name) for name in gone | changed}, resources)
+    return _without(before, gone | changed)
 
 
 def _adapters(template: Template) -> dict[str, Any]:
@@ -176,29 +176,23 @@ def _without_scaling(template: Template, variants: list[str]) -> Template:
 
     `HELD` keeps both.
     """
-    resources = dict(template["Resources"])
-    held: dict[str, Any] = {}
-    gone = [
+    left = dict(template["Resources"])
+    gone = {
         logical_id
-        for logical_id, each in resources.items()
+        for logical_id, each in left.items()
         if each["Type"] in (TARGET, POLICY)
         and each["Properties"].get("ResourceId", "").rsplit("/", 1)[-1] in variants
-    ]
+    }
     while gone:
-        for logical_id in gone:
-            held[logical_id] = resources.pop(logical_id)
-        gone = [
-            logical_id
-            for logical_id, each in resources.items()
-            if not set(_references(each)) <= resources.keys()
-        ]
-    return _with_held(template, held, resources)
+        left = {name: each for name, each in left.items() if name not in gone}
+        gone = {name for name, each in left.items() if not set(_references(each)) <= left.keys()}
+    return _without(template, template["Resources"].keys() - left.keys())
 
 
-def _with_held(
-    template: Template, held: Mapping[str, Any], resources: Mapping[str, Any]
-) -> Template:
-    """Return the template with other resources, and those in `HELD` that it has no more."""
+def _without(template: Template, gone: Collection[str]) -> Template:
+    """Return the template without these resources, which it has in `HELD`."""
+    resources = dict(template["Resources"])
+    held = {name: resources.pop(name) for name in gone}
     text = json.dumps({**_held_resources(template), **held}, sort_keys=True)
     metadata = {**template.get("Metadata", {}), HELD: text}
     return {**template, "Metadata": metadata, "Resources": resources}
@@ -214,43 +208,27 @@ def _all_at_once(template: Template) -> Template:
 
     SageMaker takes the rollout of the last update with another endpoint config only.
     """
-    resources = {
-        logical_id: (
-            {**resource, "Properties": _first_properties(resource)}
-            if resource["Type"] in (CONFIG, ENDPOINT)
-            else resource
-        )
-        for logical_id, resource in template["Resources"].items()
-    }
+    resources = dict(template["Resources"])
+    for logical_id, resource in {**_of(template, CONFIG), **_of(template, ENDPOINT)}.items():
+        own = {key: item for key, item in resource["Properties"].items() if key != ROLLOUT}
+        name = own["EndpointConfigName"]
+        digest = hashlib.sha256(name.encode()).hexdigest()[:CONTENT_DIGITS]
+        own["EndpointConfigName"] = name[:-CONTENT_DIGITS] + digest
+        resources[logical_id] = {**resource, "Properties": own}
     return {**template, "Resources": resources}
 
 
-def _first_properties(resource: Mapping[str, Any]) -> dict[str, Any]:
-    properties = {
-        key: value for key, value in resource["Properties"].items() if key != "DeploymentConfig"
-    }
-    name = properties["EndpointConfigName"]
-    digest = hashlib.sha256(name.encode()).hexdigest()[:CONTENT_DIGITS]
-    return {**properties, "EndpointConfigName": name[:-CONTENT_DIGITS] + digest}
-
-
 def _variants(template: Template) -> dict[str, Mapping[str, Any]]:
-    configs = _of(template, CONFIG).values()
-    found = [
-        item for config in configs for item in config["Properties"].get("ProductionVariants", ())
-    ]
-    return {variant["VariantName"]: variant for variant in found}
+    return {
+        variant["VariantName"]: variant
+        for config in _of(template, CONFIG).values()
+        for variant in config["Properties"].get("ProductionVariants", ())
+    }
 
 
 def _types(variant: Mapping[str, Any]) -> set[str]:
     pools = variant.get("InstancePools", [{"InstanceType": variant.get("InstanceType")}])
     return {pool["InstanceType"] for pool in pools}
-
-
-def _rolls_out(template: Template) -> bool:
-    return any(
-        "DeploymentConfig" in item["Properties"] for item in _of(template, ENDPOINT).values()
-    )
 
 
 def _of(template: Template, resource_type: str) -> dict[str, Any]:
@@ -268,11 +246,9 @@ def _references(value: Any) -> Iterator[str]:
             yield value["Ref"]
         if isinstance(value.get("Fn::GetAtt"), list):
             yield value["Fn::GetAtt"][0]
-        for inner in value.values():
-            yield from _references(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _references(inner)
+        value = list(value.values())
+    for inner in value if isinstance(value, list) else ():
+        yield from _references(inner)
 
 
 def _join_names(names: list[str]) -> str:

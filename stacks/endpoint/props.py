@@ -99,14 +99,18 @@ def component_props(
     )
 
 
-def rollout_props(deployment: Deployment) -> RolloutProps:
+def rollout_props(deployment: Deployment | GenerationDeployment) -> RolloutProps:
     """Return how a deployment is updated, and by which alarms an update is taken back."""
     return RolloutProps(
         kind=effective_rollout(deployment),
         step_percent=step_percent(deployment),
         wait_seconds=WAIT_SECONDS,
         termination_seconds=TERMINATION_SECONDS,
-        execution_seconds=execution_seconds(deployment),
+        execution_seconds=(
+            sizes.update_seconds(deployment)
+            if isinstance(deployment, GenerationDeployment)
+            else execution_seconds(deployment)
+        ),
         alarm_names=watched_in_rollouts(endpoint_alarms(deployment)),
     )
 
@@ -200,7 +204,6 @@ def generation_props(
     """Return the props of a deployment without `endpoint_faults`."""
     assert deployment.entry is not None
     endpoint, first = deployment.spec.endpoint, sizes.first_copies(deployment)
-    percent = sizes.batch_percent(deployment)
     return TextGenerationEndpointProps(
         environment=deployment.environment,
         name=deployment.name,
@@ -224,15 +227,7 @@ def generation_props(
             for adapter in deployment.spec.serving.adapters
         },
         routing=endpoint.routing,
-        # Copies are replaced in batches.
-        rollout=RolloutProps(
-            kind="rolling",
-            step_percent=percent,
-            wait_seconds=WAIT_SECONDS,
-            termination_seconds=TERMINATION_SECONDS,
-            execution_seconds=sizes.update_seconds(deployment, math.ceil(100 / percent)),
-            alarm_names=watched_in_rollouts(endpoint_alarms(deployment)),
-        ),
+        rollout=rollout_props(deployment),
         is_scaled=sizes.scales(deployment),
         download_seconds=DOWNLOAD_SECONDS.most,
         start_up_seconds=endpoint.start_up_seconds,

@@ -20,7 +20,7 @@ from onboarding import arns, names, signature
 from onboarding.lock import LockEntry
 from onboarding.text_generation.checkpoint_lock import RECORD_NAME, CheckpointEntry
 from roundhouse_cdk.build_project import CPU, QUANTIZER_ROUTE
-from roundhouse_cdk.builds.roles import (
+from roundhouse_cdk.build_roles import (
     job_statements,
     project_statements,
     signing_key_statements,

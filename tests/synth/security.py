@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from onboarding.environment_spec import EnvironmentSpec
+from roundhouse_cdk.exact_role import WILDCARDS
 from roundhouse_cdk.statements import ATTACH_NETWORK, action_names
-from roundhouse_cdk.wildcards import WILDCARDS
 
 Template = Mapping[str, Any]
 MADE_BY_JOBS = re.compile(r"arn:aws:sagemaker:[^*]*:(endpoint|endpoint-config|model)/sm-epc-\*")

@@ -12,7 +12,7 @@ import pytest
 from onboarding.aws_limits import GITHUB_ISSUER
 from onboarding.environment_spec import EnvironmentSpec, GithubSpec, GitlabSpec, SlackSpec
 from roundhouse_cdk.build_project import CPU, QUANTIZER_ROUTE
-from roundhouse_cdk.builds.roles import job_statements, project_statements, signer_statements
+from roundhouse_cdk.build_roles import job_statements, project_statements, signer_statements
 from tests.synth.assembly import Stacks, synthesized
 from tests.synth.deployments import ROOT, environment
 from tests.synth.security import items_of

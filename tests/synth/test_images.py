@@ -13,10 +13,10 @@ import pytest
 
 from onboarding.platform import serving_platforms
 from onboarding.text_generation.platforms import generation_platforms
-from stacks.image_contents import IMAGE_CONTENTS
 from stacks.images import (
     DOCKERFILES,
     GENERATION_IMAGE,
+    IMAGE_CONTENTS,
     build_arguments,
     generation_image,
     needed_images,

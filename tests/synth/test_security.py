@@ -8,7 +8,7 @@ import re
 import pytest
 
 from onboarding.environment_spec import EnvironmentSpec
-from roundhouse_cdk.wildcards import WILDCARDS
+from roundhouse_cdk.exact_role import WILDCARDS
 from tests.synth import security
 from tests.synth.assembly import Stacks
 from tests.synth.deployments import ROOT

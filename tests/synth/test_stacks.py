@@ -13,7 +13,7 @@ from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import serving_platforms
 from roundhouse_cdk.build_project import build_routes
-from roundhouse_cdk.builds.roles import machine_statements
+from roundhouse_cdk.build_roles import machine_statements
 from roundhouse_cdk.statements import key_use
 from tests.synth.assembly import SOURCES, Stacks, context, synthesized
 from tests.synth.deployments import environment, locked

@@ -22,7 +22,7 @@ from onboarding.plan_source import PlanSource
 from onboarding.platform import serving_platforms
 from onboarding.text_generation.platforms import generation_platforms
 from onboarding.values import is_same_build
-from stacks.image_contents import IMAGE_CONTENTS
+from stacks.images import IMAGE_CONTENTS
 from tests.locked_requirements import _pinned
 
 BUILDSPEC = Path(__file__).resolve().parents[3] / "engine_build" / "buildspec.yml"

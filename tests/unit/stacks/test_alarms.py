@@ -13,7 +13,7 @@ from aws_cdk.assertions import Template
 from local_cloud.cloudwatch.metric_math import watched_series
 from onboarding.arns import alarm_topic
 from onboarding.hosting_spec import AsynchronousSpec
-from roundhouse_cdk.endpoint_alarms import EndpointAlarms, EndpointAlarmsProps
+from roundhouse_cdk.endpoint_metrics import EndpointAlarms, EndpointAlarmsProps
 from stacks.alarms import endpoint_alarms, rollback_alarms
 from stacks.environment_stack import keep_ids
 from tests.synth.deployments import one, with_endpoint, with_locks, with_scaling

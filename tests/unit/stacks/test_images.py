@@ -14,10 +14,10 @@ from onboarding.tree import read_tree
 from roundhouse_cdk.hosting import content_name
 from stacks.endpoint_stack import endpoint_template
 from stacks.engine_capacity import engine_capacity
-from stacks.image_contents import IMAGE_CONTENTS
 from stacks.images import (
     DOCKERFILES,
     FROM_PLATFORM,
+    IMAGE_CONTENTS,
     build_arguments,
     image_tag,
     image_tags,

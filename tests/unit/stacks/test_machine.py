@@ -15,15 +15,14 @@ from botocore.validate import ParamValidator
 from onboarding.environment_spec import BuildsSpec
 from onboarding.names import training_job_prefix
 from onboarding.platform import instance_types
-from roundhouse_cdk.build_states import REFUSED_FOR_NOW
-from roundhouse_cdk.builds.expressions import (
+from roundhouse_cdk.build_expressions import (
     FIRST_CAPACITY_WAIT,
     LONGEST_CAPACITY_WAIT_SECONDS,
     LOOKED_AT_AFTER,
     NO_QUOTA,
     PASSING,
 )
-from roundhouse_cdk.builds.training_job import quantizer_job, training_job
+from roundhouse_cdk.build_states import REFUSED_FOR_NOW, quantizer_job, training_job
 from tests.synth.deployments import environment
 from tests.synth.golden_build_machine import (
     GOLDEN,

@@ -18,7 +18,7 @@ from roundhouse.errors import (
     DeployFailedError,
     NotReadyError,
 )
-from stacks.image_contents import IMAGE_CONTENTS
+from stacks.images import IMAGE_CONTENTS
 from tests.unit.roundhouse import build_cloud
 from tests.unit.roundhouse.deploy.whole_session import Account, image_digest
 from tests.unit.roundhouse.engines import REPOSITORY, copied_tree

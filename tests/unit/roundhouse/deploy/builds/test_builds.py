@@ -18,7 +18,7 @@ from roundhouse.deploy.builds import engines
 from roundhouse.deploy.builds.requests import EngineRequest, EnginesNotBuiltError, outcome
 from roundhouse.deploy.builds.source import upload_source
 from roundhouse.errors import NotReadyError, RoundhouseError
-from roundhouse_cdk.builds.expressions import LOG_CHARACTERS, REASON_CHARACTERS
+from roundhouse_cdk.build_expressions import LOG_CHARACTERS, REASON_CHARACTERS
 from tests.unit.roundhouse.build_cloud import ARN, Cloud, session_of
 from tests.unit.roundhouse.engines import copied_tree, local_deployments
 

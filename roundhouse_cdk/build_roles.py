@@ -15,10 +15,10 @@ from onboarding.platform import aws_partition
 from onboarding.text_generation import checkpoint_key
 from onboarding.text_generation.quantizer_route import QUANTIZER, QUANTIZER_IMAGE
 from roundhouse_cdk.build_project import BuildRoute, log_group_name
-from roundhouse_cdk.builds.training_job import LOG_GROUP
 from roundhouse_cdk.statements import (
     LOG_ACTIONS,
     PULL,
+    TRAINING_LOG_GROUP,
     Statements,
     action_names,
     allow,
@@ -100,7 +100,7 @@ def job_statements(environment: EnvironmentSpec, *images: str) -> Statements:
         *key_use(environment, ["kms:Decrypt", "kms:GenerateDataKey"]),
         *output_key_encryption(environment),
         *source_reads(environment),
-        *_job_logs(environment, LOG_GROUP),
+        *_job_logs(environment, TRAINING_LOG_GROUP),
         *host_metrics(),
         *network_interfaces(environment),
     )

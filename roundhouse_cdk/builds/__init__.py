@@ -1,1 +1,0 @@
-"""What builds engines: projects, roles, and the state machine that starts them."""
