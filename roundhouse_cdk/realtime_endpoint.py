@@ -100,15 +100,16 @@ class RealtimeEndpoint(HostedEndpoint):
         engines: Sequence[str] | None = None,
     ) -> None:
         super().__init__(scope, construct_id, props)
-        self._check(props)
         self._engines = engines
+        self._check_variants()
         version = version_statements(props, is_multi_model=engines is not None)
         self._add_role(role_statements(props, engines), version)
         self._add_endpoint(self._config_content(), deployment_config(props.rollout))
         self.config.node.add_dependency(*self.models.values())
 
-    def _check(self, props: RealtimeEndpointProps) -> None:
+    def _check_variants(self) -> None:
         """Raise ValueError for variants that SageMaker refuses together."""
+        props = self._props
         production = [variant.name for variant in props.variants if not variant.is_shadow]
         given = ", ".join(variant.name for variant in props.variants) or "none"
         if not production or any(not variant.pools for variant in props.variants):
@@ -127,11 +128,17 @@ class RealtimeEndpoint(HostedEndpoint):
             )
         if len({variant.name for variant in props.variants}) < len(props.variants):
             self._refuse("names of variants", given, "different ones", "rename one")
+        if props.asynchronous is not None and self._engines is not None:
+            self._refuse(
+                "a multi-model endpoint cannot be asynchronous",
+                props.name,
+                "requests that are answered at once",
+                "take `asynchronous` out",
+            )
 
     def _config_content(self) -> dict[str, Any]:
         """Return the config's typed properties, but for its name."""
         props, environment = self._props, self._spec
-        key = arns.key_id(environment)
         shadows = [self._variant(variant) for variant in props.variants if variant.is_shadow]
         return {
             "production_variants": [
@@ -150,7 +157,7 @@ class RealtimeEndpoint(HostedEndpoint):
                 enable_enhanced_metrics=False,
                 enable_detailed_observability=props.metrics.detailed,
             ),
-            "kms_key_id": key,
+            "kms_key_id": arns.key_id(environment),
         }
 
     def _variant(self, variant: VariantProps) -> CfnEndpointConfig.ProductionVariantProperty:
@@ -232,16 +239,6 @@ class MultiModelEndpoint(RealtimeEndpoint):
     ) -> None:
         super().__init__(scope, construct_id, props=props, engines=engines)
 
-    def _check(self, props: RealtimeEndpointProps) -> None:
-        super()._check(props)
-        if props.asynchronous is not None:
-            self._refuse(
-                "a multi-model endpoint cannot be asynchronous",
-                props.name,
-                "requests that are answered at once",
-                "take `asynchronous` out",
-            )
-
 
 def role_statements(props: RealtimeEndpointProps, engines: Sequence[str] | None) -> Statements:
     """Return what the role may do with data, of whatever version.
@@ -306,11 +303,8 @@ def _data_capture(
 def _async_inference(
     environment: EnvironmentSpec, name: str, asynchronous: AsynchronousSpec
 ) -> CfnEndpointConfig.AsyncInferenceConfigProperty:
-    prefix = names.answers_prefix(environment, name)
-    answers, topic = (
-        f"s3://{names.artifact_bucket(environment)}/{prefix}",
-        arns.answer_topic(environment),
-    )
+    prefix, topic = names.answers_prefix(environment, name), arns.answer_topic(environment)
+    answers = f"s3://{names.artifact_bucket(environment)}/{prefix}"
     most = asynchronous.max_concurrent_invocations
     return CfnEndpointConfig.AsyncInferenceConfigProperty(
         output_config=CfnEndpointConfig.AsyncInferenceOutputConfigProperty(

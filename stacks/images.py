@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,108 +17,22 @@ from onboarding.text_generation.platforms import GenerationPlatform, generation_
 from onboarding.text_generation.quantizer_route import QUANTIZER_IMAGE
 from onboarding.values import BASELINE_RUNTIMES, Server
 
-_ENGINE_MANIFEST = (
-    *("onboarding/__init__.py", "onboarding/signature.py"),
-    *("onboarding/manifest.py", "onboarding/values.py"),
-)
-# Of our code a builder image holds a training job's entry alone: a build brings its own source, so
-# that changing engine_build needs no new image.
-_TRAINING_ENTRY = ("engine_build/training_job.py", "engine_build/image/train")
-_SERVER = (
-    "container/__init__.py",
-    "container/archive.py",
-    "container/pytorch/**/*",
-    "container/server/**/*",
-    "container/tensorrt/**/*",
-    "container/triton/heads.py",
-    "container/triton/images.py",
-    "container/triton/manifest_check.py",
-    *_ENGINE_MANIFEST,
-)
-
-IMAGE_CONTENTS: Mapping[str, tuple[str, ...]] = {
-    "python-server": ("container/Dockerfile.server", *_SERVER, "requirements/server.txt"),
-    "python-server-gpu": (
-        "container/Dockerfile.server_gpu",
-        *_SERVER,
-        "requirements/server.txt",
-        "requirements/bindings-*.txt",
-    ),
-    "python-server-baseline": (
-        "container/Dockerfile.server_baseline",
-        *_SERVER,
-        "requirements/server-baseline.txt",
-        "requirements/torch-cpu.txt",
-    ),
-    "python-server-gpu-baseline": (
-        "container/Dockerfile.server_gpu_baseline",
-        *_SERVER,
-        "requirements/server-baseline-gpu.txt",
-    ),
-    "triton": (
-        "container/triton/Dockerfile",
-        "container/triton/heads.py",
-        "container/triton/images.py",
-        "container/triton/manifest_check.py",
-        "container/triton_image/**/*",
-        "container/server/**/*",
-        "container/__init__.py",
-        "onboarding/example_row.py",
-        *_ENGINE_MANIFEST,
-        "requirements/server.txt",
-    ),
-    "vllm-server": (
-        "container/Dockerfile.vllm",
-        "container/__init__.py",
-        "container/server/__init__.py",
-        "container/server/__main__.py",
-        "container/server/http/__init__.py",
-        "container/server/http/dispatch.py",
-        "container/server/http/messages.py",
-        "container/server/http/request_reader.py",
-        "container/server/http/server.py",
-        "container/server/process.py",
-        "container/server/settings.py",
-        "container/server/supervisor.py",
-        "container/server/telemetry/__init__.py",
-        "container/server/telemetry/failure_log.py",
-        "container/server/types.py",
-        "container/server/upstream.py",
-        "container/server/vllm/**/*",
-        *_ENGINE_MANIFEST,
-    ),
-    "builder-cpu": (
-        "engine_build/image/cpu/Dockerfile",
-        "engine_build/image/cpu/**/*",
-        "requirements/builder.txt",
-        "requirements/torch-cpu.txt",
-        *_TRAINING_ENTRY,
-    ),
-    "builder-gpu": (
-        "engine_build/image/gpu/Dockerfile",
-        "engine_build/image/gpu/**/*",
-        "requirements/builder.txt",
-        "requirements/bindings-*.txt",
-        "requirements/torch-cpu.txt",
-        *_TRAINING_ENTRY,
-    ),
-    QUANTIZER_IMAGE: (
-        "engine_build/image/quantizer/Dockerfile",
-        "requirements/quantizer.txt",
-        "requirements/torch-cuda.txt",
-        "requirements/vllm-gpu.txt",
-        *_TRAINING_ENTRY,
-    ),
-}
-"""Every image, and the patterns of its Dockerfile and of the repository's files that this copies.
-
-A build of the image brings no other file, and its tag is their digest.
-"""
 DOCKERFILES: Mapping[str, str] = {
-    image: next(path for path in paths if "Dockerfile" in path)
-    for image, paths in IMAGE_CONTENTS.items()
+    "python-server": "container/Dockerfile.server",
+    "python-server-gpu": "container/Dockerfile.server_gpu",
+    "python-server-baseline": "container/Dockerfile.server_baseline",
+    "python-server-gpu-baseline": "container/Dockerfile.server_gpu_baseline",
+    "triton": "container/triton/Dockerfile",
+    "vllm-server": "container/Dockerfile.vllm",
+    # Of our code a builder image holds a training job's entry alone: a build brings its own source,
+    # so that changing engine_build needs no new image.
+    "builder-cpu": "engine_build/image/cpu/Dockerfile",
+    "builder-gpu": "engine_build/image/gpu/Dockerfile",
+    QUANTIZER_IMAGE: "engine_build/image/quantizer/Dockerfile",
 }
 """Of every image; the build context is the repository's root."""
+IMAGE_FOLDERS = ("container", "engine_build", "onboarding", "requirements")
+"""Of the repository: they hold what images copy."""
 AWS_TRITON_REPOSITORY = "sagemaker-tritonserver"
 GENERATION_IMAGE, AWS_VLLM_REPOSITORY = "vllm-server", "vllm"
 """Serves text generators, and the repository of AWS's images that it starts from."""
@@ -287,16 +201,32 @@ def serving_images(deployment: Deployment) -> tuple[str, ...]:
 
 
 def read_image_files(repository: Path) -> dict[str, dict[str, bytes]]:
-    """The files of every image, by path relative to the repository."""
+    """The files of every image, by path relative to the repository.
+
+    They are its Dockerfile and what that copies, with the bindings of every TensorRT: a build of
+    the image brings no other file, and its tag is their digest.
+    """
     return {
         image: {
             path.relative_to(repository).as_posix(): path.read_bytes()
-            for pattern in patterns
-            for path in repository.glob(pattern)
+            for pattern in (dockerfile, *_copied(repository / dockerfile))
+            for given in repository.glob(pattern)
+            for path in (given, *given.rglob("*"))
             if path.is_file() and "__pycache__" not in path.parts
         }
-        for image, patterns in IMAGE_CONTENTS.items()
+        for image, dockerfile in DOCKERFILES.items()
     }
+
+
+def _copied(dockerfile: Path) -> Iterator[str]:
+    """Yield the patterns of what a Dockerfile copies out of its build context; none without it."""
+    text = dockerfile.read_text(encoding="utf-8") if dockerfile.is_file() else ""
+    for line in text.replace("\\\n", "").splitlines():
+        command, *words = line.split() or [""]
+        if command == "COPY" and not words[0].startswith("--from="):
+            for word in words[:-1]:
+                if not word.startswith("--"):
+                    yield word.replace("${TENSORRT}", "*").replace("${TORCH}", "cpu")
 
 
 def image_tag(files: Mapping[str, bytes], base_image: str) -> str:

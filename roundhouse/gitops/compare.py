@@ -24,7 +24,7 @@ from roundhouse.paths import Paths
 from roundhouse.processes import Run
 from roundhouse.promoted_tree import promoted_folder
 from roundhouse.revisions import Git, export_revision, is_data_only
-from stacks.images import IMAGE_CONTENTS, image_uris
+from stacks.images import IMAGE_FOLDERS, image_uris
 
 DEPLOYED = "deployed"
 
@@ -122,12 +122,11 @@ def change_of(
 
 
 def _base_image_uris(git: Git, commit: str, change: Change) -> dict[str, str]:
-    """Return where the images of a commit's code lie, by what they are built from now."""
+    """Return where the images of a commit's code lie, by what its Dockerfiles copied."""
     assert change.base is not None
     spec = change.base.environments[change.environment.name]
-    folders = {pattern.split("/")[0] for rows in IMAGE_CONTENTS.values() for pattern in rows}
     with tempfile.TemporaryDirectory(prefix="roundhouse-images-") as folder:
-        git.export(commit, sorted(folders), Path(folder))
+        git.export(commit, IMAGE_FOLDERS, Path(folder))
         return image_uris(spec, current_image_tags(Path(folder), spec.platform))
 
 

@@ -16,7 +16,6 @@ from onboarding.text_generation.platforms import generation_platforms
 from stacks.images import (
     DOCKERFILES,
     GENERATION_IMAGE,
-    IMAGE_CONTENTS,
     build_arguments,
     generation_image,
     needed_images,
@@ -27,7 +26,7 @@ from tests.synth.deployments import ROOT, environment, locked
 pytestmark = pytest.mark.synth
 
 
-@pytest.mark.parametrize("image", IMAGE_CONTENTS)
+@pytest.mark.parametrize("image", DOCKERFILES)
 def test_every_argument_of_a_dockerfile_without_a_default_is_given(image):
     """And no argument is given that its Dockerfile does not ask for."""
     lines = [
@@ -58,7 +57,7 @@ def copied(dockerfile: str, tensorrt: str) -> list[str]:
 @pytest.mark.parametrize(
     "platform", [entry for entry in serving_platforms().values() if entry.tensorrt is not None]
 )
-@pytest.mark.parametrize("image", IMAGE_CONTENTS)
+@pytest.mark.parametrize("image", DOCKERFILES)
 def test_an_image_that_is_built_alone_brings_what_its_dockerfile_copies(image, platform):
     """And nothing else, but other TensorRTs' bindings.
 

@@ -22,7 +22,7 @@ from onboarding.plan_source import PlanSource
 from onboarding.platform import serving_platforms
 from onboarding.text_generation.platforms import generation_platforms
 from onboarding.values import is_same_build
-from stacks.images import IMAGE_CONTENTS
+from stacks.images import read_image_files
 from tests.locked_requirements import _pinned
 
 BUILDSPEC = Path(__file__).resolve().parents[3] / "engine_build" / "buildspec.yml"
@@ -153,7 +153,7 @@ def test_what_an_image_copies_is_there_and_is_sent_and_changes_its_tag(image, te
     paths = copied(image, tensorrt)
     assert len(paths) >= 3
     assert [path for path in paths if not (ROOT / path).is_file() or not is_sent(path)] == []
-    held = {path for pattern in IMAGE_CONTENTS[image] for path in ROOT.glob(pattern)}
+    held = {ROOT / path for path in read_image_files(ROOT)[image]}
     assert {IMAGES[image], *(ROOT / path for path in paths)} <= held
 
 
@@ -171,7 +171,7 @@ def test_quantizers_image_measures_with_the_vllm_that_serves():
     lines = [shlex.split(rest)[:-1] for keyword, rest in instructions(path) if keyword == "COPY"]
     copies = {word for line in lines for word in line if not word.startswith("--")}
     assert "requirements/vllm-gpu.txt" in copies
-    assert copies <= set(IMAGE_CONTENTS["builder-quantizer"])
+    assert copies <= read_image_files(ROOT)["builder-quantizer"].keys()
     assert ("ENV", "ROUNDHOUSE_VLLM_PYTHON=/opt/vllm/bin/python") in instructions(path)
     rows = [row for row in generation_platforms().values() if row.name.startswith("vllm-")]
     newest = max(filter(None, (row.engine_version for row in rows)))

@@ -17,7 +17,6 @@ from stacks.engine_capacity import engine_capacity
 from stacks.images import (
     DOCKERFILES,
     FROM_PLATFORM,
-    IMAGE_CONTENTS,
     build_arguments,
     image_tag,
     image_tags,
@@ -55,7 +54,7 @@ def test_image_tag_follows_paths_bytes_and_base():
 
 
 def test_base_image_matters_only_to_images_made_from_it():
-    files = {image: {"f": b""} for image in IMAGE_CONTENTS}
+    files = {image: {"f": b""} for image in DOCKERFILES}
     before, after = image_tags(files, "base:1"), image_tags(files, "base:2")
     assert {image for image in before if before[image] != after[image]} == {
         "triton",
@@ -65,19 +64,31 @@ def test_base_image_matters_only_to_images_made_from_it():
     }
 
 
-def test_image_files_are_sources_and_locked_requirements(tmp_path):
+def test_image_files_are_the_dockerfile_and_what_it_copies(tmp_path):
+    copies = (
+        "COPY --chmod=755 container/server onboarding/a.py \\\n    /opt/\n"
+        "COPY requirements/bindings-${TENSORRT}.txt /opt/\nCOPY --from=compile stacks/b.py /opt/\n"
+    )
     for name in (
-        "container/server/a.py",
+        "container/server/http/a.py",
         "container/server/__pycache__/a.pyc",
+        "onboarding/a.py",
+        "requirements/bindings-11.txt",
         "requirements/server.txt",
         "stacks/b.py",
+        "container/Dockerfile.server",
     ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_bytes(name.encode())
-    assert set(read_image_files(tmp_path)["python-server"]) == {
-        "container/server/a.py",
-        "requirements/server.txt",
+        (tmp_path / name).write_text(copies if "Dockerfile" in name else name)
+    files = read_image_files(tmp_path)
+    assert set(files["python-server"]) == {
+        "container/Dockerfile.server",
+        "container/server/http/a.py",
+        "onboarding/a.py",
+        "requirements/bindings-11.txt",
     }
+    # A commit of before the image.
+    assert files["triton"] == {}
 
 
 PIN, DIGEST = "0" * 20, f"sha256:{'d' * 64}"

@@ -18,7 +18,7 @@ from roundhouse.errors import (
     DeployFailedError,
     NotReadyError,
 )
-from stacks.images import IMAGE_CONTENTS
+from stacks.images import read_image_files
 from tests.unit.roundhouse import build_cloud
 from tests.unit.roundhouse.deploy.whole_session import Account, image_digest
 from tests.unit.roundhouse.engines import REPOSITORY, copied_tree
@@ -80,9 +80,8 @@ def test_refuses_a_region_without_a_known_registry(session):
 def test_the_source_is_what_the_tags_are_digests_of(session):
     orders = images.missing(session)
     images.build_images(session, orders)
-    patterns = [pattern for order in orders for pattern in IMAGE_CONTENTS[order.image]]
-    paths = [path for pattern in patterns for path in REPOSITORY.glob(pattern) if path.is_file()]
-    files = {p.relative_to(REPOSITORY).as_posix() for p in paths if "__pycache__" not in p.parts}
+    held = read_image_files(REPOSITORY)
+    files = {path for order in orders for path in held[order.image]}
     names = set(session.clients.source().namelist())
     assert names == files | {"engine_build/image/images.py", "images.json"}
     assert images.source(session, orders) == images.source(session, orders)
