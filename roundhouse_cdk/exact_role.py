@@ -7,7 +7,6 @@ A wildcard that no entry covers stays a finding of whoever adds cdk-nag to a sta
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -18,11 +17,7 @@ from constructs import Construct, IConstruct
 
 from onboarding.environment_spec import EnvironmentSpec
 from roundhouse_cdk.statements import (
-    ATTACH_NETWORK,
-    DESCRIBE_NETWORK,
-    HAND_INTERFACE,
     Statement,
-    action_names,
 )
 
 
@@ -68,159 +63,111 @@ class ExactRole(iam.Role):
                 )
             ),
         )
-        self.exact = self.without_policy_updates()
-        """The same role for constructs that would add permissions of their own."""
         add_metadata(self, statements)
+
+    @property
+    def exact(self) -> iam.IRole:
+        """The same role for constructs that would add permissions of their own."""
+        return self.without_policy_updates()
 
 
 @dataclass(frozen=True)
 class Wildcard:
-    """A wildcard that may stand: why, on which resources, for which actions, narrowed by what.
+    """Wildcards that may stand: why, in which statements by their ids, narrowed by which keys.
 
-    `resource` is a pattern of the whole ARN. `actions` are words (see `action_names`), and
-    `conditions` the keys that must narrow it.
+    An id's number counts not. `conditions` are those keys, of which a statement must have each.
     """
 
     why: str
-    resource: str
-    actions: str
+    statements: str
     conditions: str = ""
 
-    def covers(self, actions: frozenset[str], resource: str, keys: frozenset[str]) -> bool:
-        """Return True when a statement's wildcard is this one."""
-        named = re.fullmatch(self.resource, resource) is not None
-        allowed, narrowing = set(action_names(self.actions)), set(self.conditions.split())
-        return named and actions <= allowed and keys >= narrowing
+    def covers(self, sid: str, keys: frozenset[str]) -> bool:
+        """Return True when the wildcards of a statement with these conditions' keys are these."""
+        named = sid.rstrip("0123456789") in self.statements.split()
+        return named and keys >= set(self.conditions.split())
 
-
-ARN = r"arn:aws[a-z-]*:{}:[a-z0-9-]+:[0-9]{{12}}:{}"
-KEY = ARN.format("kms", r"key/\*")
-BUCKET = r"arn:aws[a-z-]*:s3:::roundhouse-[a-z0-9-]+"
 
 WILDCARDS = (
     Wildcard(
         "these actions know no resource; they read or list only, or open what others name",
-        r"\*",
-        f"{DESCRIBE_NETWORK} ecr:GetAuthorizationToken cloudformation:ListStacks"
-        " pricing:GetProducts sagemaker:ListTrainingJobs"
-        " servicequotas:ListAWSDefaultServiceQuotas ListServiceQuotas"
-        " application-autoscaling:DescribeScalableTargets DescribeScalingPolicies"
-        " DescribeScheduledActions cloudwatch:GetMetricData GetMetricWidgetImage",
+        "DescribeNetwork DrawMetrics ListJobs ListStacks LogInToRegistry ReadBenchmarkMetrics"
+        " ReadPrices ReadQuotas ReadScaling",
     ),
     Wildcard(
         "metrics know no resource; the namespace narrows it",
-        r"\*",
-        "cloudwatch:PutMetricData",
+        "PublishHostMetrics",
         "cloudwatch:namespace",
     ),
     Wildcard(
         "a network interface has no name before it is made; subnets and security groups of the"
         " same statement are named",
-        ARN.format("ec2", r"network-interface/\*"),
-        ATTACH_NETWORK,
+        "AttachToNetwork",
     ),
     Wildcard(
         "interfaces of the named subnets are handed to the one service",
-        ARN.format("ec2", r"network-interface/\*"),
-        HAND_INTERFACE,
+        "HandInterfaces",
         "ec2:AuthorizedService ec2:Subnet",
     ),
     Wildcard(
-        "interfaces of the environment's VPC alone are handed over",
-        ARN.format("ec2", r"network-interface/\*"),
-        HAND_INTERFACE,
-        "ec2:Vpc",
+        "interfaces of the environment's VPC alone are handed over", "HandInterfaces", "ec2:Vpc"
     ),
     Wildcard(
         "a key's id is known only after its creation; its alias narrows it, and what its statement"
         " says beside it: the service, the algorithm, or a resource of AWS",
-        KEY,
-        "kms:CreateGrant Decrypt DescribeKey Encrypt GenerateDataKey GetKeyPolicy"
-        " GetKeyRotationStatus GetPublicKey Sign",
+        "EncryptOutput GrantKey ReadKey ReadPublicKey Sign UseKey UseKeyThroughSns",
         "kms:ResourceAliases",
     ),
     Wildcard(
         "the id of another account's key is not known; the bucket whose objects it decrypts,"
         " through S3, narrows it",
-        KEY,
-        "kms:Decrypt",
+        "UseSourceKey",
         "kms:EncryptionContext:aws:s3:arn kms:ViaService",
     ),
     Wildcard(
         "objects under one prefix of the artifact bucket: what is read or built has no name before"
         " it is there",
-        BUCKET + r"/[a-z-]+/([A-Za-z0-9-]+/)*\*",
-        "s3:AbortMultipartUpload DeleteObject GetObject GetObjectVersion PutObject",
+        "ReadCheckpoint ReadObjects ReadSource WriteObjects WriteOnce WriteParts",
     ),
-    Wildcard(
-        "the mark of `roundhouse prune` on objects under one prefix",
-        BUCKET + r"/(checkpoints|engines|networks)/\*",
-        "s3:DeleteObjectTagging GetObjectTagging PutObjectTagging",
-    ),
+    Wildcard("the mark of `roundhouse prune` on objects under one prefix", "TagEngines"),
     Wildcard(
         "sources of a bucket that the environment names: a prefix of it, read only",
-        r"arn:aws[a-z-]*:s3:::[a-z0-9.-]+/.*\*",
-        "s3:GetObject",
+        "ReadSources",
         "aws:ResourceAccount",
     ),
     Wildcard(
         "a log group, in the form that IAM knows it by, its streams, each named by its service"
         " when it begins, and groups of recommendation jobs' endpoints",
-        ARN.format("logs", "log-group:/aws/[A-Za-z0-9/-]+")
-        + r"(:(log-stream:([A-Za-z0-9-]+)?)?|/sm-epc-(\*:)?)\*",
-        "logs:CreateLogGroup CreateLogStream DescribeLogStreams PutLogEvents",
+        "FindJobLog WriteBenchmarkLogs WriteJobLog WriteLogs",
     ),
     Wildcard(
         "logs of build projects and of training jobs, in both forms that IAM knows; read only",
-        ARN.format("logs", "log-group:/aws/")
-        + r"(codebuild/roundhouse-[a-z0-9-]+-build-\*|sagemaker/TrainingJobs)(:\*)?",
-        "logs:DescribeLogStreams GetLogEvents",
+        "ReadBuildLogs",
     ),
     Wildcard(
         "executions of one state machine, each named when it begins",
-        ARN.format("states", r"(execution|mapRun):roundhouse-[a-z0-9-]+[/:]\*"),
-        "states:DescribeExecution GetExecutionHistory ListExecutions ListMapRuns StopExecution",
+        "FollowBuilds FollowEngines StopExecutions",
     ),
     Wildcard(
         "this environment's training jobs, and the models that recommendation jobs measure",
-        ARN.format("sagemaker", r"(training-job|model)/roundhouse-[a-z0-9-]+--\*"),
-        "sagemaker:AddTags CreateTrainingJob DescribeModel DescribeTrainingJob StopTrainingJob",
+        "ReadBenchmarkedModel RunTrainingJobs StopJobs",
     ),
     Wildcard(
-        "what AWS makes and deletes for the benchmarks of recommendation jobs",
-        ARN.format("sagemaker", r"(endpoint|endpoint-config|model)/sm-epc-\*"),
-        "sagemaker:CreateEndpoint CreateEndpointConfig CreateModel DeleteEndpoint"
-        " DeleteEndpointConfig DeleteModel DescribeEndpoint DescribeEndpointConfig DescribeModel"
-        " InvokeEndpoint",
+        "what AWS makes and deletes for the benchmarks of recommendation jobs", "RunBenchmarks"
     ),
     Wildcard(
         "endpoints of this environment, whose files come and go; read only",
-        ARN.format("sagemaker", r"(endpoint|endpoint-config|inference-component|model)/[a-z0-9-]+-")
-        + r"\*",
-        "sagemaker:DescribeEndpoint DescribeEndpointConfig DescribeInferenceComponent"
-        " DescribeModel ListTags",
+        "ReadBenchmarkedModel ReadEndpoints",
     ),
-    Wildcard(
-        "stacks of this environment, whose ids CloudFormation makes",
-        ARN.format("cloudformation", r"stack/roundhouse-[a-z0-9-]+-\*/\*"),
-        "cloudformation:DescribeStackResources DescribeStacks GetTemplate"
-        " UpdateTerminationProtection",
-    ),
+    Wildcard("stacks of this environment, whose ids CloudFormation makes", "UseStacks"),
     Wildcard(
         "alarms are listed by state and by the beginning of their names; read only",
-        ARN.format("cloudwatch", r"alarm:([a-z0-9-]+-)?\*"),
-        "cloudwatch:DescribeAlarmHistory DescribeAlarms",
+        "DescribeOwnAlarms ReadAlarms",
     ),
     Wildcard(
-        "the environment's build projects, of which it has up to four",
-        ARN.format("codebuild", r"project/roundhouse-[a-z0-9-]+-build-\*"),
-        "codebuild:BatchGetBuilds BatchGetProjects ListBuildsForProject StopBuild",
+        "the environment's build projects, of which it has up to four", "LookAtBuilds StopBuilds"
     ),
-    Wildcard(
-        "the environment's image repositories; read only",
-        ARN.format("ecr", r"repository/roundhouse-[a-z0-9-]+/\*"),
-        "ecr:DescribeImages",
-    ),
+    Wildcard("the environment's image repositories; read only", "LookAtImages"),
 )
 
 
@@ -255,5 +202,5 @@ def _wildcards(statements: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, s
         keys = frozenset(key for operator in conditions for key in operator)
         for arn in statement["Resource"]:
             for wildcard in WILDCARDS if isinstance(arn, str) and "*" in arn else ():
-                if wildcard.covers(frozenset(statement["Action"]), arn, keys):
+                if wildcard.covers(statement["Sid"], keys):
                     yield wildcard.why, arn

@@ -336,11 +336,11 @@ def _hosts(deployment: Deployment, variant: Variant, subject: Subject) -> Iterat
         # Of several instance types the most GPUs, so that no alarm trips too early; the metric
         # counts 100 for each.
         gpus = max(1, *(gpus_used(variant, pool.instance_type) for pool in variant.pools))
-        watched: Metric | MetricMath = host("GPUMemoryUtilization", "Maximum")
-        state = "used"
+        memory, state = host("GPUMemoryUtilization", "Maximum"), "used"
+        watched: Metric | MetricMath = memory
         if gpus > 1:
             label, state = f"memory of each of {gpus} GPUs, %", f"used, of {gpus} GPUs"
-            metrics = {"memory": watched}
+            metrics = {"memory": memory}
             watched = MetricMath(expression=f"memory / {gpus}", label=label, metrics=metrics)
         full.append(("gpu-memory", watched, "GPU memory", MEMORY_PERCENT, state))
     for kind, metric, noun, limit, state in full:

@@ -10,7 +10,7 @@ from typing import Any
 
 from onboarding import names
 from onboarding.deployment import Deployment, Pool
-from onboarding.environment_spec import EnvironmentSpec, ImagePinSpec
+from onboarding.environment_spec import PLATFORM_IMAGES, EnvironmentSpec, ImagePinSpec
 from onboarding.platform import ServingPlatform, registry_host, triton_registries
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.text_generation.platforms import GenerationPlatform, generation_platforms
@@ -38,9 +38,7 @@ GENERATION_IMAGE, AWS_VLLM_REPOSITORY = "vllm-server", "vllm"
 """Serves text generators, and the repository of AWS's images that it starts from."""
 
 TAG_LENGTH = 20
-FROM_PLATFORM = frozenset(
-    {"triton", "python-server-gpu", "python-server-gpu-baseline", "builder-gpu"}
-)
+FROM_PLATFORM: frozenset[str] = frozenset({*PLATFORM_IMAGES, "builder-gpu"})
 """Images that start from the serving platform's base image.
 
 What compiles an engine is what serves it.

@@ -12,9 +12,28 @@ from typing import Any
 
 from onboarding.environment_spec import EnvironmentSpec
 from roundhouse_cdk.exact_role import WILDCARDS
-from roundhouse_cdk.statements import ATTACH_NETWORK, action_names
+from roundhouse_cdk.statements import ATTACH_NETWORK, DESCRIBE_NETWORK, action_names
 
 Template = Mapping[str, Any]
+WITHOUT_RESOURCE = set(
+    action_names(
+        f"{DESCRIBE_NETWORK} ecr:GetAuthorizationToken cloudformation:ListStacks"
+        " pricing:GetProducts sagemaker:ListTrainingJobs"
+        " servicequotas:ListAWSDefaultServiceQuotas ListServiceQuotas"
+        " application-autoscaling:DescribeScalableTargets cloudwatch:GetMetricData"
+        " GetMetricWidgetImage PutMetricData"
+    )
+)
+"""Actions that know no resource."""
+SHAPES = re.compile(
+    r"arn:aws[a-z-]*:(s3:::([a-z0-9.-]+/[a-zA-Z0-9./_-]*/\*)|[a-z0-9]+:[a-z0-9-]+:[0-9]{12}:("
+    r"key/\*|network-interface/\*|alarm:([a-z0-9-]+-)?\*|repository/roundhouse-[a-z0-9-]+/\*"
+    r"|log-group:/aws/[A-Za-z0-9/*-]+(:log-stream:[A-Za-z0-9-]*\*|:\*)?"
+    r"|(execution|mapRun):roundhouse-[a-z0-9-]+[/:]\*|stack/roundhouse-[a-z0-9-]+-\*/\*"
+    r"|project/roundhouse-[a-z0-9-]+-build-\*"
+    r"|(training-job|endpoint|endpoint-config|inference-component|model)/[a-z0-9-]+-\*))"
+)
+"""ARNs of what has no name before it is there: below a prefix, or by the beginning of its name."""
 MADE_BY_JOBS = re.compile(r"arn:aws:sagemaker:[^*]*:(endpoint|endpoint-config|model)/sm-epc-\*")
 """Models and endpoints of recommendation jobs, by the names that AWS gives them."""
 TAKEN_BACK = {*action_names(ATTACH_NETWORK), "s3:DeleteObjectTagging"}
@@ -22,19 +41,24 @@ TAKEN_BACK = {*action_names(ATTACH_NETWORK), "s3:DeleteObjectTagging"}
 
 
 def wildcards(template: Template, environment: EnvironmentSpec) -> Iterator[str]:
-    """A wildcard of a role that no entry of the reasoned list covers."""
+    """A wildcard of a role that no entry of the reasoned list covers, or that is wider."""
     for name, statement in allowing(template):
-        actions = frozenset(items_of(statement["Action"]))
+        actions = set(items_of(statement["Action"]))
         for resource in map(text, items_of(statement["Resource"])):
-            is_wild = any(sign in part for part in (resource, *actions) for sign in "*?")
-            if is_wild and reason(statement, resource) is None:
+            if not any(sign in part for part in (resource, *actions) for sign in "*?"):
+                continue
+            is_narrow = actions <= WITHOUT_RESOURCE
+            if resource != "*":
+                is_narrow = SHAPES.fullmatch(resource) is not None
+                is_narrow &= not any(sign in action for action in actions for sign in "*?")
+            if not is_narrow or reason(statement) is None:
                 yield f"{name}: {', '.join(actions)} on {resource} is wider than any reason"
 
 
-def reason(statement: Mapping[str, Any], resource: str) -> str | None:
-    """Return why a wildcard may stand in a statement of a role; None when it may not."""
-    actions, keys = frozenset(items_of(statement["Action"])), condition_keys(statement)
-    return next((item.why for item in WILDCARDS if item.covers(actions, resource, keys)), None)
+def reason(statement: Mapping[str, Any]) -> str | None:
+    """Return why wildcards may stand in a statement of a role; None when they may not."""
+    sid, keys = statement.get("Sid", ""), condition_keys(statement)
+    return next((item.why for item in WILDCARDS if item.covers(sid, keys)), None)
 
 
 def boundaries(template: Template, environment: EnvironmentSpec) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 
 from onboarding import resolve
-from onboarding.environment_spec import PLATFORM_IMAGES, ImagesSpec, ServingImage
+from onboarding.environment_spec import ImagesSpec, ServingImage
 from onboarding.platform import instance_types, serving_platforms
 from onboarding.tree import read_tree
 from roundhouse_cdk.hosting import content_name
@@ -16,7 +16,6 @@ from stacks.endpoint_stack import endpoint_template
 from stacks.engine_capacity import engine_capacity
 from stacks.images import (
     DOCKERFILES,
-    FROM_PLATFORM,
     build_arguments,
     image_tag,
     image_tags,
@@ -155,10 +154,6 @@ def test_pinned_image_is_not_built_from_the_code(deployments):
     assert not set(needed_images(platform, stays)) & set(get_args(ServingImage))
     assert set(pinned_images(stays)) == serving and pinned_images(deployments) == {}
     assert set(needed_images(platform, pinned(deployments, deployments[0].name))) >= serving
-
-
-def test_images_of_the_platform_are_those_that_start_from_its_base_image():
-    assert set(PLATFORM_IMAGES) == FROM_PLATFORM & set(get_args(ServingImage))
 
 
 CPU = instance_types()["ml.c7i.large"]
