@@ -192,12 +192,12 @@ def _job_logs(environment: EnvironmentSpec, log_group: str) -> Statements:
 
 def signer_statements(environment: EnvironmentSpec, *, has_checkpoints: bool = False) -> Statements:
     """The signers': candidates, what is not published yet, one key, and their own logs."""
-    published = [f"{names.ENGINES_PREFIX}/*"]
+    published = [ENGINES]
     functions = [names.signer(environment)]
     if has_checkpoints:
         published.append(CHECKPOINTS)
         functions.append(names.checkpoint_signer(environment))
-    prefixes = [f"{names.CANDIDATES_PREFIX}/*", *published]
+    prefixes = [*OF_CHECKPOINTS, *published]
     keys = [arns.arn(environment, "kms", "key/*")]
     algorithm = {"kms:SigningAlgorithm": SIGNING_ALGORITHM}
     alias = {

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from onboarding import arns, names
 from onboarding.environment_spec import EnvironmentSpec
-from onboarding.text_generation.checkpoint_key import CHECKPOINTS
+from roundhouse_cdk.build_roles import CHECKPOINTS, ENGINES, SOURCES
 from roundhouse_cdk.statements import (
     TRAINING_LOG_GROUP,
     Condition,
@@ -21,13 +21,11 @@ from roundhouse_cdk.statements import (
     write_once,
 )
 
-ENGINES = f"{names.ENGINES_PREFIX}/*"
 PARTS: Condition = {"Bool": {"s3:ObjectCreationOperation": "false"}}
 """The request starts a multipart upload or adds a part; its completion is that of `write_once`."""
 NETWORKS = f"{names.NETWORKS_PREFIX}/*"
-CHECKPOINT_FILES, ADAPTERS = f"{CHECKPOINTS}/*", f"{names.ADAPTERS_PREFIX}/*"
-PROMOTED = (ENGINES, NETWORKS, CHECKPOINT_FILES)
-SOURCES = f"{names.SOURCES_PREFIX}/*"
+ADAPTERS = f"{names.ADAPTERS_PREFIX}/*"
+PROMOTED = (ENGINES, NETWORKS, CHECKPOINTS)
 
 
 def plan_statements(environment: EnvironmentSpec) -> Statements:
@@ -98,7 +96,7 @@ def project(environment: EnvironmentSpec, route: str) -> str:
 def build_statements(environment: EnvironmentSpec) -> Statements:
     """Sources that are written once, and the machine that builds from them."""
     return (
-        *bucket_reads(environment, [ENGINES, CHECKPOINT_FILES, SOURCES]),
+        *bucket_reads(environment, [ENGINES, CHECKPOINTS, SOURCES]),
         *key_use(environment, ["kms:Decrypt", "kms:GenerateDataKey"]),
         *write_once(environment, [SOURCES]),
         *_machine_use(environment),
@@ -117,7 +115,7 @@ def deploy_statements(environment: EnvironmentSpec, qualifier: str) -> Statement
         for kind in ("deploy", "file-publishing", "lookup")
     ]
     return (
-        *bucket_reads(environment, [ENGINES, NETWORKS, CHECKPOINT_FILES, ADAPTERS, SOURCES]),
+        *bucket_reads(environment, [ENGINES, NETWORKS, CHECKPOINTS, ADAPTERS, SOURCES]),
         *key_use(environment, ["kms:Decrypt", "kms:GenerateDataKey"]),
         *write_once(environment, [SOURCES, ADAPTERS]),
         allow("LookAtImages", "ecr:DescribeImages", [arns.repository(environment, "*")]),
