@@ -144,7 +144,7 @@ class EnginePipeline(Construct):
         )
         if route.is_gpu:
             name = names.repository(environment, route.image)
-            own = ecr.Repository.from_repository_name(self, f"{route.construct_id}Image", name)
+            own = ecr.Repository.from_repository_name(self, f"{route.name.capitalize()}Image", name)
             image = codebuild.LinuxGpuBuildImage.from_ecr_repository(own, tag)
         if route.fleet_arn is not None:
             fleet = codebuild.Fleet.from_fleet_arn(self, "FleetOfGpus", route.fleet_arn)
@@ -163,7 +163,7 @@ class EnginePipeline(Construct):
         )
         return BuildProject(
             self,
-            route.construct_id,
+            route.name.capitalize(),
             environment=environment,
             route=route.name,
             description=f"Builds engines of {environment.name} by route {route.name}",
