@@ -253,15 +253,11 @@ def _records_as_served(manifest: Manifest) -> Sequence[BenchmarkRecord]:
     return [record for record in own if record.sequence == longest]
 
 
-def batch_text(record: BenchmarkRecord) -> str:
-    """Batch size, and sequence length where there is one."""
-    tokens = "" if record.sequence is None else f" of {record.sequence} tokens"
-    return f"batch {record.batch}{tokens}"
-
-
 def _derivation(deployment: Deployment, target: Target, record: BenchmarkRecord, gpus: int) -> str:
     slo, several = deployment.endpoint.latency_slo_ms, copies(deployment, target)
-    parts = [batch_text(record), f"p99 {record.p99_ms:g} ms"]
+    tokens = "" if record.sequence is None else f" of {record.sequence} tokens"
+    parts = [f"batch {record.batch}{tokens}", f"p99 {record.p99_ms:g} ms"]
+    counted, share = "", share_of(deployment, target, record)
     if slo is None:
         parts.append("no latency SLO")
     else:
@@ -275,20 +271,15 @@ def _derivation(deployment: Deployment, target: Target, record: BenchmarkRecord,
         # that serves.
         parts.append(f"on its builder's CPU ({target.lock_entry.manifest.builder.machine})")
     times = f" x {gpus} GPUs" if gpus > 1 else ""
+    if share != 1:
+        counted = f" x {share:g}, so that few requests wait"
+        if keeps_slo(deployment, target, record):
+            pile = f"pile up behind batches of {record.batch}"
+            counted = f" x {share:g}, as requests come at random and {pile}"
     return (
         f"{target.model.name}: {record.rows_per_second:.10g} rows/s measured (the engine alone:"
-        f" {record.runtime} {record.precision}, {', '.join(parts)}){times}"
-        f"{_share_text(deployment, target, record)}"
+        f" {record.runtime} {record.precision}, {', '.join(parts)}){times}{counted}"
     )
-
-
-def _share_text(deployment: Deployment, target: Target, record: BenchmarkRecord) -> str:
-    share = share_of(deployment, target, record)
-    if share == 1:
-        return ""
-    if not keeps_slo(deployment, target, record):
-        return f" x {share:g}, so that few requests wait"
-    return f" x {share:g}, as requests come at random and pile up behind batches of {record.batch}"
 
 
 def counted_share(batch: int, waits: float) -> float:

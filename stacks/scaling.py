@@ -80,7 +80,16 @@ def gpu_target(deployment: Deployment, variant: Variant) -> TargetValue | None:
     """
     if not all(pool.instance_type.is_gpu for pool in variant.pools):
         return None
-    targets = [_pool_gpu_target(deployment, variant, pool) for pool in variant.pools]
+    targets = []
+    for pool in variant.pools:
+        percent, origin = _saturation_percent(deployment, variant, pool)
+        gpus, instance = gpus_used(variant, pool.instance_type), pool.instance_type
+        which = f", which the Python server uses of the {instance.gpu_count}"
+        explanation = (
+            f"{percent:g} % ({origin}) x {gpus} GPU{'' if gpus == instance.gpu_count else which}"
+            f" of {instance.name}"
+        )
+        targets.append(TargetValue(value=round(percent * gpus, 1), derivation=explanation))
     return min(targets, key=lambda target: target.value)
 
 
@@ -101,18 +110,6 @@ def _floored(*factors: float) -> float:
     """Return a product to a tenth, downward."""
     exact = math.prod(Decimal(str(factor)) for factor in factors)
     return float(Decimal(exact).quantize(Decimal("0.1"), rounding=ROUND_FLOOR))
-
-
-def _pool_gpu_target(deployment: Deployment, variant: Variant, pool: Pool) -> TargetValue:
-    percent, origin = _saturation_percent(deployment, variant, pool)
-    gpus, instance = gpus_used(variant, pool.instance_type), pool.instance_type
-    which = (
-        ""
-        if gpus == instance.gpu_count
-        else f", which the Python server uses of the {instance.gpu_count}"
-    )
-    derivation = f"{percent:g} % ({origin}) x {gpus} GPU{which} of {instance.name}"
-    return TargetValue(value=round(percent * gpus, 1), derivation=derivation)
 
 
 def _saturation_percent(deployment: Deployment, variant: Variant, pool: Pool) -> tuple[float, str]:

@@ -41,7 +41,7 @@ def endpoint_faults(deployment: Deployment | GenerationDeployment) -> tuple[str,
     if isinstance(deployment, GenerationDeployment):
         if deployment.problem is not None:
             return (deployment.problem,)
-        return (*_variables(deployment), *_disk(deployment))
+        return tuple(_container_faults(deployment))
     return (*engine_faults(deployment), *signature_faults(deployment), *memory_faults(deployment))
 
 
@@ -118,16 +118,35 @@ def _tensor_list(tensors: Sequence[TensorRecord]) -> str:
     return ", ".join(texts) or "none"
 
 
-def endpoint_warnings(deployment: Deployment | GenerationDeployment) -> tuple[str, ...]:
-    """Every warning; each is deployed all the same."""
+def endpoint_warnings(deployment: Deployment | GenerationDeployment) -> Iterator[str]:
+    """Yield every warning; each is deployed all the same."""
     if isinstance(deployment, GenerationDeployment):
-        return ()
-    return (
-        *scaling_warnings(deployment),
-        *_isolation(deployment),
-        *_unwatched_alarms(deployment),
-        *_stuck_shadows(deployment),
-    )
+        return
+    yield from scaling_warnings(deployment)
+    subject = f"Endpoint '{deployment.name}'"
+    if not deployment.endpoint.network_isolation:
+        in_vpc = deployment.environment.network is not None
+        reaches = "what the VPC's routes reach" if in_vpc else "the internet"
+        yield (
+            f"{subject}: its containers reach {reaches}, since network_isolation is false; no"
+            " server of ours needs that."
+        )
+    alarms = [alarm.id for alarm in rollback_alarms(endpoint_alarms(deployment))]
+    if len(alarms) > ROLLBACK_ALARM_COUNT:
+        left_out = ", ".join(alarms[ROLLBACK_ALARM_COUNT:])
+        yield (
+            f"{subject} has {len(alarms)} alarms that would take a rollout back, and SageMaker"
+            f" watches {ROLLBACK_ALARM_COUNT}; these only notify: {left_out}."
+        )
+    # An update retains a shadow's fixed count with the counts of the others.
+    for variant in deployment.variants if scaled_variants(deployment) else ():
+        if variant.role == "shadow":
+            count = initial_count(variant)
+            yield (
+                f"{subject}: shadow {variant.name} begins with {count} instance"
+                f"{'s' if count > 1 else ''} and keeps that count; to change it, take the shadow"
+                " out for one deployment."
+            )
 
 
 def endpoint_notes(deployment: Deployment | GenerationDeployment) -> Iterator[str]:
@@ -135,60 +154,40 @@ def endpoint_notes(deployment: Deployment | GenerationDeployment) -> Iterator[st
 
     Source: SageMaker API reference, `KmsKeyId` of CreateEndpointConfig.
     """
+    subject = f"Endpoint '{deployment.name}'"
     if isinstance(deployment, GenerationDeployment):
-        yield from _generation_notes(deployment)
+        known = sizes.concurrency(deployment)
+        if not known.is_measured:
+            yield (
+                f"{subject}: scaling and the bound of the queue follow {known.origin}, "
+                f"{known.requests} requests a copy; measure it: `roundhouse bench "
+                f"{deployment.name} --write`."
+            )
+        if not sizes.bounds_queue(deployment):
+            yield (
+                f"{subject}: vLLM {deployment.engine_version} has no bound of its queue; "
+                f"{comma_list(versions_with(sizes.QUEUE_ARGUMENT))} has one."
+            )
+        if deployment.spec.endpoint.copies.min == 0:
+            yield _from_zero_note(subject, sizes.first_copies(deployment))
         return
     instances = (pool.instance_type for variant in deployment.variants for pool in variant.pools)
     local_disks = sorted({instance.name for instance in instances if instance.local_nvme})
     if local_disks:
         yield (
-            f"Endpoint '{deployment.name}': the KMS key encrypts the storage volume, and not the "
-            f"local NVMe disk of {', '.join(local_disks)}, which its hardware encrypts."
+            f"{subject}: the KMS key encrypts the storage volume, and not the local NVMe disk of "
+            f"{', '.join(local_disks)}, which its hardware encrypts."
         )
     given, used = deployment.endpoint.rollout, effective_rollout(deployment)
-    subject = f"Endpoint '{deployment.name}'"
     if deployment.is_component:
         yield _from_zero_note(subject, initial_count(deployment.own))
         yield f"{subject}: an update replaces its copies in batches, whatever `rollout` says."
     elif given != used:
         yield (
-            f"Endpoint '{deployment.name}': rollout {given} takes at most half of a variant's "
-            f"instances in a step, and a variant may have one; updates are {used}, unless every "
-            f"scaling.min is {LEAST_INSTANCES} or more."
+            f"{subject}: rollout {given} takes at most half of a variant's instances in a step, "
+            f"and a variant may have one; updates are {used}, unless every scaling.min is "
+            f"{LEAST_INSTANCES} or more."
         )
-
-
-def _isolation(deployment: Deployment) -> Iterator[str]:
-    if not deployment.endpoint.network_isolation:
-        in_vpc = deployment.environment.network is not None
-        reaches = "what the VPC's routes reach" if in_vpc else "the internet"
-        yield (
-            f"Endpoint '{deployment.name}': its containers reach {reaches}, since network_isolation"
-            " is false; no server of ours needs that."
-        )
-
-
-def _unwatched_alarms(deployment: Deployment) -> Iterator[str]:
-    """Alarms that would take a rollout back, and are more than SageMaker watches."""
-    alarms = [alarm.id for alarm in rollback_alarms(endpoint_alarms(deployment))]
-    if len(alarms) > ROLLBACK_ALARM_COUNT:
-        left_out = ", ".join(alarms[ROLLBACK_ALARM_COUNT:])
-        yield (
-            f"Endpoint '{deployment.name}' has {len(alarms)} alarms that would take a rollout back,"
-            f" and SageMaker watches {ROLLBACK_ALARM_COUNT}; these only notify: {left_out}."
-        )
-
-
-def _stuck_shadows(deployment: Deployment) -> Iterator[str]:
-    """Warn of a shadow's fixed count that an update retains with the counts of the others."""
-    for variant in deployment.variants if scaled_variants(deployment) else ():
-        if variant.role == "shadow":
-            count = max(1, variant.scaling.min)
-            yield (
-                f"Endpoint '{deployment.name}': shadow {variant.name} begins with {count}"
-                f" instance{'s' if count > 1 else ''} and keeps that count; to change it, take the"
-                " shadow out for one deployment."
-            )
 
 
 def scaling_warnings(deployment: Deployment) -> tuple[str, ...]:
@@ -205,23 +204,6 @@ def scaling_warnings(deployment: Deployment) -> tuple[str, ...]:
     return (*unmeasured, *memory_notes(deployment))
 
 
-def _generation_notes(deployment: GenerationDeployment) -> Iterator[str]:
-    subject, known = f"Endpoint '{deployment.name}'", sizes.concurrency(deployment)
-    if not known.is_measured:
-        yield (
-            f"{subject}: scaling and the bound of the queue follow {known.origin}, "
-            f"{known.requests} requests a copy; measure it: `roundhouse bench {deployment.name} "
-            "--write`."
-        )
-    if not sizes.bounds_queue(deployment):
-        yield (
-            f"{subject}: vLLM {deployment.engine_version} has no bound of its queue; "
-            f"{comma_list(versions_with(sizes.QUEUE_ARGUMENT))} has one."
-        )
-    if deployment.spec.endpoint.copies.min == 0:
-        yield _from_zero_note(subject, sizes.first_copies(deployment))
-
-
 def _from_zero_note(subject: str, first: int) -> str:
     return (
         f"{subject}: it begins with {first} {'copy' if first == 1 else 'copies'}, since a component"
@@ -230,7 +212,8 @@ def _from_zero_note(subject: str, first: int) -> str:
     )
 
 
-def _variables(deployment: GenerationDeployment) -> Iterator[str]:
+def _container_faults(deployment: GenerationDeployment) -> Iterator[str]:
+    """Yield variables that SageMaker does not take, and a checkpoint larger than the disk."""
     variables = sizes.environment_variables(deployment)
     subject = f"The container of endpoint '{deployment.name}'"
     if "Ref" in variables:
@@ -243,28 +226,23 @@ def _variables(deployment: GenerationDeployment) -> Iterator[str]:
             f"{subject} has {len(variables)} environment variables, and SageMaker takes "
             f"{ENVIRONMENT_VARIABLE_COUNT}; take some out of serving.environment."
         )
-    sizes_of = {name: len(name.encode()) + len(value.encode()) for name, value in variables.items()}
     for name, value in variables.items():
         if len(value.encode()) > ENVIRONMENT_VALUE_LENGTH:
             yield (
                 f"{subject} has {len(value.encode())} bytes in {name}, and SageMaker takes "
                 f"{ENVIRONMENT_VALUE_LENGTH}; name a file under /opt/ml/model in its place."
             )
-    if sum(sizes_of.values()) > ENVIRONMENT_BYTES:
+    size = sum(len(text.encode()) for pair in variables.items() for text in pair)
+    if size > ENVIRONMENT_BYTES:
         yield (
-            f"{subject} has an environment of {sum(sizes_of.values())} bytes, and SageMaker takes "
+            f"{subject} has an environment of {size} bytes, and SageMaker takes "
             f"{ENVIRONMENT_BYTES}; put long texts into files of the checkpoint."
         )
-
-
-def _disk(deployment: GenerationDeployment) -> Iterator[str]:
-    row = sizes.instance_type(deployment)
-    if row.local_nvme_gb is None or deployment.entry is None:
-        return
-    size = sum(file.size_bytes for file in deployment.entry.files) / GIGABYTE
-    limit_gb = row.local_nvme_gb * DISK_SHARE
-    if size > limit_gb:
+    row, entry = sizes.instance_type(deployment), deployment.entry
+    files = () if entry is None else entry.files
+    size_gb = sum(file.size_bytes for file in files) / GIGABYTE
+    if row.local_nvme_gb is not None and size_gb > row.local_nvme_gb * DISK_SHARE:
         yield (
-            f"The checkpoint of endpoint '{deployment.name}' has {size:.0f} GB, and {row.name} has "
-            f"a disk of {row.local_nvme_gb} GB; choose a larger instance type."
+            f"The checkpoint of endpoint '{deployment.name}' has {size_gb:.0f} GB, and {row.name} "
+            f"has a disk of {row.local_nvme_gb} GB; choose a larger instance type."
         )
