@@ -16,14 +16,15 @@ from onboarding.text_generation import checkpoint_key
 from onboarding.text_generation.quantizer_route import QUANTIZER, QUANTIZER_IMAGE
 from roundhouse_cdk.build_project import BuildRoute, log_group_name
 from roundhouse_cdk.statements import (
+    HOST_METRICS,
     LOG_ACTIONS,
     PULL,
+    REGISTRY_LOG_IN,
     TRAINING_LOG_GROUP,
     Statements,
     action_names,
     allow,
     bucket_listing,
-    host_metrics,
     key_use,
     log_stream_writes,
     network_interfaces,
@@ -31,7 +32,6 @@ from roundhouse_cdk.statements import (
     object_writes,
     output_key_encryption,
     pass_role,
-    registry_log_in,
     source_reads,
     topic_publish,
     volume_key_grant,
@@ -70,7 +70,7 @@ def project_statements(environment: EnvironmentSpec, route: BuildRoute) -> State
         reads, published, caches = (CHECKPOINTS, *OF_CHECKPOINTS), OF_CHECKPOINTS, ()
     return (
         allow("PullImage", PULL, [arns.repository(environment, route.image)]),
-        *registry_log_in(),
+        REGISTRY_LOG_IN,
         *object_reads(environment, [SOURCES, ONNX, *reads]),
         *bucket_listing(environment),
         *write_once(environment, published),
@@ -86,7 +86,7 @@ def job_statements(environment: EnvironmentSpec, *images: str) -> Statements:
     """The training jobs': a project's, and unfinished work; one log group serves all jobs."""
     return (
         allow("PullImage", PULL, [arns.repository(environment, image) for image in images]),
-        *registry_log_in(),
+        REGISTRY_LOG_IN,
         *object_reads(
             environment,
             [
@@ -101,7 +101,7 @@ def job_statements(environment: EnvironmentSpec, *images: str) -> Statements:
         *output_key_encryption(environment),
         *source_reads(environment),
         *_job_logs(environment, TRAINING_LOG_GROUP),
-        *host_metrics(),
+        HOST_METRICS,
         *network_interfaces(environment),
     )
 
@@ -129,7 +129,7 @@ def recommender_statements(environment: EnvironmentSpec) -> Statements:
             PULL,
             [arns.repository(environment, name) for name in get_args(ServingImage)],
         ),
-        *registry_log_in(),
+        REGISTRY_LOG_IN,
         *object_reads(environment, [ENGINES, PAYLOADS]),
         *bucket_listing(environment),
         *key_use(environment, ["kms:Decrypt"]),
@@ -140,7 +140,7 @@ def recommender_statements(environment: EnvironmentSpec) -> Statements:
         allow("ReadBenchmarkMetrics", ["cloudwatch:GetMetricData"], ["*"]),
         *_job_logs(environment, RECOMMENDATION_LOG_GROUP),
         allow("WriteBenchmarkLogs", LOG_ACTIONS, [group, f"{group}:*"]),
-        *host_metrics(),
+        HOST_METRICS,
         *network_interfaces(environment),
     )
 

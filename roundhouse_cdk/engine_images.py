@@ -17,13 +17,13 @@ from roundhouse_cdk.artifact_store import KEPT
 from roundhouse_cdk.build_project import BuildProject, log_group_name
 from roundhouse_cdk.statements import (
     PULL,
+    REGISTRY_LOG_IN,
     Statements,
     allow,
     bucket_listing,
     key_use,
     log_stream_writes,
     object_reads,
-    registry_log_in,
 )
 
 KEPT_IMAGES = 50
@@ -137,7 +137,7 @@ def image_statements(props: ImageBuildsProps) -> Statements:
     bases = [f"{registry}/{name}" for name in props.base_repositories if account is not None]
     return (
         allow("PushImages", PUSH, [arns.repository(environment, name) for name in props.images]),
-        *registry_log_in(),
+        REGISTRY_LOG_IN,
         *([allow("PullBaseImage", PULL, bases)] if bases else []),
         *object_reads(environment, [f"{names.SOURCES_PREFIX}/*"]),
         *bucket_listing(environment),

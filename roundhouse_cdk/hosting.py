@@ -46,12 +46,12 @@ from onboarding.values import Rollout
 from roundhouse_cdk.build_project import add_log_group
 from roundhouse_cdk.exact_role import ExactRole, add_metadata
 from roundhouse_cdk.statements import (
+    HOST_METRICS,
     PULL,
+    REGISTRY_LOG_IN,
     Statement,
     allow,
-    host_metrics,
     network_interfaces,
-    registry_log_in,
     volume_key_grant,
 )
 
@@ -197,11 +197,11 @@ class HostedEndpoint(Construct):
         written = [resource for arn in groups for resource in (arn, f"{arn}:*")]
         alarms = [arns.arn(environment, "cloudwatch", f"alarm:{name}") for name in alarm_names]
         own = [
-            *registry_log_in(),
+            REGISTRY_LOG_IN,
             *statements,
             *volume_key_grant(environment),
             allow("WriteLogs", "logs:CreateLogStream DescribeLogStreams PutLogEvents", written),
-            *host_metrics(),
+            HOST_METRICS,
             *([allow("LookAtAlarms", "cloudwatch:DescribeAlarms", alarms)] if alarms else []),
             *network_interfaces(environment),
         ]

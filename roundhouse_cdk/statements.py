@@ -56,9 +56,15 @@ def allow(
     return statement if condition is None else {**statement, "Condition": condition}
 
 
-def registry_log_in() -> Statements:
-    """Log in to the registry, which knows no resource."""
-    return (allow("LogInToRegistry", ["ecr:GetAuthorizationToken"], ["*"]),)
+REGISTRY_LOG_IN = allow("LogInToRegistry", ["ecr:GetAuthorizationToken"], ["*"])
+"""The registry knows no resource."""
+HOST_METRICS = allow(
+    "PublishHostMetrics",
+    ["cloudwatch:PutMetricData"],
+    ["*"],
+    {"StringLike": {"cloudwatch:namespace": "/aws/sagemaker/*"}},
+)
+"""The action knows no resource, so the namespace narrows it."""
 
 
 def object_reads(
@@ -150,12 +156,6 @@ def log_stream_writes(environment: EnvironmentSpec, *groups: str) -> Statements:
     """Write log groups that the stack itself makes, so that nobody else need be able to."""
     streams = [f"{arns.log_group(environment, group)}:log-stream:*" for group in groups]
     return (allow("WriteLogs", ["logs:CreateLogStream", "logs:PutLogEvents"], streams),)
-
-
-def host_metrics() -> Statements:
-    """Publish the host's metrics; the action knows no resource, so the namespace narrows it."""
-    namespace = {"StringLike": {"cloudwatch:namespace": "/aws/sagemaker/*"}}
-    return (allow("PublishHostMetrics", ["cloudwatch:PutMetricData"], ["*"], namespace),)
 
 
 def network_interfaces(

@@ -42,10 +42,9 @@ from stacks.alarms import endpoint_alarms
 from stacks.endpoint_stack import EndpointStack
 from stacks.environment_stack import OWN, EnvironmentStack, keep_ids, keep_logical_ids
 from stacks.images import (
-    AWS_TRITON_REPOSITORY,
-    AWS_VLLM_REPOSITORY,
     DOCKERFILES,
     base_image,
+    base_repositories,
     image_tags,
     image_uris,
     read_image_files,
@@ -94,7 +93,7 @@ class FoundationStack(EnvironmentStack):
         store = self.store = ArtifactStore(self, OWN, props=props)
         images = EngineImagesProps(environment=environment, images=tuple(DOCKERFILES))
         self.images = EngineImages(store, OWN, props=images)
-        l1 = ("Alarms", "AlarmsPolicy", "AlarmEmail", "AlarmHttps", "Answers", "AnswersPolicy")
+        l1 = ("Alarm", "Answers")
         topics = [item for item in store.node.children if item.node.id.startswith(l1)]
         keep_logical_ids(store, *topics)
         if environment.alarm_slack is not None:
@@ -218,11 +217,10 @@ class EnvironmentStage(Stage):
         dependents: list[Stack] = []
         if is_whole:
             images = self._stack("Images", environment, "image builds")
-            triton = () if platform.base_image is None else (AWS_TRITON_REPOSITORY,)
             image_props = ImageBuildsProps(
                 environment=environment,
                 images=tuple(DOCKERFILES),
-                base_repositories=(*triton, AWS_VLLM_REPOSITORY),
+                base_repositories=base_repositories(platform),
                 buildspec=sources.images_buildspec,
             )
             keep_logical_ids(ImageBuilds(images, OWN, props=image_props))

@@ -33,10 +33,8 @@ DOCKERFILES: Mapping[str, str] = {
 """Of every image; the build context is the repository's root."""
 IMAGE_FOLDERS = ("container", "engine_build", "onboarding", "requirements")
 """Of the repository: they hold what images copy."""
-AWS_TRITON_REPOSITORY = "sagemaker-tritonserver"
-GENERATION_IMAGE, AWS_VLLM_REPOSITORY = "vllm-server", "vllm"
-"""Serves text generators, and the repository of AWS's images that it starts from."""
-
+GENERATION_IMAGE = "vllm-server"
+"""Serves text generators."""
 TAG_LENGTH = 20
 FROM_PLATFORM: frozenset[str] = frozenset({*PLATFORM_IMAGES, "builder-gpu"})
 """Images that start from the serving platform's base image.
@@ -73,6 +71,12 @@ def base_image(platform: ServingPlatform) -> str:
     """
     public = f"nvcr.io/nvidia/tritonserver:{platform.triton}-py3"
     return public if platform.base_image is None else platform.base_image
+
+
+def base_repositories(platform: ServingPlatform) -> tuple[str, ...]:
+    """Return the repositories of AWS's registry that the platform's images start from."""
+    bases = (platform.base_image, *(row.image for row in generation_platforms().values()))
+    return tuple(dict.fromkeys(base.partition(":")[0] for base in bases if base is not None))
 
 
 def generation_image(platform: GenerationPlatform) -> str:
