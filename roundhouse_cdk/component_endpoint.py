@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from aws_cdk import Aws, CfnCondition, CfnParameter, Fn, Stack
 from aws_cdk.aws_sagemaker import CfnEndpointConfig, CfnInferenceComponent, CfnModel
@@ -18,6 +18,7 @@ from constructs import Construct
 
 from onboarding import arns, names
 from onboarding.deployment import VARIANT
+from onboarding.text_generation.spec import Routing
 from roundhouse_cdk.hosting import (
     ContainerProps,
     EndpointProps,
@@ -34,7 +35,6 @@ from roundhouse_cdk.statements import (
     object_reads,
 )
 
-Routing = Literal["least-outstanding", "random", "prefix-aware"]
 STRATEGIES: Mapping[Routing, str] = {
     "least-outstanding": "LEAST_OUTSTANDING_REQUESTS",
     "random": "RANDOM",
