@@ -154,10 +154,7 @@ def machine_statements(
 ) -> Statements:
     """The state machine's: these projects, training jobs, signers, its executions, one topic."""
     executions = arns.build_executions(environment, "execution")
-    builders = [
-        arns.arn(environment, "codebuild", f"project/{names.builder_project(environment, project)}")
-        for project in projects
-    ]
+    builders = [project_arn(environment, project) for project in projects]
     functions = [arns.arn(environment, "lambda", f"function:{signer}") for signer in signers]
     return (
         allow("RunBuilds", "codebuild:BatchGetBuilds StartBuild", builders),
@@ -174,6 +171,12 @@ def machine_statements(
         allow("FollowEngines", "states:DescribeExecution StopExecution", executions),
         *topic_publish(environment, arns.alarm_topic(environment)),
     )
+
+
+def project_arn(environment: EnvironmentSpec, route: str) -> str:
+    """Return the ARN of a CodeBuild project by its build route, or a pattern of them."""
+    name = names.builder_project(environment, route)
+    return arns.arn(environment, "codebuild", f"project/{name}")
 
 
 def _job_logs(environment: EnvironmentSpec, log_group: str) -> Statements:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from onboarding import arns, names
 from onboarding.environment_spec import EnvironmentSpec
-from roundhouse_cdk.build_roles import CHECKPOINTS, ENGINES, SOURCES
+from roundhouse_cdk.build_roles import CHECKPOINTS, ENGINES, SOURCES, project_arn
 from roundhouse_cdk.statements import (
     TRAINING_LOG_GROUP,
     Condition,
@@ -33,8 +33,7 @@ def plan_statements(environment: EnvironmentSpec) -> Statements:
     listed = {"StringLike": {"s3:prefix": ENGINES}}
     described = "sagemaker:DescribeEndpoint DescribeEndpointConfig DescribeModel"
     return (
-        stack_list(),
-        stack_reads(environment, "DescribeStacks GetTemplate"),
+        *_stack_reads(environment, "DescribeStacks GetTemplate"),
         allow("ListEngines", "s3:ListBucket", [arns.bucket(environment)], listed),
         _endpoint_reads(environment, described, "endpoint", "endpoint-config", "model"),
         alarm_reads(environment, "DescribeAlarms"),
@@ -45,8 +44,7 @@ def drift_statements(environment: EnvironmentSpec) -> Statements:
     """What CloudFormation does not read of endpoints, and AWS's price list. Code of main asks."""
     described = "sagemaker:DescribeEndpoint DescribeInferenceComponent"
     return (
-        stack_list(),
-        stack_reads(environment, "DescribeStacks GetTemplate"),
+        *_stack_reads(environment, "DescribeStacks GetTemplate"),
         _endpoint_reads(environment, described, "endpoint", "inference-component"),
         allow("ReadScaling", "application-autoscaling:DescribeScalableTargets", ["*"]),
         allow("ReadPrices", "pricing:GetProducts", ["*"]),
@@ -60,24 +58,26 @@ def _endpoint_reads(environment: EnvironmentSpec, actions: str, *kinds: str) -> 
     return allow("ReadEndpoints", actions, resources)
 
 
-def bucket_reads(environment: EnvironmentSpec, paths: list[str]) -> Statements:
-    """Read these objects, and list the bucket."""
+def _bucket_use(
+    environment: EnvironmentSpec, read: Sequence[str], written: Sequence[str]
+) -> Statements:
+    """Read these objects, list the bucket, and write those objects where none is, with its key."""
     return (
-        allow("ReadObjects", "s3:GetObject", arns.bucket_objects(environment, paths)),
+        allow("ReadObjects", "s3:GetObject", arns.bucket_objects(environment, read)),
         allow("ListBucket", "s3:ListBucket", [arns.bucket(environment)]),
+        *key_use(environment, ["kms:Decrypt", "kms:GenerateDataKey"]),
+        *write_once(environment, written),
     )
 
 
-def stack_list() -> Statement:
-    """List the stacks of the account, which knows no resource."""
-    return allow("ListStacks", "cloudformation:ListStacks", ["*"])
-
-
-def stack_reads(environment: EnvironmentSpec, operations: str) -> Statement:
-    """Call these operations on the environment's stacks."""
+def _stack_reads(environment: EnvironmentSpec, operations: str) -> Statements:
+    """List the account's stacks, which knows no resource, and call these on the environment's."""
     stacks = f"stack/{names.stack_name(environment, '*')}/*"
     resources = [arns.arn(environment, "cloudformation", stacks)]
-    return allow("UseStacks", f"cloudformation:{operations}", resources)
+    return (
+        allow("ListStacks", "cloudformation:ListStacks", ["*"]),
+        allow("UseStacks", f"cloudformation:{operations}", resources),
+    )
 
 
 def alarm_reads(environment: EnvironmentSpec, operations: str) -> Statement:
@@ -86,21 +86,11 @@ def alarm_reads(environment: EnvironmentSpec, operations: str) -> Statement:
     return allow("ReadAlarms", f"cloudwatch:{operations}", [alarms])
 
 
-def project(environment: EnvironmentSpec, route: str) -> str:
-    """Return the ARN of a CodeBuild project by its build route, or a pattern of them."""
-    return arns.arn(
-        environment, "codebuild", f"project/{names.builder_project(environment, route)}"
-    )
-
-
 def build_statements(environment: EnvironmentSpec) -> Statements:
     """Sources that are written once, and the machine that builds from them."""
     return (
-        *bucket_reads(environment, [ENGINES, CHECKPOINTS, SOURCES]),
-        *key_use(environment, ["kms:Decrypt", "kms:GenerateDataKey"]),
-        *write_once(environment, [SOURCES]),
+        *_bucket_use(environment, [ENGINES, CHECKPOINTS, SOURCES], [SOURCES]),
         *_machine_use(environment),
-        *_interruption(environment),
     )
 
 
@@ -115,15 +105,17 @@ def deploy_statements(environment: EnvironmentSpec, qualifier: str) -> Statement
         for kind in ("deploy", "file-publishing", "lookup")
     ]
     return (
-        *bucket_reads(environment, [ENGINES, NETWORKS, CHECKPOINTS, ADAPTERS, SOURCES]),
-        *key_use(environment, ["kms:Decrypt", "kms:GenerateDataKey"]),
-        *write_once(environment, [SOURCES, ADAPTERS]),
+        *_bucket_use(
+            environment,
+            [ENGINES, NETWORKS, CHECKPOINTS, ADAPTERS, SOURCES],
+            [SOURCES, ADAPTERS],
+        ),
         allow("LookAtImages", "ecr:DescribeImages", [arns.repository(environment, "*")]),
-        allow("BuildImages", "codebuild:StartBuild", [project(environment, names.IMAGES_ROUTE)]),
+        allow(
+            "BuildImages", "codebuild:StartBuild", [project_arn(environment, names.IMAGES_ROUTE)]
+        ),
         *_machine_use(environment),
-        *_interruption(environment),
-        stack_list(),
-        stack_reads(
+        *_stack_reads(
             environment,
             "DescribeStackResources DescribeStacks GetTemplate UpdateTerminationProtection",
         ),
@@ -156,9 +148,7 @@ def promote_statements(environment: EnvironmentSpec, source: EnvironmentSpec) ->
             if source.account == environment.account
             else (allow("ReadAlarmsBefore", "sts:AssumeRole", [gate]),)
         ),
-        *bucket_reads(environment, [*PROMOTED]),
-        *key_use(environment, ["kms:Decrypt", "kms:GenerateDataKey"]),
-        *write_once(environment, [*PROMOTED]),
+        *_bucket_use(environment, PROMOTED, PROMOTED),
         allow(
             "WriteParts",
             "s3:PutObject",
@@ -226,7 +216,10 @@ def _of_roles(
 
 
 def _machine_use(environment: EnvironmentSpec) -> Statements:
-    """Start the state machine's executions and follow them, down to their logs."""
+    """Start the state machine's executions, follow them down to their logs, and stop them.
+
+    They are stopped when whoever waits for them is interrupted.
+    """
     groups = [
         arns.log_group(environment, f"/aws/codebuild/{names.builder_project(environment, '*')}"),
         arns.log_group(environment, TRAINING_LOG_GROUP),
@@ -238,24 +231,21 @@ def _machine_use(environment: EnvironmentSpec) -> Statements:
             "states:DescribeExecution GetExecutionHistory ListExecutions ListMapRuns",
             arns.build_executions(environment, "execution", "mapRun"),
         ),
-        allow("LookAtBuilds", "codebuild:BatchGetBuilds", [project(environment, "*")]),
+        allow("LookAtBuilds", "codebuild:BatchGetBuilds", [project_arn(environment, "*")]),
         allow(
             "ReadBuildLogs",
             "logs:DescribeLogStreams GetLogEvents",
             [form for group in groups for form in (group, f"{group}:*")],
         ),
-    )
-
-
-def _interruption(environment: EnvironmentSpec) -> Statements:
-    """Stop what was started, when whoever waits for it is interrupted."""
-    executions = arns.build_executions(environment, "execution")
-    return (
-        allow("StopExecutions", "states:StopExecution", executions),
+        allow(
+            "StopExecutions",
+            "states:StopExecution",
+            arns.build_executions(environment, "execution"),
+        ),
         allow(
             "StopBuilds",
             "codebuild:BatchGetProjects ListBuildsForProject StopBuild",
-            [project(environment, "*")],
+            [project_arn(environment, "*")],
         ),
         allow("ListJobs", "sagemaker:ListTrainingJobs", ["*"]),
         allow("StopJobs", "sagemaker:StopTrainingJob", [arns.training_jobs(environment)]),
