@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from tests.local_cloud.conftest import PYTHON
-from tests.synth.golden_build_machine import definitions
+from tests.synth.pipeline import definitions
 
 pytestmark = pytest.mark.local_cloud
 EVALUATE = """

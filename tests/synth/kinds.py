@@ -16,7 +16,7 @@ from onboarding.deployment import Deployment
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from stacks.endpoint_stack import Template, endpoint_template
 from tests.synth import generation_cases
-from tests.synth.deployments import fixed_checkpoint, fixed_engines
+from tests.synth.deployments import fixed_checkpoint, fixed_engines, with_served
 from tests.synth.endpoint_cases import (
     BESIDE,
     CAPTURE,
@@ -30,7 +30,6 @@ from tests.synth.endpoint_cases import (
     endpoints,
 )
 from tests.synth.generation_cases import FIXED, LEGAL, SCALED, ZERO, knee
-from tests.synth.scaled import with_served
 from tests.unit.onboarding.trees import Change
 
 FOLDER = Path(__file__).parent / "golden"

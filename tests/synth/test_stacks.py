@@ -17,8 +17,7 @@ from roundhouse_cdk.build_roles import machine_statements
 from roundhouse_cdk.statements import key_use
 from tests.synth.assembly import SOURCES, Stacks, context, synthesized
 from tests.synth.deployments import environment, locked
-from tests.synth.golden_build_machine import FLEET, whole
-from tests.synth.pipeline import definition_text
+from tests.synth.pipeline import FLEET, definition_text, whole
 
 pytestmark = pytest.mark.synth
 

@@ -16,9 +16,8 @@ from onboarding.hosting_spec import AsynchronousSpec
 from roundhouse_cdk.endpoint_metrics import EndpointAlarms, EndpointAlarmsProps
 from stacks.alarms import endpoint_alarms, rollback_alarms
 from stacks.environment_stack import keep_ids
-from tests.synth.deployments import one, with_endpoint, with_locks, with_scaling
+from tests.synth.deployments import one, with_endpoint, with_locks, with_scaling, with_variant
 from tests.synth.endpoint_cases import BESIDE, MODEL, POOLS, beside, endpoint_settings, example
-from tests.synth.scaled import with_variant
 from tests.unit.onboarding.test_memory_findings import CAPACITY_MIB, with_models
 
 pytestmark = pytest.mark.unit

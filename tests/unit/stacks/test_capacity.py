@@ -23,18 +23,16 @@ from stacks.engine_capacity import (
 )
 from tests.synth.deployments import (
     benchmark,
+    instance_capacity,
     of_targets,
     one,
     unlocked,
     with_endpoint,
     with_instance_type,
     with_locks,
-    with_server,
-)
-from tests.synth.scaled import (
-    instance_capacity,
     with_own_pools,
     with_served,
+    with_server,
     with_serving,
     with_variant,
 )

@@ -16,10 +16,9 @@ from roundhouse_cdk.endpoint_dashboard import SELECTED
 from stacks.alarms import endpoint_alarms
 from stacks.endpoint_stack import synthesize
 from stacks.environment_stage import ObservabilityStack
-from tests.synth.deployments import one, with_endpoint
+from tests.synth.deployments import one, with_endpoint, with_variant
 from tests.synth.generation_cases import SCALED, generator
 from tests.synth.kinds import endpoint_templates, generator_templates
-from tests.synth.scaled import with_variant
 
 pytestmark = pytest.mark.unit
 

@@ -24,7 +24,7 @@ from roundhouse_cdk.build_expressions import (
 )
 from roundhouse_cdk.build_states import REFUSED_FOR_NOW, quantizer_job, training_job
 from tests.synth.deployments import environment
-from tests.synth.golden_build_machine import (
+from tests.synth.pipeline import (
     GOLDEN,
     IMAGE,
     KEY,
@@ -71,7 +71,7 @@ def machine(request) -> Machine:
 
 def test_definition_is_the_golden_one():
     assert golden_text() == GOLDEN.read_text(encoding="utf-8"), (
-        "if that is meant: python -m tests.synth.golden_build_machine"
+        "if that is meant: python -m tests.synth.pipeline"
     )
 
 

@@ -18,10 +18,8 @@ from tests.synth.deployments import (
     one,
     with_endpoint,
     with_locks,
-    with_scaling,
-)
-from tests.synth.scaled import (
     with_own_pools,
+    with_scaling,
     with_served,
     with_serving,
     with_variant,

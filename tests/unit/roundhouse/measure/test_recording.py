@@ -19,7 +19,7 @@ from roundhouse.measure.bench import LoadReport
 from roundhouse.measure.options import LoadOptions
 from roundhouse.measure.recording import record_load
 from roundhouse.measure.served_engine import gpu_utilization_percent
-from tests.synth.scaled import instance_capacity
+from tests.synth.deployments import instance_capacity
 from tests.unit.onboarding.text_generation.entries import checkpoint_entry
 from tests.unit.onboarding.text_generation.shapes import FIXTURES, generator_tree
 from tests.unit.roundhouse.engines import copied_tree
