@@ -78,8 +78,6 @@ PATIENTLY = 20
 SUBJECT_CHARACTERS = 99
 JOB_ROLE = "${JobRole}"
 """Replaced by the role's ARN where the state machine is deployed."""
-OF_CHECKPOINTS = ("environment", "model", "publish", "candidate", "commit", "image")
-"""Hyperparameters of an engine's job that a checkpoint's has too."""
 TRIED = f'$states.input.engine.engineKey & "-" & {ex.CANDIDATE}'
 """One try at an engine. Its unfinished work is its own: a job takes over nothing of another, whose
 source nobody may have reviewed."""
@@ -260,7 +258,7 @@ class BuildStates(Construct):
         compiling = start("StartTrainingJob", training_job(environment, self._training_image))
         if self._quantizer_image is None:
             return compiling, None
-        job = quantizer_job(environment, self._quantizer_image)
+        job = training_job(environment, self._quantizer_image, is_checkpoint=True)
         return compiling, start("StartQuantizerJob", job)
 
     def _sign(self, built: sfn.IChainable, told: sfn.IChainable) -> sfn.State:
@@ -438,8 +436,12 @@ class BuildStates(Construct):
         return sfn.Wait(self, construct_id, time=sfn.WaitTime.seconds_path("$.seconds"))
 
 
-def training_job(environment: EnvironmentSpec, image_uri: str) -> dict[str, Any]:
+def training_job(
+    environment: EnvironmentSpec, image_uri: str, *, is_checkpoint: bool = False
+) -> dict[str, Any]:
     """Arguments of CreateTrainingJob, which builds an engine on the serving instance type.
+
+    Or a checkpoint, by its key.
 
     Training, not processing: it knows every GPU type that hosting knows, processing no A100, H200
     or B200; it keeps unfinished work between tries, and says why it failed in a build's own words.
@@ -457,6 +459,9 @@ def training_job(environment: EnvironmentSpec, image_uri: str) -> dict[str, Any]
         "commit": jsonata("$states.input.commit"),
         "image": image_uri,
     }
+    if is_checkpoint:
+        del request["compute_capability"]
+        request["checkpoint_key"] = jsonata("$states.input.engine.engineKey")
     source = {
         "S3DataType": "S3Prefix",
         "S3Uri": jsonata('"s3://" & $states.input.source'),
@@ -492,14 +497,6 @@ def training_job(environment: EnvironmentSpec, image_uri: str) -> dict[str, Any]
         "Tags": [{"Key": "roundhouse-environment", "Value": environment.name}],
         **({"VpcConfig": vpc} if vpc else {}),
     }
-
-
-def quantizer_job(environment: EnvironmentSpec, image_uri: str) -> dict[str, Any]:
-    """Arguments of CreateTrainingJob for a checkpoint."""
-    job = training_job(environment, image_uri)
-    parameters = {name: job["HyperParameters"][name] for name in OF_CHECKPOINTS}
-    key = {"checkpoint_key": jsonata("$states.input.engine.engineKey")}
-    return {**job, "HyperParameters": {**parameters, **key}}
 
 
 def job_name(environment: EnvironmentSpec) -> str:

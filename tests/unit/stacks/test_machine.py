@@ -22,7 +22,7 @@ from roundhouse_cdk.build_expressions import (
     NO_QUOTA,
     PASSING,
 )
-from roundhouse_cdk.build_states import REFUSED_FOR_NOW, quantizer_job, training_job
+from roundhouse_cdk.build_states import REFUSED_FOR_NOW, training_job
 from tests.synth.deployments import environment
 from tests.synth.pipeline import (
     GOLDEN,
@@ -272,4 +272,5 @@ def test_training_job_gets_the_hyperparameters_that_its_program_takes():
     known = {*REQUIRED, *OPTIONAL, *VARIABLES}
     assert set(training_job(whole(), IMAGE)["HyperParameters"]) == known - {"checkpoint_key"}
     of_checkpoint = known - {"compute_capability"}
-    assert set(quantizer_job(whole(), IMAGE)["HyperParameters"]) == of_checkpoint
+    job = training_job(whole(), IMAGE, is_checkpoint=True)
+    assert set(job["HyperParameters"]) == of_checkpoint
