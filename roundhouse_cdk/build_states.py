@@ -76,8 +76,6 @@ own.
 PATIENTLY = 20
 """Attempts of a quarter of an hour: a job goes on, whether or not it can be looked at."""
 SUBJECT_CHARACTERS = 99
-JOB_ROLE = "${JobRole}"
-"""Replaced by the role's ARN where the state machine is deployed."""
 TRIED = f'$states.input.engine.engineKey & "-" & {ex.CANDIDATE}'
 """One try at an engine. Its unfinished work is its own: a job takes over nothing of another, whose
 source nobody may have reviewed."""
@@ -462,21 +460,18 @@ def training_job(
     if is_checkpoint:
         del request["compute_capability"]
         request["checkpoint_key"] = jsonata("$states.input.engine.engineKey")
-    source = {
-        "S3DataType": "S3Prefix",
-        "S3Uri": jsonata('"s3://" & $states.input.source'),
-        "S3DataDistributionType": "FullyReplicated",
-    }
+    uri = jsonata('"s3://" & $states.input.source')
+    source = {"S3DataType": "S3Prefix", "S3Uri": uri, "S3DataDistributionType": "FullyReplicated"}
     checkpoints = literal(f"{bucket}/{names.unfinished_work_prefix('')}")
-    network = environment.network
-    vpc = network and {
-        "Subnets": list(network.subnet_ids),
-        "SecurityGroupIds": list(network.security_group_ids),
-    }
+    vpc, network = {}, environment.network
+    if network is not None:
+        subnets, groups = list(network.subnet_ids), list(network.security_group_ids)
+        vpc = {"VpcConfig": {"Subnets": subnets, "SecurityGroupIds": groups}}
     return {
         "TrainingJobName": jsonata(job_name(environment)),
         "AlgorithmSpecification": {"TrainingImage": image_uri, "TrainingInputMode": "File"},
-        "RoleArn": JOB_ROLE,
+        # Replaced by the role's ARN where the state machine is deployed.
+        "RoleArn": "${JobRole}",
         "HyperParameters": request,
         "InputDataConfig": [
             {"ChannelName": "source", "DataSource": {"S3DataSource": source}, "InputMode": "File"}
@@ -495,7 +490,7 @@ def training_job(
         "StoppingCondition": {"MaxRuntimeInSeconds": 60 * builds.timeout_minutes},
         "EnableNetworkIsolation": False,
         "Tags": [{"Key": "roundhouse-environment", "Value": environment.name}],
-        **({"VpcConfig": vpc} if vpc else {}),
+        **vpc,
     }
 
 
