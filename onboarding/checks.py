@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from onboarding.dataset import Datasets
 from onboarding.ensemble_spec import EnsembleSpec
+from onboarding.environment_spec import EnvironmentSpec
 from onboarding.environment_view import (
     EnvironmentView,
     SpecFiles,
-    model_server,
     own_endpoint,
     serving_server,
     shared_endpoint_name,
@@ -45,7 +45,8 @@ from onboarding.rules import (
 )
 from onboarding.rules.generation_case import generation_case, generation_cases
 from onboarding.rules.rule import EngineCase, PlacementCase, faults_of
-from onboarding.validation import Checked, validate
+from onboarding.text_generation.spec import TextGenerationSpec
+from onboarding.validation import Checked
 from onboarding.values import Server
 
 ENSEMBLE_RULES = (
@@ -63,6 +64,7 @@ MODEL_RULES = (
     *runtime_rules.RULES,
     *dataset_rules.RULES,
 )
+ENDPOINT_RULES = (*endpoint_rules.RULES, *endpoint_rules.SCALING_RULES)
 ENGINE_RULES = (
     *precision_rules.ENGINE_RULES,
     *user_code_rules.ENGINE_RULES,
@@ -77,30 +79,29 @@ VIEW_RULES = (
 )
 
 
-def file_faults(files: SpecFiles, datasets: Datasets) -> Iterator[Fault]:
+def file_faults(
+    files: SpecFiles, environments: Mapping[str, Checked[EnvironmentSpec]], datasets: Datasets
+) -> Iterator[Fault]:
     """Return the faults of the files themselves, whatever the environment."""
-    for named in (files.every_model, files.endpoints, files.environments):
+    for named in (files.every_model, files.endpoints, environments):
         yield from name_rules.file_names(named)
-    yield from faults_of(environment_rules.FILE_RULES, files)
-    yield from spec_faults(files, datasets)
+    yield from faults_of(environment_rules.FILE_RULES, files, environments)
+    yield from spec_faults(files.files, datasets)
     yield from ensemble_rules.endpoints_are_left_out_for_ensembles_alone(files)
-    for environment in files.environments.values():
-        yield from environment.faults
+    for environment in environments.values():
         yield from faults_of(environment_rules.RULES, environment, datasets.root)
         yield from faults_of(name_rules.ENVIRONMENT_RULES, files, environment)
 
 
-def spec_faults(specs: SpecFiles | EnvironmentView, datasets: Datasets) -> Iterator[Fault]:
+def spec_faults(files: Iterable[Checked[Any]], datasets: Datasets) -> Iterator[Fault]:
     """Return the faults of models and endpoints, as written or with an environment's overrides."""
-    for model in specs.models.values():
-        yield from model.faults
-        yield from _model_faults(model, datasets)
-    for endpoint in specs.endpoints.values():
-        yield from endpoint.faults
-        yield from _endpoint_faults(endpoint)
-    for generator in specs.generators.values():
-        yield from generator.faults
-        yield from faults_of(GENERATOR_RULES, generation_case(generator, datasets.root))
+    for file in files:
+        if isinstance(file.spec, ModelSpec):
+            yield from _model_faults(file, datasets)
+        elif isinstance(file.spec, TextGenerationSpec):
+            yield from faults_of(GENERATOR_RULES, generation_case(file, datasets.root))
+        else:
+            yield from faults_of(ENDPOINT_RULES, file)
 
 
 def environment_faults(view: EnvironmentView, datasets: Datasets) -> Iterator[Fault]:
@@ -109,9 +110,8 @@ def environment_faults(view: EnvironmentView, datasets: Datasets) -> Iterator[Fa
     Of text generators none in a promotion's exported files, which were checked when it was made: a
     platform row that changes afterwards refuses nothing that is served.
     """
-    if view.environment.has("name"):
-        for files in (view.every_model, view.endpoints):
-            yield from name_rules.name_lengths(files, view.environment.spec.name)
+    for files in (view.every_model, view.endpoints):
+        yield from name_rules.name_lengths(files, view.environment.spec.name)
     yield from faults_of(VIEW_RULES, view)
     yield from faults_of((ensemble_rules.models_of_ensembles,), view, datasets)
     for name, join in view.joins.items():
@@ -140,15 +140,10 @@ def _model_faults(model: Checked[ModelSpec], datasets: Datasets) -> Iterator[Fau
         yield from faults_of(MODEL_RULES, model, datasets)
     own = own_endpoint(model)
     if own is not None:
-        yield from _endpoint_faults(own)
-    elif model.has("endpoint") and isinstance(model.spec.endpoint, JoinSpec):
-        join = validate(JoinSpec, model.document.part("endpoint"))
+        yield from faults_of(ENDPOINT_RULES, own)
+    elif isinstance(model.spec.endpoint, JoinSpec):
+        join = Checked(document=model.document.part("endpoint"), spec=model.spec.endpoint)
         yield from faults_of(endpoint_rules.SCALING_RULES, join)
-
-
-def _endpoint_faults(endpoint: Checked[EndpointSpec]) -> Iterator[Fault]:
-    rules = (*endpoint_rules.RULES, *endpoint_rules.SCALING_RULES)
-    yield from faults_of(rules, endpoint)
 
 
 def placements(view: EnvironmentView) -> Iterator[PlacementCase[Any]]:
@@ -156,15 +151,15 @@ def placements(view: EnvironmentView) -> Iterator[PlacementCase[Any]]:
     for name, endpoint in view.own_endpoints.items():
         model = view.models[name]
         types = endpoint_types(endpoint, "endpoint.")
-        yield from _placements(view, model, types, model_server(model))
+        yield from _placements(view, model, types, model.spec.serving.server)
     for name, join in view.joins.items():
         first = view.models.get(join.joins, view.models[name])
         yield from _placements(
-            view, view.models[name], joined_type(view, name), model_server(first)
+            view, view.models[name], joined_type(view, name), first.spec.serving.server
         )
     for shared in view.endpoints.values():
-        server: Server = shared.spec.server if shared.has("server") else "triton"
-        yield from _placements(view, shared, own_type(shared, ""), server, multi_model=True)
+        types, server = own_type(shared, ""), shared.spec.server
+        yield from _placements(view, shared, types, server, multi_model=True)
 
 
 def _placements(
@@ -211,16 +206,14 @@ def engine_cases(view: EnvironmentView, datasets: Datasets) -> Iterator[EngineCa
                 instances=tuple(other for _, other in placed),
                 server=server,
                 multi_model=multi_model,
-                has_signers=environment.has("trusted_signers")
-                and bool(environment.spec.trusted_signers),
+                has_signers=bool(environment.spec.trusted_signers),
                 driver=host_driver(view, platform),
                 is_called=len(users) > 1,
             )
 
 
 def _platform(view: EnvironmentView) -> ServingPlatform | None:
-    known = view.environment.has("platform")
-    return serving_platforms().get(view.environment.spec.platform) if known else None
+    return serving_platforms().get(view.environment.spec.platform)
 
 
 Placed = tuple[str, InstanceType]
@@ -242,18 +235,16 @@ def serving_types(view: EnvironmentView, name: str) -> tuple[Placed, ...]:
 
 def endpoint_types(endpoint: Checked[EndpointSpec], inside: str) -> tuple[Placed, ...]:
     """The instance types of an endpoint that have a row: its own, then its pools'."""
-    pools = endpoint.spec.instance_pools if endpoint.has("instance_pools") else ()
     named = (
         _row_at(f"{inside}instance_pools[{index}].instance_type", pool.instance_type)
-        for index, pool in enumerate(pools)
+        for index, pool in enumerate(endpoint.spec.instance_pools)
     )
     return (*own_type(endpoint, inside), *(place for places in named for place in places))
 
 
 def own_type(endpoint: Checked[EndpointSpec], inside: str) -> tuple[Placed, ...]:
     """The instance type that an endpoint names, where it has a row."""
-    name = endpoint.spec.instance_type if endpoint.has("instance_type") else None
-    return _row_at(f"{inside}instance_type", name)
+    return _row_at(f"{inside}instance_type", endpoint.spec.instance_type)
 
 
 def joined_type(view: EnvironmentView, name: str) -> tuple[Placed, ...]:
@@ -268,7 +259,6 @@ def _row_at(path: str, name: str | None) -> tuple[Placed, ...]:
 
 def host_driver(view: EnvironmentView, platform: ServingPlatform) -> int | None:
     """The NVIDIA driver of the environment's host image."""
-    known = view.environment.has("inference_ami_version")
-    named = view.environment.spec.inference_ami_version if known else None
+    named = view.environment.spec.inference_ami_version
     image = host_images().get((platform.inference_ami_version if named is None else named) or "")
     return None if image is None else image.driver

@@ -22,7 +22,7 @@ from onboarding.source_access import (
     SourceBucketSpec,
     SourceSecretsSpec,
 )
-from onboarding.values import FileSpec, Value
+from onboarding.values import Value
 
 _DIGITS = "([0-9a-f]{8}|[0-9a-f]{17})"
 _ID = "8 or 17 hexadecimal digits"
@@ -225,7 +225,7 @@ class ModelsSpec(Value):
         return self.__pydantic_extra__
 
 
-class EnvironmentSpec(FileSpec):
+class EnvironmentSpec(Value):
     """One account and region, its serving platform, and what it changes of each model."""
 
     name: Annotated[str, Field(pattern=r"^[a-z](-?[a-z0-9])*$", max_length=16)] = Field(

@@ -27,7 +27,6 @@ from onboarding.values import (
     OWN,
     SHARED,
     CalibrationMethod,
-    FileSpec,
     HardwareCompatibility,
     Metric,
     QuantizationMode,
@@ -185,7 +184,7 @@ class AccuracySpec(Value):
         return frozenset({self.metric, *(metric for metric in own if metric is not None)})
 
 
-class EndpointSpec(FileSpec):
+class EndpointSpec(Value):
     """The endpoint of one model alone."""
 
     instance_type: str = Field(description="A row of onboarding/data/instance_types.yaml")
@@ -222,7 +221,7 @@ class EndpointSpec(FileSpec):
         return self.scaling.fewest == 0 and self.asynchronous is None
 
 
-class JoinSpec(FileSpec):
+class JoinSpec(Value):
     """A variant behind another model's endpoint: a share of the traffic, or a copy of it."""
 
     joins: str = Field(
@@ -256,7 +255,7 @@ _Endpoint = Annotated[
 ]
 
 
-class ModelSpec(FileSpec):
+class ModelSpec(Value):
     """One model file, whole."""
 
     name: Annotated[str, Field(pattern=NAME_PATTERN)] = Field(

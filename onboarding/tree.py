@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -104,54 +104,34 @@ def read_tree(root: Path) -> Tree:
     model_files = read_folder(root, "models", ModelSpec)
     endpoint_files = read_folder(root, "endpoints", SharedEndpointSpec, optional=True)
     environment_files = read_folder(root, "environments", EnvironmentSpec)
+    folders = (model_files, endpoint_files, environment_files)
     models, generators = split_models(model_files.specs)
-    endpoints = endpoint_files.specs
-    environments = environment_files.specs
+    endpoints, environments = endpoint_files.specs, environment_files.specs
     files = SpecFiles(
         models=models,
         endpoints=endpoints,
-        environments=environments,
-        unread=frozenset(model_files.unread + endpoint_files.unread),
         generators=generators,
+        unread=frozenset(name for folder in folders for name in folder.unread),
     )
-    views = {
-        name: environment_view(files, name)
-        for name, file in environments.items()
-        # Without its overrides, faults would come that these remove.
-        if file.has("models", "endpoints")
-    }
+    views = {name: environment_view(files, file) for name, file in environments.items()}
     datasets = Datasets(root)
-    yaml_faults = [*model_files.faults, *endpoint_files.faults, *environment_files.faults]
-    faults = list(file_faults(files, datasets))
+    faults = [fault for folder in folders for fault in folder.faults]
+    faults += file_faults(files, environments, datasets)
     for view in views.values():
-        faults.extend(spec_faults(_only_overridden(files, view), datasets))
-    faults.extend(_by_environment(views, datasets))
+        faults += view.faults
+        overridden = (file for file in view.files if all(file is not own for own in files.files))
+        faults += spec_faults(overridden, datasets)
+    faults += _by_environment(views, datasets)
     return Tree(
         root=root,
-        models=_valid(models),
-        endpoints=_valid(endpoints),
-        environments=_valid(environments),
+        models=_specs(models),
+        endpoints=_specs(endpoints),
+        environments=_specs(environments),
         dataset_digests=datasets.digests(),
-        faults=sorted_faults([*yaml_faults, *_elsewhere(faults, yaml_faults)]),
+        faults=sorted_faults(faults),
         views=views,
-        generators=_valid(generators),
+        generators=_specs(generators),
     )
-
-
-def _only_overridden(files: SpecFiles, view: EnvironmentView) -> EnvironmentView:
-    """Return an environment's view with only the files that it overrides."""
-    models = {
-        name: file for name, file in view.models.items() if file is not files.models.get(name)
-    }
-    generators = {
-        name: file
-        for name, file in view.generators.items()
-        if file is not files.generators.get(name)
-    }
-    endpoints = {
-        name: file for name, file in view.endpoints.items() if file is not files.endpoints[name]
-    }
-    return replace(view, models=models, endpoints=endpoints, generators=generators)
 
 
 def _by_environment(views: Mapping[str, EnvironmentView], datasets: Datasets) -> Iterator[Fault]:
@@ -168,21 +148,15 @@ def _by_environment(views: Mapping[str, EnvironmentView], datasets: Datasets) ->
             yield fault.model_copy(update={"what": f"in {where} {', '.join(names)}, {fault.what}"})
 
 
-def _elsewhere(faults: Iterable[Fault], yaml_faults: Iterable[Fault]) -> Iterator[Fault]:
-    """Return the faults of other lines: a value that YAML cannot read is wrong in every way."""
-    lines = {(fault.file, fault.line) for fault in yaml_faults}
-    return (fault for fault in faults if (fault.file, fault.line) not in lines)
-
-
-def _valid(specs: Mapping[str, Checked[SpecT]]) -> dict[str, SpecT]:
-    return {name: file.spec for name, file in specs.items() if file.is_valid}
+def _specs(files: Mapping[str, Checked[SpecT]]) -> dict[str, SpecT]:
+    return {name: file.spec for name, file in files.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Folder(Generic[SpecT]):
-    """The spec files of one folder, by file name without `.yaml`, and what is wrong with the files.
+    """The valid files of one folder, by file name without `.yaml`, and the faults of the others.
 
-    `unread` names the files that are there and hold no document of this kind.
+    `unread` names the others, as `models/name`.
     """
 
     specs: dict[str, Checked[SpecT]]
@@ -205,30 +179,43 @@ def read_folder(
     faults: list[Fault] = []
     unread: list[str] = []
     for path in _yaml_files(root / folder):
-        file = f"{folder}/{path.name}"
         name_fault = _file_name_fault(path, folder)
         if name_fault is not None:
             faults.append(name_fault)
             continue
-        document, file_faults = read_document(path, file)
-        faults.extend(file_faults)
-        kind = None if document is None else _other_kind(document.data, folder)
-        if kind is not None:
-            faults.append(
-                Fault(
-                    file=file,
-                    line=1,
-                    what=f"is a file of {kind}/, by its keys, and lies in {folder}/",
-                    value=path.name,
-                    allowed=f"files of {folder}/, as schemas/ describes them",
-                    way_out=f"move it to {kind}/",
-                )
-            )
-        if document is None or kind is not None:
+        checked, wrong = _read_file(path, folder, spec_type)
+        faults += wrong
+        if checked is None:
             unread.append(f"{folder}/{path.stem}")
         else:
-            specs[path.stem] = validate(spec_type, document)
+            specs[path.stem] = checked
     return Folder(specs=specs, faults=tuple(faults), unread=tuple(unread))
+
+
+def _read_file(
+    path: Path, folder: str, spec_type: type[SpecT]
+) -> tuple[Checked[SpecT] | None, tuple[Fault, ...]]:
+    """Return a file with its spec, or None and the faults of its form."""
+    file = f"{folder}/{path.name}"
+    document, faults = read_document(path, file)
+    if document is None:
+        return None, faults
+    kind = _other_kind(document.data, folder)
+    if kind is not None:
+        other = Fault(
+            file=file,
+            line=1,
+            what=f"is a file of {kind}/, by its keys, and lies in {folder}/",
+            value=path.name,
+            allowed=f"files of {folder}/, as schemas/ describes them",
+            way_out=f"move it to {kind}/",
+        )
+        return None, (*faults, other)
+    checked, wrong = validate(spec_type, document)
+    # A value that YAML cannot read is wrong in every way.
+    lines = {fault.line for fault in faults}
+    elsewhere = (fault for fault in wrong if fault.line not in lines)
+    return (None if faults else checked), (*faults, *elsewhere)
 
 
 def _file_name_fault(path: Path, folder: str) -> Fault | None:

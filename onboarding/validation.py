@@ -1,18 +1,17 @@
-"""A document against a spec: its valid sections, and a fault for everything else."""
+"""A document against its spec: the spec of a file, or every fault of its form."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
-from pydantic import ValidationError, create_model
+from pydantic import ValidationError
 
 from onboarding.document import Document, KeyPath, Place, key_path, path_text
 from onboarding.ensemble_spec import OF_STEPS, TASK, EnsembleSpec
-from onboarding.fault import Fault, sorted_faults
+from onboarding.fault import Fault
 from onboarding.model_spec import ModelSpec
 from onboarding.nearest import nearest
 from onboarding.repository_spec import OF_NETWORKS, RepositorySpec, has_repository
@@ -26,25 +25,10 @@ SpecT_co = TypeVar("SpecT_co", bound=Value, covariant=True)
 
 @dataclass(frozen=True, kw_only=True)
 class Checked(Generic[SpecT_co]):
-    """A document and as much of its spec as is valid.
-
-    `spec` holds only the sections (top-level fields) named in `sections`, and raises SectionError
-    for another: a rule that reads it ends, and no broken section hides a fault of another.
-    """
+    """A document and its spec."""
 
     document: Document
     spec: SpecT_co
-    sections: frozenset[str]
-    faults: tuple[Fault, ...]
-
-    @property
-    def is_valid(self) -> bool:
-        """True when the whole document is a spec."""
-        return not self.faults
-
-    def has(self, *sections: str) -> bool:
-        """True when these sections are valid."""
-        return self.sections.issuperset(sections)
 
     def at(self, *paths: str | KeyPath) -> Place:
         """Return the place of the first of some keys that an environment overrides, or the first.
@@ -87,81 +71,54 @@ def _value_text(value: Any, path: KeyPath) -> str | None:
     return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
-def validate(spec_type: type[SpecT], document: Document) -> Checked[SpecT]:
-    """Validate a document.
+def validate(
+    spec_type: type[SpecT], document: Document
+) -> tuple[Checked[SpecT] | None, tuple[Fault, ...]]:
+    """Return a document with its spec, or None and the faults of its form.
 
-    An unknown key is left out, and where it resembles one that is needed, that is not missing. A
-    model file with `task: ensemble` has the spec of one, and so have one with `task:
+    A model file with `task: ensemble` has the spec of one, and so have one with `task:
     text-generation` and one whose source is a Triton repository.
     """
-    if spec_type is ModelSpec and document.data.get("task") == TASK:
-        why = "an ensemble has no '{}': each of its models has one, in a file of its own"
-        return cast(Checked[SpecT], _without(EnsembleSpec, document, OF_STEPS, why))
-    if spec_type is ModelSpec and has_repository(document.data):
-        why = "a Triton repository has no '{}': nothing is compiled of it, and no accuracy measured"
-        return cast(Checked[SpecT], _without(RepositorySpec, document, OF_NETWORKS, why))
-    if spec_type is ModelSpec and document.data.get("task") == text_generation.TASK:
-        return cast(Checked[SpecT], _validated(text_generation.TextGenerationSpec, document))
-    return _validated(spec_type, document)
-
-
-def _without(
-    spec_type: type[SpecT], document: Document, unread: frozenset[str], why: str
-) -> Checked[SpecT]:
-    """Validate a document whose kind of model has no sections of some names."""
+    kind, unread, why = _kind(document) if spec_type is ModelSpec else (spec_type, frozenset(), "")
     given = sorted(unread & document.data.keys())
     faults = [document.at(key).fault(why.format(key), way_out="take it out") for key in given]
     own = document.without([(key,) for key in given])
-    checked = _validated(spec_type, own)
-    return replace(
-        checked,
-        sections=checked.sections - unread,
-        faults=sorted_faults([*faults, *checked.faults]),
-    )
-
-
-def _validated(spec_type: type[SpecT], document: Document) -> Checked[SpecT]:
     try:
-        spec = _whole(spec_type, document.data)
-    except ValidationError:
-        return _checked_by_section(spec_type, document)
-    return Checked(
-        document=document, spec=spec, sections=frozenset(spec_type.model_fields), faults=()
-    )
+        # YAML has no tuples, so lists are read as JSON would be; everything else stays strict.
+        spec = cast(SpecT, kind.model_validate_json(json.dumps(own.data)))
+    except ValidationError as error:
+        return None, (*faults, *_form_faults(kind, own, error))
+    return None if faults else Checked(document=own, spec=spec), tuple(faults)
 
 
-def _checked_by_section(spec_type: type[SpecT], document: Document) -> Checked[SpecT]:
-    errors = _errors(spec_type, document.data)
+def _kind(document: Document) -> tuple[type[Value], frozenset[str], str]:
+    """Return the spec of a model file, keys that are not of it, and why one is not."""
+    if document.data.get("task") == TASK:
+        why = "an ensemble has no '{}': each of its models has one, in a file of its own"
+        return EnsembleSpec, OF_STEPS, why
+    if has_repository(document.data):
+        why = "a Triton repository has no '{}': nothing is compiled of it, and no accuracy measured"
+        return RepositorySpec, OF_NETWORKS, why
+    if document.data.get("task") == text_generation.TASK:
+        return text_generation.TextGenerationSpec, frozenset(), ""
+    return ModelSpec, frozenset(), ""
+
+
+def _form_faults(spec_type: type[Value], document: Document, error: ValidationError) -> list[Fault]:
+    """Return the faults of pydantic's errors.
+
+    Where an unknown key resembles one that is needed, that is not missing.
+    """
+    errors = _without_echoes(error.errors(include_url=False))
     unknown = [written_path(item["loc"]) for item in errors if item["type"] == "extra_forbidden"]
     meant = {
         (*path[:-1], nearest(str(path[-1]), known_keys(spec_type, path[:-1]))) for path in unknown
     }
-    faults = [
-        spec_fault(spec_type, document, error)
-        for error in errors
-        if error["type"] != "missing" or written_path(error["loc"]) not in meant
+    return [
+        spec_fault(spec_type, document, item)
+        for item in errors
+        if item["type"] != "missing" or written_path(item["loc"]) not in meant
     ]
-    document = document.without(unknown)
-    sections = _valid_sections(spec_type, document.data)
-    spec = cast(SpecT, spec_type.model_construct(_fields_set=set(sections), **sections))
-    for name in spec_type.model_fields.keys() - sections.keys():
-        spec.__dict__.pop(name, None)
-    return Checked(
-        document=document, spec=spec, sections=frozenset(sections), faults=sorted_faults(faults)
-    )
-
-
-def _whole(spec_type: type[SpecT], data: Mapping[str, Any]) -> SpecT:
-    # YAML has no tuples, so lists are read as JSON would be; everything else stays strict.
-    return spec_type.model_validate_json(json.dumps(data))
-
-
-def _errors(spec_type: type[Value], data: Mapping[str, Any]) -> list[Any]:
-    try:
-        _whole(spec_type, data)
-    except ValidationError as error:
-        return _without_echoes(error.errors(include_url=False))
-    return []
 
 
 def _without_echoes(errors: Sequence[Any]) -> list[Any]:
@@ -177,24 +134,3 @@ def _without_echoes(errors: Sequence[Any]) -> list[Any]:
             )
         )
     ]
-
-
-def _valid_sections(spec_type: type[Value], data: Mapping[str, Any]) -> dict[str, Any]:
-    sections: dict[str, Any] = {}
-    for name in spec_type.model_fields:
-        given = {name: data[name]} if name in data else {}
-        try:
-            section = _section_type(spec_type, name).model_validate_json(json.dumps(given))
-        except ValidationError:
-            continue
-        sections[name] = getattr(section, name)
-    return sections
-
-
-@cache
-def _section_type(spec_type: type[Value], name: str) -> type[Value]:
-    field = spec_type.model_fields[name]
-    section: type[Value] = create_model(
-        f"{spec_type.__name__}_{name}", __base__=Value, **{name: (field.annotation, field)}
-    )  # type: ignore[call-overload]
-    return section

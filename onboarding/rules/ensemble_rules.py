@@ -126,7 +126,7 @@ def models_of_ensembles(view: EnvironmentView, datasets: Datasets) -> Iterator[F
     """Yield names that are no models for an ensemble, and tensors that do not fit."""
     for file in view.models.values():
         spec = file.spec
-        if not isinstance(spec, EnsembleSpec) or not file.has("steps", "outputs"):
+        if not isinstance(spec, EnsembleSpec):
             continue
         yield from _unknown_models(file, spec, view)
         interfaces = dict(_interfaces(spec, view.models, datasets))
@@ -144,14 +144,14 @@ def endpoints_are_left_out_for_ensembles_alone(files: SpecFiles) -> Iterator[Fau
     called = {
         name
         for file in files.models.values()
-        if isinstance(file.spec, EnsembleSpec) and file.has("steps")
+        if isinstance(file.spec, EnsembleSpec)
         for name in file.spec.models
     }
     if any(name.startswith("models/") for name in files.unread):
         return
     for name, file in files.models.items():
-        is_missing = file.has("endpoint") and file.spec.endpoint is None
-        if is_missing and (isinstance(file.spec, EnsembleSpec) or name not in called):
+        is_called = name in called and not isinstance(file.spec, EnsembleSpec)
+        if file.spec.endpoint is None and not is_called:
             yield file.at(()).fault(
                 "key 'endpoint' is missing, and no ensemble calls this model",
                 way_out="add `endpoint:` (an endpoint of its own, the name of a shared one in "
@@ -208,11 +208,9 @@ def _interfaces(
     spec: EnsembleSpec, models: Mapping[str, Checked[ModelSpec]], datasets: Datasets
 ) -> Iterator[tuple[str, Interface]]:
     for name in spec.models:
-        file = models.get(name)
-        if file is not None and file.has("task", "serving", "source"):
-            found = _interface(file.spec, datasets)
-            if found is not None:
-                yield name, found
+        found = None if name not in models else _interface(models[name].spec, datasets)
+        if found is not None:
+            yield name, found
 
 
 def _interface(spec: ModelSpec, datasets: Datasets) -> Interface | None:

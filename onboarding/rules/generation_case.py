@@ -69,9 +69,8 @@ class GenerationCase:
 
     @property
     def region(self) -> str | None:
-        """The environment's region, where that section is valid."""
-        known = self.environment is not None and self.environment.has("region")
-        return self.environment.spec.region if self.environment is not None and known else None
+        """The environment's region."""
+        return None if self.environment is None else self.environment.spec.region
 
     def candidates(self) -> Iterator[InstanceType]:
         """Yield the GPU types to plan for: those named, or all that the region has."""
@@ -114,7 +113,7 @@ def generation_case(
     return GenerationCase(
         file=file,
         root=root,
-        checkpoint=read_checkpoint(file.spec.source, root) if file.has("source") else None,
+        checkpoint=read_checkpoint(file.spec.source, root),
         environment=environment,
     )
 

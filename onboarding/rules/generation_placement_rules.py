@@ -97,8 +97,7 @@ def host_ami_has_the_images_cuda(case: GenerationCase) -> Iterator[Fault]:
     own = case.spec.endpoint.inference_ami_version
     if platform is None or environment is None:
         return
-    known = environment.has("inference_ami_version")
-    shared = environment.spec.inference_ami_version if known else None
+    shared = environment.spec.inference_ami_version
     name = own or shared or platform.inference_ami_version
     is_shared = own is None and shared is not None
     place = (environment if is_shared else case.file).at(

@@ -1,7 +1,4 @@
-"""What rules judge, and how they run.
-
-A rule yields the faults of one file, or of a case: it ends where it reads a section with a fault.
-"""
+"""What rules judge, and how they run: a rule yields the faults of one file, or of a case."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from onboarding.fault import Fault
 from onboarding.model_spec import ModelSpec
 from onboarding.platform import InstanceType, ServingPlatform
 from onboarding.validation import Checked, SpecT_co
-from onboarding.values import SectionError, Server
+from onboarding.values import Server
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +61,4 @@ class EngineCase:
 def faults_of(rules: Iterable[Callable[..., Iterator[Fault]]], *arguments: Any) -> Iterator[Fault]:
     """Yield the faults that rules find."""
     for rule in rules:
-        try:
-            yield from rule(*arguments)
-        except SectionError:
-            continue
+        yield from rule(*arguments)

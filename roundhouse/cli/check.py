@@ -91,7 +91,7 @@ def _price_notes(tree: Tree) -> Iterator[str]:
     from roundhouse.session import LOCAL
 
     for environment, view in tree.views.items():
-        if environment != LOCAL and "region" in view.environment.sections:
+        if environment != LOCAL:
             used = prices_date(view.environment.spec.region, view.instance_types)
             note = stale_note(used)
             if note is not None:
