@@ -6,26 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from onboarding.dataset import Datasets
-from onboarding.ensemble_spec import EnsembleSpec
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.environment_view import (
     EnvironmentView,
     SpecFiles,
     own_endpoint,
-    serving_server,
-    shared_endpoint_name,
 )
 from onboarding.fault import Fault
-from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec
-from onboarding.platform import (
-    InstanceType,
-    ServingPlatform,
-    host_images,
-    instance_types,
-    serving_platforms,
-)
+from onboarding.model_spec import EnsembleSpec, JoinSpec, ModelSpec, RepositorySpec
 from onboarding.promotion import PROMOTED
-from onboarding.repository_spec import RepositorySpec
 from onboarding.rules import (
     dataset_rules,
     endpoint_rules,
@@ -43,11 +32,15 @@ from onboarding.rules import (
     task_rules,
     user_code_rules,
 )
-from onboarding.rules.generation_case import generation_case, generation_cases
-from onboarding.rules.rule import EngineCase, PlacementCase, faults_of
+from onboarding.rules.cases import (
+    engine_cases,
+    faults_of,
+    generation_case,
+    generation_cases,
+    placements,
+)
 from onboarding.text_generation.spec import TextGenerationSpec
 from onboarding.validation import Checked
-from onboarding.values import Server
 
 ENSEMBLE_RULES = (
     *task_rules.ACCURACY_RULES,
@@ -144,121 +137,3 @@ def _model_faults(model: Checked[ModelSpec], datasets: Datasets) -> Iterator[Fau
     elif isinstance(model.spec.endpoint, JoinSpec):
         join = Checked(document=model.document.part("endpoint"), spec=model.spec.endpoint)
         yield from faults_of(endpoint_rules.SCALING_RULES, join)
-
-
-def placements(view: EnvironmentView) -> Iterator[PlacementCase[Any]]:
-    """Return every instance type of every endpoint, where type and platform are known."""
-    for name, endpoint in view.own_endpoints.items():
-        model = view.models[name]
-        types = endpoint_types(endpoint, "endpoint.")
-        yield from _placements(view, model, types, model.spec.serving.server)
-    for name, join in view.joins.items():
-        first = view.models.get(join.joins, view.models[name])
-        yield from _placements(
-            view, view.models[name], joined_type(view, name), first.spec.serving.server
-        )
-    for shared in view.endpoints.values():
-        types, server = own_type(shared, ""), shared.spec.server
-        yield from _placements(view, shared, types, server, multi_model=True)
-
-
-def _placements(
-    view: EnvironmentView,
-    file: Checked[ModelSpec] | Checked[EndpointSpec],
-    placed: tuple[Placed, ...],
-    server: Server,
-    *,
-    multi_model: bool = False,
-) -> Iterator[PlacementCase[Any]]:
-    platform = _platform(view)
-    for path, instance in placed if platform is not None else ():
-        assert platform is not None
-        yield PlacementCase(
-            environment=view.environment,
-            platform=platform,
-            instance=instance,
-            file=file,
-            instance_path=path,
-            server=server,
-            server_path="server" if multi_model else "serving.server",
-            multi_model=multi_model,
-        )
-
-
-def engine_cases(view: EnvironmentView, datasets: Datasets) -> Iterator[EngineCase]:
-    """Return every model on every instance type that serves it or an ensemble that calls it."""
-    platform, environment = _platform(view), view.environment
-    if platform is None:
-        return
-    for name, model in view.models.items():
-        if isinstance(model.spec, EnsembleSpec):
-            continue
-        users = (name, *view.ensembles_of(name))
-        placed = tuple(place for user in users for place in serving_types(view, user))
-        server, multi_model = serving_server(view, name)
-        for path, instance in placed:
-            yield EngineCase(
-                model=model,
-                datasets=datasets,
-                platform=platform,
-                instance=instance,
-                instance_path=path,
-                instances=tuple(other for _, other in placed),
-                server=server,
-                multi_model=multi_model,
-                has_signers=bool(environment.spec.trusted_signers),
-                driver=host_driver(view, platform),
-                is_called=len(users) > 1,
-            )
-
-
-def _platform(view: EnvironmentView) -> ServingPlatform | None:
-    return serving_platforms().get(view.environment.spec.platform)
-
-
-Placed = tuple[str, InstanceType]
-"""Where a file names an instance type that has a row."""
-
-
-def serving_types(view: EnvironmentView, name: str) -> tuple[Placed, ...]:
-    """Every instance type that serves a model, and where its file says so."""
-    if name in view.own_endpoints:
-        return endpoint_types(view.own_endpoints[name], "endpoint.")
-    if name in view.joins:
-        if view.joins[name].instance_type is not None:
-            return joined_type(view, name)
-        inherited: Checked[EndpointSpec] | None = view.own_endpoints.get(view.joins[name].joins)
-    else:
-        inherited = view.endpoints.get(shared_endpoint_name(view.models[name]) or "")
-    return () if inherited is None else own_type(inherited, "endpoint.")
-
-
-def endpoint_types(endpoint: Checked[EndpointSpec], inside: str) -> tuple[Placed, ...]:
-    """The instance types of an endpoint that have a row: its own, then its pools'."""
-    named = (
-        _row_at(f"{inside}instance_pools[{index}].instance_type", pool.instance_type)
-        for index, pool in enumerate(endpoint.spec.instance_pools)
-    )
-    return (*own_type(endpoint, inside), *(place for places in named for place in places))
-
-
-def own_type(endpoint: Checked[EndpointSpec], inside: str) -> tuple[Placed, ...]:
-    """The instance type that an endpoint names, where it has a row."""
-    return _row_at(f"{inside}instance_type", endpoint.spec.instance_type)
-
-
-def joined_type(view: EnvironmentView, name: str) -> tuple[Placed, ...]:
-    """The instance type that a model names which joins another."""
-    return _row_at("endpoint.instance_type", view.joins[name].instance_type)
-
-
-def _row_at(path: str, name: str | None) -> tuple[Placed, ...]:
-    row = instance_types().get(name or "")
-    return () if row is None else ((path, row),)
-
-
-def host_driver(view: EnvironmentView, platform: ServingPlatform) -> int | None:
-    """The NVIDIA driver of the environment's host image."""
-    named = view.environment.spec.inference_ami_version
-    image = host_images().get((platform.inference_ami_version if named is None else named) or "")
-    return None if image is None else image.driver

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from onboarding.deployed_endpoint import Artifact
-from onboarding.deployed_endpoint import DeployedEndpoint as DeployedEndpoint
+from onboarding.environment_spec import EnvironmentSpec
 from onboarding.fault import Fault
 from onboarding.hosting_spec import ScalingSpec
 from onboarding.keys import plan_gpu, runtime_name
-from onboarding.lock import LockEntry
+from onboarding.lock import BuiltEntry, LockEntry
 from onboarding.model_spec import EndpointSpec, ModelSpec
 from onboarding.platform import InstanceType, ServingPlatform
 from onboarding.signature import parse_public_key
@@ -21,6 +20,59 @@ VARIANT = "AllTraffic"
 
 It never changes its name: SageMaker's deployment guardrails refuse that.
 """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artifact:
+    """What a build makes of one model: an engine, or a checkpoint."""
+
+    key: str
+    model: str
+    entry: BuiltEntry | None
+    """Of a lock; None: not built yet."""
+    held_by: str | None = None
+    """The environment that built it, where this one is to receive it by promotion."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeployedEndpoint:
+    """One endpoint of one environment, whatever answers behind it: base of each workload's."""
+
+    environment: EnvironmentSpec
+    name: str
+    """In the tree."""
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The models that answer behind it, each once."""
+        return tuple(dict.fromkeys(artifact.model for artifact in self.artifacts))
+
+    @property
+    def artifacts(self) -> tuple[Artifact, ...]:
+        """What it serves, once each."""
+        raise NotImplementedError
+
+    @property
+    def is_component(self) -> bool:
+        """True where copies of an inference component answer, which has the endpoint's name."""
+        raise NotImplementedError
+
+    @property
+    def locked(self) -> tuple[Artifact, ...]:
+        """What locks have of what the files ask for now, served or not."""
+        return tuple(artifact for artifact in self.artifacts if artifact.entry is not None)
+
+    @property
+    def is_built(self) -> bool:
+        """True where nothing that it serves is missing."""
+        return all(artifact.entry is not None for artifact in self.artifacts)
+
+    def source_command(self, artifact: Artifact) -> str:
+        """Return the command that brings what it serves into the environment's bucket."""
+        own = self.environment.name
+        if artifact.held_by is None:
+            return f"`roundhouse build --env {own} --model {artifact.model}`"
+        return f"`roundhouse promote --from {self.environment.promotes_from} --to {own}`"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from onboarding.fault import Fault
-from onboarding.nearest import comma_list, did_you_mean
+from onboarding.fault import Fault, comma_list, did_you_mean
 
 KeyPath = tuple[str | int, ...]
 

@@ -17,7 +17,7 @@ from onboarding.aws_limits import (
 )
 from onboarding.platform import CODEBUILD_GPU_REGIONS
 from onboarding.signature import MOST_SIGNERS
-from onboarding.source_access import (
+from onboarding.source_spec import (
     MOST_SOURCE_BUCKETS,
     SourceBucketSpec,
     SourceSecretsSpec,

@@ -8,10 +8,15 @@ from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 from onboarding.document import Place
-from onboarding.ensemble_spec import EnsembleSpec
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.fault import Fault
-from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec, SharedEndpointSpec
+from onboarding.model_spec import (
+    EndpointSpec,
+    EnsembleSpec,
+    JoinSpec,
+    ModelSpec,
+    SharedEndpointSpec,
+)
 from onboarding.names import adapter_endpoint
 from onboarding.serving_spec import server_beside
 from onboarding.text_generation.spec import TextGenerationSpec

@@ -8,8 +8,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from onboarding.manifest import RuntimeIdentity
-from onboarding.model_spec import AccuracySpec, ModelSpec, SensitivitySearchSpec
-from onboarding.platform import InstanceType
+from onboarding.model_spec import (
+    REPOSITORY,
+    AccuracySpec,
+    EnsembleSpec,
+    ModelSpec,
+    RepositorySpec,
+    SensitivitySearchSpec,
+)
+from onboarding.platform import InstanceType, ServingPlatform
 from onboarding.serving_spec import ServingSpec
 from onboarding.source_spec import SourceSpec
 from onboarding.values import (
@@ -244,6 +251,52 @@ def _with_default_prompt(spec: ModelSpec) -> ModelSpec:
 def chosen_network(precision: Precision) -> str:
     """The network that an engine of a precision is compiled from."""
     return precision if precision in ("int8", "fp8") else "float"
+
+
+_UNMAPPED: dict[str, dict[str, str]] = {"inputs": {}, "outputs": {}}
+"""Stands in every key of a chain, as the absent code does: keys of before stay as they are."""
+
+
+def ensemble_key(
+    spec: EnsembleSpec, step_keys: Mapping[str, str], dataset_digests: Mapping[str, str]
+) -> str:
+    """Return the key of an ensemble whose steps have these engine keys in an environment.
+
+    Those hold runtime, compute capability and GPU. Endpoint, scaling and rollout change nothing.
+    """
+    inputs = {
+        "recipe": RECIPE_VERSION,
+        "name": spec.name,
+        "engines": dict(step_keys),
+        "steps": [{"model": step.model, **_UNMAPPED} for step in spec.steps],
+        "outputs": list(spec.outputs),
+        "example": spec.example,
+        "bls": None,
+        "accuracy": {
+            **spec.accuracy.model_dump(mode="json", exclude={"dataset"}),
+            "dataset": dataset_digests[spec.accuracy.dataset],
+        },
+        "max_batch_size": spec.serving.dynamic_batching.max_batch_size,
+        "instances": spec.serving.instances_per_gpu,
+    }
+    return digest(inputs)
+
+
+def repository_key(spec: RepositorySpec, platform: ServingPlatform, instance: InstanceType) -> str:
+    """Return the key of a repository's archive on an instance type: its files, and what serves it.
+
+    A folder is its digest, wherever it lies.
+    """
+    source = spec.repository
+    place = {"folder"} if source.folder is not None and source.sha256 is not None else set()
+    inputs = {
+        "recipe": RECIPE_VERSION,
+        "name": spec.name,
+        REPOSITORY: source.model_dump(mode="json", exclude=place),
+        "platform": platform.name,
+        "compute_capability": instance.compute_capability,
+    }
+    return digest(inputs)
 
 
 def _search(

@@ -9,7 +9,7 @@ from typing import Literal
 from onboarding.aws_limits import NAME_LENGTH
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import aws_partition, registry_host
-from onboarding.source_access import S3_SCHEME
+from onboarding.source_spec import S3_SCHEME
 from onboarding.text_generation.checkpoint_key import CHECKPOINTS
 
 ENGINES_PREFIX = "engines"

@@ -7,17 +7,29 @@ from dataclasses import dataclass
 from typing import Any
 
 from onboarding.deployment import VARIANT, Deployment, Pool, Target, Variant
-from onboarding.ensemble_spec import EnsembleSpec, ensemble_key
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.environment_view import EnvironmentView
-from onboarding.fault import Fault, FaultsError
-from onboarding.keys import engine_key, network_key, network_precisions, plan_key, runtime_name
+from onboarding.fault import Fault, FaultsError, comma_list, did_you_mean
+from onboarding.keys import (
+    engine_key,
+    ensemble_key,
+    network_key,
+    network_precisions,
+    plan_key,
+    repository_key,
+    runtime_name,
+)
 from onboarding.lock import Lock, LockEntry
 from onboarding.manifest import RuntimeIdentity
-from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec, SharedEndpointSpec
-from onboarding.nearest import comma_list, did_you_mean
+from onboarding.model_spec import (
+    EndpointSpec,
+    EnsembleSpec,
+    JoinSpec,
+    ModelSpec,
+    RepositorySpec,
+    SharedEndpointSpec,
+)
 from onboarding.platform import InstanceType, ServingPlatform, instance_types, serving_platforms
-from onboarding.repository_spec import RepositorySpec, repository_key
 from onboarding.serving_spec import server_beside
 from onboarding.tree import Tree, held_entries
 from onboarding.values import QuantizationMode, Server

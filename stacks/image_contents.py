@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from onboarding.text_generation.quantizer_route import QUANTIZER_IMAGE
+from onboarding.text_generation.checkpoint_key import QUANTIZER_IMAGE
 
 _SIGNATURES = ("onboarding/__init__.py", "onboarding/signature.py")
 _ENGINE_MANIFEST = (*_SIGNATURES, "onboarding/manifest.py", "onboarding/values.py")

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from onboarding.aws_limits import REAL_TIME_SECONDS
 from onboarding.document import Place
-from onboarding.fault import Fault
+from onboarding.fault import Fault, comma_list, did_you_mean
 from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec, SharedEndpointSpec
-from onboarding.nearest import comma_list, did_you_mean
 from onboarding.platform import InstanceType, instance_types
 from onboarding.validation import Checked
 

@@ -6,16 +6,12 @@ from collections.abc import Iterator, Mapping
 
 from onboarding.chain import Interface, chain_problems
 from onboarding.dataset import Datasets
-from onboarding.ensemble_spec import EnsembleSpec
 from onboarding.environment_view import EnvironmentView, SpecFiles, serving_server
-from onboarding.fault import Fault
+from onboarding.fault import Fault, comma_list
 from onboarding.manifest import TensorRecord
-from onboarding.model_spec import ModelSpec
-from onboarding.nearest import comma_list
+from onboarding.model_spec import EnsembleSpec, ModelSpec, RepositorySpec
 from onboarding.onnx_header import NetworkTensor, OnnxHeader
-from onboarding.processing_spec import ProcessedTensorSpec
-from onboarding.repository_spec import RepositorySpec
-from onboarding.serving_spec import ServingSpec
+from onboarding.serving_spec import ProcessedTensorSpec, ServingSpec
 from onboarding.validation import Checked
 from onboarding.values import TEXT_TASKS, Task
 

@@ -16,8 +16,7 @@ from onboarding.environment_spec import (
     GitlabSpec,
 )
 from onboarding.environment_view import SpecFiles, adapter_components, own_endpoint
-from onboarding.fault import Fault
-from onboarding.nearest import comma_list
+from onboarding.fault import Fault, comma_list
 from onboarding.platform import aws_partition, host_images, serving_platforms
 from onboarding.signature import SignatureFault, parse_public_key
 from onboarding.validation import Checked

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from onboarding.fault import Fault
-from onboarding.nearest import comma_list
+from onboarding.fault import Fault, comma_list
 from onboarding.platform import InstanceType, host_images, instance_types
-from onboarding.rules.generation_case import GenerationCase
+from onboarding.rules.cases import GenerationCase
 from onboarding.rules.placement_rules import zero_in_region
 from onboarding.text_generation.kv_cache import ArchitectureError
 from onboarding.text_generation.planner import choose, scheme_problem

@@ -7,10 +7,9 @@ import re
 from collections.abc import Iterator
 
 from onboarding.checkpoint import checkpoint_sha256
-from onboarding.dataset import is_inside
-from onboarding.fault import Fault
-from onboarding.nearest import comma_list
-from onboarding.rules.generation_case import GenerationCase
+from onboarding.dataset import evaluation_path, is_inside
+from onboarding.fault import Fault, comma_list
+from onboarding.rules.cases import GenerationCase
 from onboarding.rules.source_rules import (
     REPOSITORY,
     SHA256,
@@ -18,7 +17,6 @@ from onboarding.rules.source_rules import (
     kind_faults,
     pin_faults,
 )
-from onboarding.starter_texts import evaluation_path
 from onboarding.text_generation.adapter import (
     Adapter,
     adapter_problem,
@@ -28,11 +26,13 @@ from onboarding.text_generation.adapter import (
 from onboarding.text_generation.checkpoint import CheckpointError
 from onboarding.text_generation.kv_cache import ArchitectureError, cache_layers
 from onboarding.text_generation.platforms import quantization_methods
-from onboarding.text_generation.task_file import TaskFileError, least_drop, read_task_file
 from onboarding.text_generation.texts import (
     ENOUGH_SAMPLES,
     KINDS,
+    TaskFileError,
     TextsError,
+    least_drop,
+    read_task_file,
     read_texts,
     shared_line,
 )

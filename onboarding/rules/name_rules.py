@@ -14,9 +14,8 @@ from onboarding.environment_view import (
     models_left_out,
     shared_endpoint_name,
 )
-from onboarding.fault import Fault
+from onboarding.fault import Fault, comma_list
 from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec
-from onboarding.nearest import comma_list
 from onboarding.platform import instance_types
 from onboarding.rules.endpoint_rules import unknown_instance_type
 from onboarding.serving_spec import server_beside

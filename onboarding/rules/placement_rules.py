@@ -7,10 +7,9 @@ from typing import Any
 
 from onboarding.document import Place
 from onboarding.environment_view import EnvironmentView, serving_server, shared_endpoint_name
-from onboarding.fault import Fault
+from onboarding.fault import Fault, comma_list
 from onboarding.model_spec import EndpointSpec, ModelSpec
 from onboarding.names import readable_sources
-from onboarding.nearest import comma_list
 from onboarding.platform import (
     build_route,
     host_images,
@@ -18,8 +17,8 @@ from onboarding.platform import (
     serving_platforms,
     triton_registries,
 )
-from onboarding.rules.rule import PlacementCase
-from onboarding.source_access import S3_SCHEME
+from onboarding.rules.cases import PlacementCase
+from onboarding.source_spec import S3_SCHEME
 from onboarding.text_generation.platforms import scale_to_zero_regions
 from onboarding.text_generation.spec import TextGenerationSpec
 from onboarding.validation import Checked

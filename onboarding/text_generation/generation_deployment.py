@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from onboarding.deployed_endpoint import Artifact, DeployedEndpoint
+from onboarding.deployment import Artifact, DeployedEndpoint
 from onboarding.keys import digest
 from onboarding.signature import parse_public_key
 from onboarding.text_generation.arguments import container_environment
 from onboarding.text_generation.checkpoint import Checkpoint
+from onboarding.text_generation.checkpoint_key import quantizer_route
 from onboarding.text_generation.checkpoint_lock import CheckpointEntry
 from onboarding.text_generation.plan import Candidate, CheckpointPlan, CheckpointUse
 from onboarding.text_generation.platforms import GenerationPlatform
-from onboarding.text_generation.quantizer_route import quantizer_route
 from onboarding.text_generation.spec import TextGenerationSpec
 
 

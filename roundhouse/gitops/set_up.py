@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
-from onboarding.replacement import replace_text
+from onboarding.lock import replace_text
 from onboarding.tree import Tree
 from roundhouse.errors import NotReadyError, RoundhouseError, UsageError
 from roundhouse.session import LOCAL

@@ -13,7 +13,7 @@ from onboarding import arns, names
 from onboarding.environment_spec import EnvironmentSpec, ServingImage
 from onboarding.platform import aws_partition
 from onboarding.text_generation import checkpoint_key
-from onboarding.text_generation.quantizer_route import QUANTIZER, QUANTIZER_IMAGE
+from onboarding.text_generation.checkpoint_key import QUANTIZER, QUANTIZER_IMAGE
 from roundhouse_cdk.build_project import BuildRoute, log_group_name
 from roundhouse_cdk.builds.training_job import LOG_GROUP
 from roundhouse_cdk.statements import (

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from onboarding.chain import Interface, chain, chain_problems
-from onboarding.ensemble_spec import EnsembleSpec, StepSpec
 from onboarding.manifest import TensorRecord
-from onboarding.model_spec import ModelSpec
+from onboarding.model_spec import EnsembleSpec, ModelSpec, StepSpec
 from onboarding.source_yaml import read_document
 from onboarding.validation import validate
 

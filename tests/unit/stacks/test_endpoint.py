@@ -15,7 +15,7 @@ from aws_cdk.assertions import Template
 from onboarding.environment_spec import NetworkSpec
 from onboarding.hosting_spec import AsynchronousSpec
 from onboarding.manifest import RuntimeIdentity, TensorRecord
-from onboarding.plugin_spec import PluginSpec
+from onboarding.model_spec import PluginSpec
 from roundhouse_cdk.realtime_endpoint import (
     MOST_NAMED_ENGINES,
     MOST_NAMED_OF_A_VERSION,

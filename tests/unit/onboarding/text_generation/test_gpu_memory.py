@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from onboarding.generation_findings import generation_plans
+from onboarding.generation_resolve import generation_plans
 from onboarding.text_generation.adapter import ENGINE_RANKS, engine_rank
 from onboarding.text_generation.checkpoint import Checkpoint, TensorHeader
 from onboarding.text_generation.gpu_memory import GIB, adapter_bytes

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from onboarding.generation_findings import generation_plans
+from onboarding.generation_resolve import generation_plans
 from onboarding.tree import read_tree
 from tests.unit.onboarding.text_generation.plans import PLANS, plan_text
 from tests.unit.onboarding.text_generation.shapes import generator_tree
