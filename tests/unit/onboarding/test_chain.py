@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from onboarding.chain import Interface, chain, chain_problems
+from onboarding.document import read_document
 from onboarding.manifest import TensorRecord
 from onboarding.model_spec import EnsembleSpec, ModelSpec, StepSpec
-from onboarding.source_yaml import read_document
 from onboarding.validation import validate
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "docs/examples/several_models"

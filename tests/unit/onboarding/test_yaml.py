@@ -7,8 +7,8 @@ import os
 import pytest
 import yaml
 
+from onboarding.document import parse_document, read_document
 from onboarding.lock import LockError, read_lock
-from onboarding.source_yaml import parse_document, read_document
 from onboarding.yaml_text import TooDeepError, compose_yaml, load_yaml
 
 
