@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.fault import Fault
@@ -66,6 +66,18 @@ class DeployedEndpoint:
     def is_built(self) -> bool:
         """True where nothing that it serves is missing."""
         return all(artifact.entry is not None for artifact in self.artifacts)
+
+    def unsigned(self) -> Iterator[tuple[Artifact, str]]:
+        """Yield what it serves that none of the environment's trusted signers signed, and why.
+
+        By the lock alone, so without a network; nothing where no signer is named.
+        """
+        signers = [parse_public_key(signer) for signer in self.environment.trusted_signers]
+        for artifact in self.artifacts if signers else ():
+            entry = artifact.entry
+            reason = None if entry is None else entry.signature_fault(signers)
+            if reason is not None:
+                yield artifact, reason
 
     def source_command(self, artifact: Artifact) -> str:
         """Return the command that brings what it serves into the environment's bucket."""
@@ -223,39 +235,17 @@ class Deployment(DeployedEndpoint):
         """Targets with no engine in the lock."""
         return tuple(target for target in self.targets if target.lock_entry is None)
 
-    def with_targets(self, change: Callable[[Target], Target]) -> Deployment:
-        """The same deployment with every target changed."""
-        return replace(
-            self,
-            variants=tuple(
-                replace(variant, pools=_with_targets(variant, change)) for variant in self.variants
-            ),
-        )
-
-
-def _with_targets(variant: Variant, change: Callable[[Target], Target]) -> tuple[Pool, ...]:
-    return tuple(
-        replace(pool, targets=tuple(change(target) for target in pool.targets))
-        for pool in variant.pools
-    )
-
 
 def signature_faults(deployment: Deployment) -> Iterator[Fault]:
-    """Yield every locked engine that none of the environment's trusted signers signed.
-
-    By the lock alone, so without a network; none where no signer is named.
-    """
-    environment = deployment.environment
-    signers = [parse_public_key(signer) for signer in environment.trusted_signers]
-    for target in deployment.targets if signers else ():
-        entry, builder = target.lock_entry, target.held_by or environment.name
-        reason = None if entry is None else entry.signature_fault(signers)
-        if reason is not None:
-            yield Fault(
-                file=f"environments/{environment.name}.yaml",
-                what=f"none of 'trusted_signers' signed engine {target.engine_key} of "
-                f"'{target.model.name}': {reason}",
-                way_out="name its signer there, or delete "
-                f"engines/{target.engine_key}/ in the bucket of {builder} and run "
-                f"`roundhouse build --env {builder} --model {target.model.name}`, which signs it",
-            )
+    """Yield every locked engine that none of the environment's trusted signers signed."""
+    environment = deployment.environment.name
+    for engine, reason in deployment.unsigned():
+        builder = engine.held_by or environment
+        yield Fault(
+            file=f"environments/{environment}.yaml",
+            what=f"none of 'trusted_signers' signed engine {engine.key} of '{engine.model}': "
+            f"{reason}",
+            way_out=f"name its signer there, or delete engines/{engine.key}/ in the bucket of "
+            f"{builder} and run `roundhouse build --env {builder} --model {engine.model}`, which "
+            "signs it",
+        )

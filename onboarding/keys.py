@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from onboarding.manifest import RuntimeIdentity
 from onboarding.model_spec import (
@@ -155,84 +155,66 @@ def plan_gpu(spec: ModelSpec, instance: InstanceType) -> str | None:
     return instance.gpu if is_plan and spec.engine.hardware_compatibility == "none" else None
 
 
-def engine_key(
+class EngineKeys(NamedTuple):
+    """The keys of one engine, and of the networks that it may be compiled from."""
+
+    engine: str
+    """Of its archive: the plan as it is packaged and served."""
+    plan: str
+    """Of what is compiled, judged and timed, whatever its packaging."""
+    networks: dict[str, str]
+
+
+def engine_keys(
     spec: ModelSpec,
     *,
     runtime: RuntimeIdentity,
     instance: InstanceType,
     quantization: QuantizationMode,
     dataset_digests: Mapping[str, str],
-) -> str:
-    """Return the key of one engine's archive: its plan as it is packaged and served.
+) -> EngineKeys:
+    """Return the keys of one engine.
 
-    It holds networks, exact runtime build, compute capability, the GPU model where the plan runs on
-    that model alone, precision, profiles, budget and packaging. Endpoint, scaling and rollout
-    change how an engine is deployed, never its bytes. `serving.server` is no part of it: every
-    archive suits both servers.
-    """
-    compiled = _compiled(
-        spec,
-        runtime=runtime,
-        instance=instance,
-        quantization=quantization,
-        dataset_digests=dataset_digests,
-    )
-    return digest({**compiled, "name": spec.name, "serving": _packaged(spec.serving)})
-
-
-def plan_key(
-    spec: ModelSpec,
-    *,
-    runtime: RuntimeIdentity,
-    instance: InstanceType,
-    quantization: QuantizationMode,
-    dataset_digests: Mapping[str, str],
-) -> str:
-    """Return the key of one plan: what is compiled, judged and timed, and no packaging.
+    They hold networks, exact runtime build, compute capability, the GPU model where the plan runs
+    on that model alone, precision, profiles and budget; the accuracy's dataset and budget decide
+    the precision under `auto`, and the verdicts that the record holds. Endpoint, scaling and
+    rollout change how an engine is deployed, never its bytes. `serving.server` is no part of it:
+    every archive suits both servers.
 
     Engines of one plan key differ in name, batching, instances, warm-up, truncation, a user's own
-    code, or prompts that no build uses. The accuracy's dataset and budget are part of it: they
-    decide the precision under `auto`, and the verdicts that the record holds.
+    code, or prompts that no build uses.
     """
-    return digest(
-        _compiled(
-            _with_default_prompt(spec),
-            runtime=runtime,
-            instance=instance,
-            quantization=quantization,
-            dataset_digests=dataset_digests,
-        )
+
+    def compiled(spec: ModelSpec, networks: Mapping[str, str]) -> dict[str, Any]:
+        return {
+            "recipe": RECIPE_VERSION,
+            "networks": networks,
+            "runtime": runtime.model_dump(mode="json"),
+            "compute_capability": instance.compute_capability,
+            "gpu": plan_gpu(spec, instance),
+            "precision": spec.engine.precision,
+            "optimization_profiles": [
+                p.model_dump(mode="json") for p in spec.engine.optimization_profiles
+            ],
+            "compiler": _compiler(spec) if runtime.name == "tensorrt" else None,
+            "accuracy": {
+                "dataset": dataset_digests[spec.accuracy.dataset],
+                **_accuracy_fields(spec.accuracy),
+            },
+        }
+
+    def networks(spec: ModelSpec) -> dict[str, str]:
+        return {
+            name: network_key(spec, name, dataset_digests, quantization=quantization)
+            for name in network_precisions(spec, instance, quantization)
+        }
+
+    own, packaging = networks(spec), {"name": spec.name, "serving": _packaged(spec.serving)}
+    return EngineKeys(
+        engine=digest({**compiled(spec, own), **packaging}),
+        plan=digest(compiled(spec, networks(_with_default_prompt(spec)))),
+        networks=own,
     )
-
-
-def _compiled(
-    spec: ModelSpec,
-    *,
-    runtime: RuntimeIdentity,
-    instance: InstanceType,
-    quantization: QuantizationMode,
-    dataset_digests: Mapping[str, str],
-) -> dict[str, Any]:
-    networks = {
-        name: network_key(spec, name, dataset_digests, quantization=quantization)
-        for name in network_precisions(spec, instance, quantization)
-    }
-    return {
-        "recipe": RECIPE_VERSION,
-        "networks": networks,
-        "runtime": runtime.model_dump(mode="json"),
-        "compute_capability": instance.compute_capability,
-        "gpu": plan_gpu(spec, instance),
-        "precision": spec.engine.precision,
-        "optimization_profiles": [
-            p.model_dump(mode="json") for p in spec.engine.optimization_profiles
-        ],
-        "compiler": _compiler(spec) if runtime.name == "tensorrt" else None,
-        "accuracy": {
-            "dataset": dataset_digests[spec.accuracy.dataset],
-            **_accuracy_fields(spec.accuracy),
-        },
-    }
 
 
 def _with_default_prompt(spec: ModelSpec) -> ModelSpec:

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from onboarding.deployment import VARIANT, Deployment, Pool, Target, Variant
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.environment_view import EnvironmentView
 from onboarding.fault import Fault, FaultsError, comma_list, did_you_mean
-from onboarding.keys import (
-    engine_key,
-    ensemble_key,
-    network_key,
-    network_precisions,
-    plan_key,
-    repository_key,
-    runtime_name,
-)
+from onboarding.keys import engine_keys, ensemble_key, repository_key, runtime_name
 from onboarding.lock import Lock, LockEntry
 from onboarding.manifest import RuntimeIdentity
 from onboarding.model_spec import (
@@ -279,35 +270,29 @@ class _Resolver:
     def _target(
         self, model: ModelSpec, platform: ServingPlatform, instance: InstanceType
     ) -> Target:
-        quantization = quantization_mode(model, platform)
         digests, steps = self.tree.dataset_digests, tuple[Target, ...]()
+        plan, networks = None, dict[str, str]()
         if isinstance(model, EnsembleSpec):
             specs = [self.view.models[name].spec for name in model.models]
             steps = tuple(self._target(spec, platform, instance) for spec in specs)
             key = ensemble_key(model, {step.model.name: step.engine_key for step in steps}, digests)
-            plan = None
         elif isinstance(model, RepositorySpec):
-            key, plan = repository_key(model, platform, instance), None
+            key = repository_key(model, platform, instance)
         else:
-            inputs: dict[str, Any] = {
-                "runtime": runtime_identity(model, platform, instance),
-                "instance": instance,
-                "quantization": quantization,
-                "dataset_digests": digests,
-            }
-            key, plan = engine_key(model, **inputs), plan_key(model, **inputs)
+            key, plan, networks = engine_keys(
+                model,
+                runtime=runtime_identity(model, platform, instance),
+                instance=instance,
+                quantization=quantization_mode(model, platform),
+                dataset_digests=digests,
+            )
         entry, held_by = self.entries[model.name].get(key, (None, None))
         return Target(
             model=model,
             instance_type=instance,
             engine_key=key,
             plan_key=plan,
-            network_keys={}
-            if plan is None
-            else {
-                name: network_key(model, name, digests, quantization=quantization)
-                for name in network_precisions(model, instance, quantization)
-            },
+            network_keys=networks,
             lock_entry=entry,
             held_by=held_by,
             steps=steps,

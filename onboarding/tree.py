@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from onboarding.dataset import Datasets
 from onboarding.document import read_document
@@ -18,8 +18,7 @@ from onboarding.environment_view import (
     split_models,
 )
 from onboarding.fault import Fault, sorted_faults
-from onboarding.lock import LOCK_SUFFIX as LOCK_SUFFIX
-from onboarding.lock import LockError, ModelLock, lock_path, read_lock
+from onboarding.lock import LOCK_SUFFIX, LockError, ModelLock, lock_path, read_lock
 from onboarding.model_spec import (
     EnsembleSpec,
     JoinSpec,
@@ -132,21 +131,15 @@ def read_tree(root: Path) -> Tree:
 
     Never raises on what they hold: see `faults`.
     """
-    model_files = read_folder(root, "models", ModelSpec)
-    endpoint_files = read_folder(root, "endpoints", SharedEndpointSpec, optional=True)
-    environment_files = read_folder(root, "environments", EnvironmentSpec)
-    folders = (model_files, endpoint_files, environment_files)
-    models, generators = split_models(model_files.specs)
-    endpoints, environments = endpoint_files.specs, environment_files.specs
+    faults, unread = list[Fault](), set[str]()
+    models, generators = split_models(_read_folder(root, "models", ModelSpec, faults, unread))
+    endpoints = _read_folder(root, "endpoints", SharedEndpointSpec, faults, unread)
+    environments = _read_folder(root, "environments", EnvironmentSpec, faults, unread)
     files = SpecFiles(
-        models=models,
-        endpoints=endpoints,
-        generators=generators,
-        unread=frozenset(name for folder in folders for name in folder.unread),
+        models=models, endpoints=endpoints, generators=generators, unread=frozenset(unread)
     )
     views = {name: environment_view(files, file) for name, file in environments.items()}
     datasets = Datasets(root)
-    faults = [fault for folder in folders for fault in folder.faults]
     faults += file_faults(files, environments, datasets)
     for view in views.values():
         faults += view.faults
@@ -183,44 +176,30 @@ def _specs(files: Mapping[str, Checked[SpecT]]) -> dict[str, SpecT]:
     return {name: file.spec for name, file in files.items()}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Folder(Generic[SpecT]):
-    """The valid files of one folder, by file name without `.yaml`, and the faults of the others.
+def _read_folder(
+    root: Path, folder: str, spec_type: type[SpecT], faults: list[Fault], unread: set[str]
+) -> dict[str, Checked[SpecT]]:
+    """Return the valid files of a folder, by file name without `.yaml`.
 
-    `unread` names the others, as `models/name`.
+    Adds the faults of form of the others, and their names, as `models/name`.
     """
-
-    specs: dict[str, Checked[SpecT]]
-    faults: tuple[Fault, ...]
-    unread: tuple[str, ...] = ()
-
-
-def read_folder(
-    root: Path, folder: str, spec_type: type[SpecT], *, optional: bool = False
-) -> Folder[SpecT]:
-    """Read every spec file of a folder."""
-    if not (root / folder).is_dir():
-        missing = Fault(
-            file=folder,
-            what="the folder is not there",
-            way_out="add it, or name the onboarding root with --root",
-        )
-        return Folder(specs={}, faults=() if optional else (missing,))
     specs: dict[str, Checked[SpecT]] = {}
-    faults: list[Fault] = []
-    unread: list[str] = []
-    for path in _yaml_files(root / folder):
-        name_fault = _file_name_fault(path, folder)
-        if name_fault is not None:
-            faults.append(name_fault)
-            continue
-        checked, wrong = _read_file(path, folder, spec_type)
-        faults += wrong
-        if checked is None:
-            unread.append(f"{folder}/{path.stem}")
-        else:
-            specs[path.stem] = checked
-    return Folder(specs=specs, faults=tuple(faults), unread=tuple(unread))
+    if (root / folder).is_dir():
+        for path in _yaml_files(root / folder):
+            name_fault = _file_name_fault(path, folder)
+            if name_fault is not None:
+                faults.append(name_fault)
+                continue
+            checked, wrong = _read_file(path, folder, spec_type)
+            faults += wrong
+            if checked is None:
+                unread.add(f"{folder}/{path.stem}")
+            else:
+                specs[path.stem] = checked
+    elif folder != "endpoints":
+        missing = "add it, or name the onboarding root with --root"
+        faults.append(Fault(file=folder, what="the folder is not there", way_out=missing))
+    return specs
 
 
 def _read_file(

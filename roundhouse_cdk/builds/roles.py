@@ -132,7 +132,7 @@ def recommender_statements(environment: EnvironmentSpec) -> tuple[Statement, ...
         *volume_key_grant(environment),
         allow("ReadBenchmarkedModel", ["sagemaker:DescribeModel"], [given]),
         allow("RunBenchmarks", actions, made),
-        *pass_role(names.recommender_arn(environment), "sagemaker.amazonaws.com"),
+        *pass_role(arns.recommender(environment), "sagemaker.amazonaws.com"),
         allow("ReadBenchmarkMetrics", ["cloudwatch:GetMetricData"], ["*"]),
         *_job_logs(environment, RECOMMENDATION_LOG_GROUP),
         allow("WriteBenchmarkLogs", LOG_ACTIONS, [group, f"{group}:*"]),

@@ -10,7 +10,7 @@ from onboarding.lock import ServedCapacity
 from onboarding.platform import instance_types
 from stacks.capacity.engine import Capacity
 from stacks.capacity.variant import variant_capacity
-from tests.synth.deployments import with_fields
+from tests.synth.deployments import with_fields, with_targets
 
 
 def instance_capacity(deployment: Deployment) -> Capacity | None:
@@ -43,7 +43,7 @@ def with_served(deployment: Deployment, rate: float, **fields: Any) -> Deploymen
         entry = target.lock_entry.model_copy(update={"capacity": {found.instance_type: found}})
         return dataclasses.replace(target, lock_entry=entry)
 
-    return deployment.with_targets(with_capacity)
+    return with_targets(deployment, with_capacity)
 
 
 def with_own_pools(deployment: Deployment, *instances: str) -> Deployment:
@@ -88,4 +88,4 @@ def with_serving(deployment: Deployment, **fields: Any) -> Deployment:
             target, model=target.model.model_copy(update={"serving": serving})
         )
 
-    return deployment.with_targets(with_settings)
+    return with_targets(deployment, with_settings)

@@ -29,6 +29,7 @@ from tests.synth.deployments import (
     with_instance_type,
     with_locks,
     with_server,
+    with_targets,
 )
 from tests.synth.scaled import (
     instance_capacity,
@@ -117,7 +118,7 @@ SERVED = with_served(embedder(), 310.0)
         (slo(SERVED, None), 310),
         (with_served(embedder(), 310.0, instance_type="ml.g5.2xlarge"), 400),
         (with_served(embedder(), 310.0, server="python"), 400),
-        (SERVED.with_targets(lambda item: dataclasses.replace(item, engine_key="b" * 20)), 400),
+        (with_targets(SERVED, lambda item: dataclasses.replace(item, engine_key="b" * 20)), 400),
         (of_targets(TWO := one("dev", "text-shared"), TWO.targets[:1]), 400),
         (
             of_targets(
