@@ -83,11 +83,6 @@ class Document:
             path = path[:-1]
         return self.places[path]
 
-    def at_change(self, *paths: str | KeyPath) -> Place:
-        """Return the place of the first value that an environment overrides, else of the first."""
-        places = [self.at(*key_path(path)) for path in paths]
-        return next((place for place in places if place.file != self.file), places[0])
-
     def part(self, *path: str | int) -> Document:
         """The mapping at a path, as a document of its own."""
         data: Any = self.data

@@ -80,13 +80,6 @@ def scheme_plan(tree: Tree, environment: str, model: str, scheme: str) -> Candid
     return None
 
 
-def adapter_digests(spec: TextGenerationSpec, root: Path) -> Mapping[str, str]:
-    """Return the digest of the files of each adapter, by name."""
-    return {
-        adapter.name: checkpoint_sha256(root / adapter.source) for adapter in spec.serving.adapters
-    }
-
-
 def _deployment(tree: Tree, case: GenerationCase) -> GenerationDeployment:
     assert case.environment is not None
     spec, environment = case.spec, case.environment.spec
@@ -127,7 +120,10 @@ def _deployment(tree: Tree, case: GenerationCase) -> GenerationDeployment:
         inference_ami_version=spec.endpoint.inference_ami_version
         or environment.inference_ami_version
         or case.platform.inference_ami_version,
-        adapters=adapter_digests(spec, tree.root),
+        adapters={
+            adapter.name: checkpoint_sha256(tree.root / adapter.source)
+            for adapter in spec.serving.adapters
+        },
         held_by={key: holder for key, (_, holder) in held.items() if holder is not None},
     )
 

@@ -41,7 +41,8 @@ class Checked(Generic[SpecT_co]):
 
         A path is written as in faults: engine.optimization_profiles[0].batch.
         """
-        return self.document.at_change(*paths)
+        places = [self.document.at(*key_path(path)) for path in paths]
+        return next((place for place in places if place.file != self.document.file), places[0])
 
     def fault(
         self,

@@ -47,7 +47,6 @@ class PlacementCase(Generic[SpecT_co]):
     file: Checked[SpecT_co]
     instance_path: str
     server: Server
-    server_path: str
     multi_model: bool
 
 
@@ -120,7 +119,6 @@ def _placements(
             file=file,
             instance_path=path,
             server=server,
-            server_path="server" if multi_model else "serving.server",
             multi_model=multi_model,
         )
 

@@ -68,7 +68,7 @@ def driver_is_new_enough(case: PlacementCase[Any]) -> Iterator[Fault]:
 def multi_model_is_tritons(case: PlacementCase[Any]) -> Iterator[Fault]:
     """The Python server has one model, and AWS lists the GPU types that host many."""
     if case.multi_model and case.server == "python":
-        yield case.file.at(case.server_path).fault(
+        yield case.file.at("server").fault(
             "a multi-model endpoint works with Triton only",
             value="server: python",
             allowed="triton",

@@ -42,16 +42,26 @@ def kv_cache(spec: TextGenerationSpec) -> KvCache:
     return "fp8" if spec.quantization.kv_cache == "fp8" else "auto"
 
 
-def dataset_paths(spec: TextGenerationSpec) -> tuple[str, ...]:
-    """Return the files that quantization and its gate read, relative to the onboarding root."""
+CALIBRATION_FILE = "quantization.calibration.dataset"
+EVALUATION_FILE = "quantization.evaluation.dataset"
+TASK_FILE = "quantization.budget.task.file"
+
+
+def dataset_files(spec: TextGenerationSpec) -> dict[str, str]:
+    """Return the files that quantization and its gate read, under the onboarding root, by key."""
     quantization = spec.quantization
     calibration, task = quantization.calibration, quantization.budget.task
-    named = (
-        None if calibration is None else calibration.dataset,
-        quantization.evaluation.dataset,
-        None if task is None else task.file,
-    )
-    return tuple(dict.fromkeys(path for path in named if path is not None))
+    named = {
+        CALIBRATION_FILE: None if calibration is None else calibration.dataset,
+        EVALUATION_FILE: quantization.evaluation.dataset,
+        TASK_FILE: None if task is None else task.file,
+    }
+    return {key: file for key, file in named.items() if file is not None}
+
+
+def dataset_paths(spec: TextGenerationSpec) -> tuple[str, ...]:
+    """Return these files, each once."""
+    return tuple(dict.fromkeys(dataset_files(spec).values()))
 
 
 def generator_paths(spec: TextGenerationSpec) -> tuple[str, ...]:
