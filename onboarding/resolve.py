@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from onboarding.deployment import VARIANT, Deployment, Pool, Target, Variant
-from onboarding.environment_spec import EnvironmentSpec
 from onboarding.environment_view import EnvironmentView
 from onboarding.fault import Fault, FaultsError, comma_list, did_you_mean
 from onboarding.keys import engine_keys, ensemble_key, repository_key, runtime_name
@@ -196,28 +195,25 @@ def _endpoint_deployment(
 ) -> Deployment:
     resolve, own = _Resolver(tree, view, entries), models[0].endpoint
     if isinstance(own, EndpointSpec):
+        endpoint: EndpointSpec = own
         first = resolve.own_variant(own, models[:1])
         joined = (resolve.joined_variant(model, own, first.server) for model in models[1:])
-        return _deployment(view, name, own, (first, *joined))
-    shared = view.endpoints[name].spec
-    return _deployment(view, name, shared, (resolve.own_variant(shared, models),))
-
-
-def _deployment(
-    view: EnvironmentView, name: str, endpoint: EndpointSpec, variants: tuple[Variant, ...]
-) -> Deployment:
+        variants = (first, *joined)
+    else:
+        endpoint = view.endpoints[name].spec
+        variants = (resolve.own_variant(endpoint, models),)
     environment = view.environment.spec
-    platform = serving_platforms()[environment.platform]
-    shared = isinstance(endpoint, SharedEndpointSpec)
+    platform, host_image = serving_platforms()[environment.platform], None
+    if any(variant.instance_type.is_gpu for variant in variants):
+        named = environment.inference_ami_version
+        host_image = platform.inference_ami_version if named is None else named
     return Deployment(
         environment=environment,
         name=name,
         endpoint=endpoint,
-        multi_model=shared,
+        multi_model=isinstance(endpoint, SharedEndpointSpec),
         platform=platform,
-        inference_ami_version=_host_image(environment, platform)
-        if any(variant.instance_type.is_gpu for variant in variants)
-        else None,
+        inference_ami_version=host_image,
         variants=variants,
     )
 
@@ -297,11 +293,3 @@ class _Resolver:
             held_by=held_by,
             steps=steps,
         )
-
-
-def _host_image(environment: EnvironmentSpec, platform: ServingPlatform) -> str | None:
-    return (
-        platform.inference_ami_version
-        if environment.inference_ami_version is None
-        else environment.inference_ami_version
-    )
