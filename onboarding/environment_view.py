@@ -106,8 +106,12 @@ def environment_view(files: SpecFiles, environment: Checked[EnvironmentSpec]) ->
     left_out = models_left_out(files, environment)
     kept = {name: model for name, model in files.every_model.items() if name not in left_out}
     faults: list[Fault] = []
-    models, generators = split_models(_overridden(ModelSpec, kept, environment, "models", faults))
-    endpoints = _overridden(SharedEndpointSpec, files.endpoints, environment, "endpoints", faults)
+    models, generators = split_models(
+        _with_overrides(ModelSpec, kept, environment, "models", faults)
+    )
+    endpoints = _with_overrides(
+        SharedEndpointSpec, files.endpoints, environment, "endpoints", faults
+    )
     return EnvironmentView(
         environment=environment,
         models=models,
@@ -192,7 +196,7 @@ def is_part_of_a_shared_endpoint(written: Mapping[str, Any], override: Mapping[s
     return not {"instance_type", "joins"} & endpoint.keys()
 
 
-def _overridden(
+def _with_overrides(
     spec_type: type[SpecT],
     specs: Mapping[str, Checked[Any]],
     environment: Checked[EnvironmentSpec],
