@@ -37,7 +37,7 @@ from onboarding.checkpoint import checkpoint_files
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.generation_resolve import checkpoint_keys, scheme_plan
 from onboarding.names import candidate_path, checkpoint_record_path
-from onboarding.rules.generation_case import generation_case
+from onboarding.rules.cases import generation_case
 from onboarding.text_generation.checkpoint import read_folder
 from onboarding.text_generation.checkpoint_key import (
     UNCHANGED,
