@@ -18,6 +18,7 @@ from onboarding.text_generation.checkpoint import Checkpoint, TensorHeader
 from tests.unit.onboarding.trees import Change, tree_root
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
 PLANS_FOLDER = FIXTURES / "text_generation"
 BASE_PLAN = yaml.safe_load((PLANS_FOLDER / "base.yaml").read_text())
 PLANS = yaml.safe_load((PLANS_FOLDER / "plans.yaml").read_text())
