@@ -16,17 +16,21 @@ from engine_build.options import Options
 from engine_build.store import FolderStore, Store
 from engine_build.workload import Tools
 from onboarding.deployment import Target
-from onboarding.ensemble_spec import EnsembleSpec
 from onboarding.fault import FaultsError
 from onboarding.manifest import RuntimeIdentity
-from onboarding.model_spec import CalibrationSpec, ModelSpec, SensitivitySearchSpec
+from onboarding.model_spec import (
+    CalibrationSpec,
+    EnsembleSpec,
+    ModelSpec,
+    PluginSpec,
+    RepositorySpec,
+    SensitivitySearchSpec,
+)
 from onboarding.names import network_path
 from onboarding.plan_source import PlanSource
 from onboarding.platform import ServingPlatform
-from onboarding.plugin_spec import PluginSpec
-from onboarding.repository_spec import RepositorySpec
 from onboarding.resolve import quantization_mode, runtime_identity, target
-from onboarding.source_access import SourceSecretsSpec
+from onboarding.source_spec import SourceSecretsSpec
 from onboarding.tree import Tree, read_tree
 from onboarding.values import Precision, QuantizationMode, runtime_library
 

@@ -38,6 +38,16 @@ def role(environment: EnvironmentSpec, name: str) -> str:
     return f"arn:{aws_partition(environment.region)}:iam::{environment.account}:role/{name}"
 
 
+def pipeline_role(environment: EnvironmentSpec, purpose: names.Purpose) -> str:
+    """A role of the access stack."""
+    return role(environment, names.pipeline_role(environment, purpose))
+
+
+def recommender(environment: EnvironmentSpec) -> str:
+    """The role of Inference Recommender's jobs."""
+    return role(environment, names.recommender(environment))
+
+
 def build_machine(environment: EnvironmentSpec) -> str:
     """The state machine that builds engines."""
     return arn(environment, "states", f"stateMachine:{names.build_machine(environment)}")

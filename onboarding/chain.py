@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, pairwise
 
-from onboarding.ensemble_spec import StepSpec
 from onboarding.manifest import TensorRecord
+from onboarding.model_spec import StepSpec
 
 Place = tuple[str | int, ...]
 """Where in the model file a problem lies."""

@@ -8,8 +8,9 @@ import tokenize
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path, PurePosixPath
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from onboarding.checkpoint import checkpoint_files, file_sums
 from onboarding.onnx_header import OnnxHeader, read_onnx_header
@@ -268,3 +269,23 @@ def image_names(folder: Path) -> tuple[str, ...]:
     if not names:
         raise ValueError("holds no file")
     return names
+
+
+Kind = Literal["calibration", "search", "validation"]
+
+
+def starter_texts(kind: Kind) -> str:
+    """Return a dataset file's text, one sample a line.
+
+    There are 256 to calibrate, 128 to search and 400 to validate.
+    """
+    folder = resources.files("onboarding.data").joinpath("texts")
+    return folder.joinpath(f"{kind}.txt").read_text(encoding="utf-8")
+
+
+def evaluation_path() -> Path:
+    """Return the file of English paragraphs on which text generators are judged by default.
+
+    They were written for it and stand nowhere else, so that no model has learnt them.
+    """
+    return Path(str(resources.files("onboarding.data").joinpath("texts", "evaluation.txt")))

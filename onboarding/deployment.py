@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from onboarding.deployed_endpoint import Artifact
-from onboarding.deployed_endpoint import DeployedEndpoint as DeployedEndpoint
+from onboarding.environment_spec import EnvironmentSpec
 from onboarding.fault import Fault
 from onboarding.hosting_spec import ScalingSpec
 from onboarding.keys import plan_gpu, runtime_name
-from onboarding.lock import LockEntry
+from onboarding.lock import BuiltEntry, LockEntry
 from onboarding.model_spec import EndpointSpec, ModelSpec
 from onboarding.platform import InstanceType, ServingPlatform
 from onboarding.signature import parse_public_key
@@ -21,6 +20,71 @@ VARIANT = "AllTraffic"
 
 It never changes its name: SageMaker's deployment guardrails refuse that.
 """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artifact:
+    """What a build makes of one model: an engine, or a checkpoint."""
+
+    key: str
+    model: str
+    entry: BuiltEntry | None
+    """Of a lock; None: not built yet."""
+    held_by: str | None = None
+    """The environment that built it, where this one is to receive it by promotion."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeployedEndpoint:
+    """One endpoint of one environment, whatever answers behind it: base of each workload's."""
+
+    environment: EnvironmentSpec
+    name: str
+    """In the tree."""
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The models that answer behind it, each once."""
+        return tuple(dict.fromkeys(artifact.model for artifact in self.artifacts))
+
+    @property
+    def artifacts(self) -> tuple[Artifact, ...]:
+        """What it serves, once each."""
+        raise NotImplementedError
+
+    @property
+    def is_component(self) -> bool:
+        """True where copies of an inference component answer, which has the endpoint's name."""
+        raise NotImplementedError
+
+    @property
+    def locked(self) -> tuple[Artifact, ...]:
+        """What locks have of what the files ask for now, served or not."""
+        return tuple(artifact for artifact in self.artifacts if artifact.entry is not None)
+
+    @property
+    def is_built(self) -> bool:
+        """True where nothing that it serves is missing."""
+        return all(artifact.entry is not None for artifact in self.artifacts)
+
+    def unsigned(self) -> Iterator[tuple[Artifact, str]]:
+        """Yield what it serves that none of the environment's trusted signers signed, and why.
+
+        By the lock alone, so without a network; nothing where no signer is named.
+        """
+        signers = [parse_public_key(signer) for signer in self.environment.trusted_signers]
+        for artifact in self.artifacts if signers else ():
+            entry = artifact.entry
+            reason = None if entry is None else entry.signature_fault(signers)
+            if reason is not None:
+                yield artifact, reason
+
+    def source_command(self, artifact: Artifact) -> str:
+        """Return the command that brings what it serves into the environment's bucket."""
+        own = self.environment.name
+        if artifact.held_by is None:
+            return f"`roundhouse build --env {own} --model {artifact.model}`"
+        return f"`roundhouse promote --from {self.environment.promotes_from} --to {own}`"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,39 +235,17 @@ class Deployment(DeployedEndpoint):
         """Targets with no engine in the lock."""
         return tuple(target for target in self.targets if target.lock_entry is None)
 
-    def with_targets(self, change: Callable[[Target], Target]) -> Deployment:
-        """The same deployment with every target changed."""
-        return replace(
-            self,
-            variants=tuple(
-                replace(variant, pools=_with_targets(variant, change)) for variant in self.variants
-            ),
-        )
-
-
-def _with_targets(variant: Variant, change: Callable[[Target], Target]) -> tuple[Pool, ...]:
-    return tuple(
-        replace(pool, targets=tuple(change(target) for target in pool.targets))
-        for pool in variant.pools
-    )
-
 
 def signature_faults(deployment: Deployment) -> Iterator[Fault]:
-    """Yield every locked engine that none of the environment's trusted signers signed.
-
-    By the lock alone, so without a network; none where no signer is named.
-    """
-    environment = deployment.environment
-    signers = [parse_public_key(signer) for signer in environment.trusted_signers]
-    for target in deployment.targets if signers else ():
-        entry, builder = target.lock_entry, target.held_by or environment.name
-        reason = None if entry is None else entry.signature_fault(signers)
-        if reason is not None:
-            yield Fault(
-                file=f"environments/{environment.name}.yaml",
-                what=f"none of 'trusted_signers' signed engine {target.engine_key} of "
-                f"'{target.model.name}': {reason}",
-                way_out="name its signer there, or delete "
-                f"engines/{target.engine_key}/ in the bucket of {builder} and run "
-                f"`roundhouse build --env {builder} --model {target.model.name}`, which signs it",
-            )
+    """Yield every locked engine that none of the environment's trusted signers signed."""
+    environment = deployment.environment.name
+    for engine, reason in deployment.unsigned():
+        builder = engine.held_by or environment
+        yield Fault(
+            file=f"environments/{environment}.yaml",
+            what=f"none of 'trusted_signers' signed engine {engine.key} of '{engine.model}': "
+            f"{reason}",
+            way_out=f"name its signer there, or delete engines/{engine.key}/ in the bucket of "
+            f"{builder} and run `roundhouse build --env {builder} --model {engine.model}`, which "
+            "signs it",
+        )

@@ -17,12 +17,12 @@ from onboarding.aws_limits import (
 )
 from onboarding.platform import CODEBUILD_GPU_REGIONS
 from onboarding.signature import MOST_SIGNERS
-from onboarding.source_access import (
+from onboarding.source_spec import (
     MOST_SOURCE_BUCKETS,
     SourceBucketSpec,
     SourceSecretsSpec,
 )
-from onboarding.values import FileSpec, Value
+from onboarding.values import Value
 
 _DIGITS = "([0-9a-f]{8}|[0-9a-f]{17})"
 _ID = "8 or 17 hexadecimal digits"
@@ -225,7 +225,7 @@ class ModelsSpec(Value):
         return self.__pydantic_extra__
 
 
-class EnvironmentSpec(FileSpec):
+class EnvironmentSpec(Value):
     """One account and region, its serving platform, and what it changes of each model."""
 
     name: Annotated[str, Field(pattern=r"^[a-z](-?[a-z0-9])*$", max_length=16)] = Field(

@@ -8,9 +8,15 @@ from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 from onboarding.document import Place
-from onboarding.ensemble_spec import EnsembleSpec
 from onboarding.environment_spec import EnvironmentSpec
-from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec, SharedEndpointSpec
+from onboarding.fault import Fault
+from onboarding.model_spec import (
+    EndpointSpec,
+    EnsembleSpec,
+    JoinSpec,
+    ModelSpec,
+    SharedEndpointSpec,
+)
 from onboarding.names import adapter_endpoint
 from onboarding.serving_spec import server_beside
 from onboarding.text_generation.spec import TextGenerationSpec
@@ -22,40 +28,35 @@ SpecT = TypeVar("SpecT", bound=Value)
 
 @dataclass(frozen=True, kw_only=True)
 class SpecFiles:
-    """The spec files of an onboarding root, by file name without `.yaml`."""
+    """The valid files of models/ and endpoints/, by file name without `.yaml`."""
 
     models: Mapping[str, Checked[ModelSpec]]
     endpoints: Mapping[str, Checked[SharedEndpointSpec]]
-    environments: Mapping[str, Checked[EnvironmentSpec]]
-    unread: frozenset[str] = frozenset()
-    """Files that are there and hold no readable document, as `models/name`."""
     generators: Mapping[str, Checked[TextGenerationSpec]] = field(default_factory=dict)
     """Files of models/ whose task is text-generation; `models` has the others."""
+    unread: frozenset[str] = frozenset()
+    """Files that are there and are not valid, as `models/name`."""
 
     @property
     def every_model(self) -> Mapping[str, Checked[ModelSpec] | Checked[TextGenerationSpec]]:
         """Every file of models/."""
         return {**self.models, **self.generators}
 
+    @property
+    def files(self) -> tuple[Checked[Any], ...]:
+        """Every file."""
+        return (*self.models.values(), *self.endpoints.values(), *self.generators.values())
+
 
 @dataclass(frozen=True, kw_only=True)
-class EnvironmentView:
-    """The models and shared endpoints of one environment."""
+class EnvironmentView(SpecFiles):
+    """The models and shared endpoints of one environment, with its overrides."""
 
     environment: Checked[EnvironmentSpec]
-    models: Mapping[str, Checked[ModelSpec]]
-    endpoints: Mapping[str, Checked[SharedEndpointSpec]]
-    unread: frozenset[str] = frozenset()
-    """As of the files."""
     left_out: frozenset[str] = frozenset()
     """Models that the environment's `models` leaves out, by `only` or `except`."""
-    generators: Mapping[str, Checked[TextGenerationSpec]] = field(default_factory=dict)
-    """As of the files."""
-
-    @property
-    def every_model(self) -> Mapping[str, Checked[ModelSpec] | Checked[TextGenerationSpec]]:
-        """Every model of the environment."""
-        return {**self.models, **self.generators}
+    faults: tuple[Fault, ...] = ()
+    """Of the form of files with their overrides."""
 
     @cached_property
     def own_endpoints(self) -> Mapping[str, Checked[EndpointSpec]]:
@@ -66,28 +67,21 @@ class EnvironmentView:
     @cached_property
     def joins(self) -> Mapping[str, JoinSpec]:
         """The join of every model that joins another, by name, refused ones included."""
-        sections = {
-            name: model.spec.endpoint
-            for name, model in self.models.items()
-            if model.has("endpoint")
-        }
         return {
-            name: endpoint
-            for name, endpoint in sorted(sections.items())
-            if isinstance(endpoint, JoinSpec)
+            name: model.spec.endpoint
+            for name, model in sorted(self.models.items())
+            if isinstance(model.spec.endpoint, JoinSpec)
         }
 
     @cached_property
     def instance_types(self) -> frozenset[str]:
-        """The instance types that the files name, of endpoints that are valid so far."""
-        endpoints = (*self.own_endpoints.values(), *self.endpoints.values())
-        named = {item.spec.instance_type for item in endpoints if item.has("instance_type")}
-        pools = (item.spec.instance_pools for item in endpoints if item.has("instance_pools"))
-        named.update(pool.instance_type for of_one in pools for pool in of_one)
+        """The instance types that the files name."""
+        endpoints = [item.spec for item in (*self.own_endpoints.values(), *self.endpoints.values())]
+        named = {endpoint.instance_type for endpoint in endpoints}
+        named.update(pool.instance_type for item in endpoints for pool in item.instance_pools)
         named.update(join.instance_type for join in self.joins.values() if join.instance_type)
         for generator in self.generators.values():
-            if generator.has("endpoint"):
-                named.update(generator.spec.endpoint.instance_types)
+            named.update(generator.spec.endpoint.instance_types)
         return frozenset(named)
 
     @cached_property
@@ -103,25 +97,31 @@ class EnvironmentView:
         return tuple(
             name
             for name, file in self.models.items()
-            if isinstance(file.spec, EnsembleSpec)
-            and file.has("steps")
-            and model in file.spec.models
+            if isinstance(file.spec, EnsembleSpec) and model in file.spec.models
         )
 
 
-def environment_view(files: SpecFiles, environment: str) -> EnvironmentView:
-    """The files of one environment."""
-    own = files.environments[environment]
-    left_out = models_left_out(files.every_model, own)
-    models = {name: model for name, model in files.every_model.items() if name not in left_out}
-    others, generators = split_models(_with_overrides(ModelSpec, models, own, "models"))
+def environment_view(files: SpecFiles, environment: Checked[EnvironmentSpec]) -> EnvironmentView:
+    """Return the files of one environment."""
+    left_out = models_left_out(files, environment)
+    kept = {name: model for name, model in files.every_model.items() if name not in left_out}
+    faults: list[Fault] = []
+    models, generators = split_models(
+        _with_overrides(ModelSpec, kept, environment, "models", faults)
+    )
+    endpoints = _with_overrides(
+        SharedEndpointSpec, files.endpoints, environment, "endpoints", faults
+    )
     return EnvironmentView(
-        environment=own,
-        models=others,
+        environment=environment,
+        models=models,
         generators=generators,
-        endpoints=_with_overrides(SharedEndpointSpec, files.endpoints, own, "endpoints"),
-        unread=files.unread,
+        endpoints=endpoints,
+        unread=files.unread
+        | {f"models/{name}" for name in kept if name not in {*models, *generators}}
+        | {f"endpoints/{name}" for name in files.endpoints if name not in endpoints},
         left_out=left_out,
+        faults=tuple(faults),
     )
 
 
@@ -140,18 +140,14 @@ def adapter_components(
 ) -> Iterator[tuple[str, Place]]:
     """Yield `names.adapter_endpoint` of each adapter, and where its name is written."""
     for name, file in generators.items():
-        for index, item in enumerate(file.spec.serving.adapters if file.has("serving") else ()):
+        for index, item in enumerate(file.spec.serving.adapters):
             place = file.at(f"serving.adapters[{index}].name")
             yield adapter_endpoint(name, item.name), place
 
 
-def models_left_out(
-    models: Mapping[str, Checked[Any]], environment: Checked[EnvironmentSpec]
-) -> frozenset[str]:
+def models_left_out(files: SpecFiles, environment: Checked[EnvironmentSpec]) -> frozenset[str]:
     """Return the models that an environment does not deploy, by its `only` and `except`."""
-    if not environment.has("models"):
-        return frozenset()
-    spec = environment.spec.models
+    spec, models = environment.spec.models, files.every_model
     kept = set(models) if spec.only is None else selected_models(models, spec.only)
     return frozenset(set(models) - kept | selected_models(models, spec.except_ or ()))
 
@@ -162,41 +158,34 @@ def selected_models(models: Mapping[str, Checked[Any]], selectors: Iterable[str]
     return frozenset(
         name
         for name, model in models.items()
-        if name in wanted
-        or (model.has("labels") and wanted & set(map("=".join, model.spec.labels.items())))
+        if name in wanted or wanted & set(map("=".join, model.spec.labels.items()))
     )
 
 
 def own_endpoint(model: Checked[ModelSpec]) -> Checked[EndpointSpec] | None:
     """Return the endpoint that a model's file describes; None when it describes none of its own."""
-    written = model.document.data.get("endpoint")
-    if not isinstance(written, Mapping) or "joins" in written:
+    endpoint = model.spec.endpoint
+    if not isinstance(endpoint, EndpointSpec):
         return None
-    return validate(EndpointSpec, model.document.part("endpoint"))
+    return Checked(document=model.document.part("endpoint"), spec=endpoint)
 
 
 def shared_endpoint_name(model: Checked[ModelSpec]) -> str | None:
     """The shared endpoint that a model joins."""
-    is_shared = model.has("endpoint") and isinstance(model.spec.endpoint, str)
-    return str(model.spec.endpoint) if is_shared else None
+    endpoint = model.spec.endpoint
+    return endpoint if isinstance(endpoint, str) else None
 
 
 def serving_server(view: EnvironmentView, name: str) -> tuple[Server, bool]:
     """Return the server that answers for a model, and whether it does so for several."""
-    shared = view.endpoints.get(shared_endpoint_name(view.models[name]) or "")
-    if shared is not None:
-        return (shared.spec.server if shared.has("server") else "triton"), True
     model = view.models[name]
+    shared = view.endpoints.get(shared_endpoint_name(model) or "")
+    if shared is not None:
+        return shared.spec.server, True
     if name not in view.joins:
-        return model_server(model), False
-    server = model_server(view.models.get(view.joins[name].joins, model))
-    is_valid = model.has("serving")
-    return server_beside(model.spec.serving, server) if is_valid else server, False
-
-
-def model_server(model: Checked[ModelSpec]) -> Server:
-    """Return the server that a model's own file names."""
-    return model.spec.serving.server if model.has("serving") else "triton"
+        return model.spec.serving.server, False
+    first = view.models.get(view.joins[name].joins, model)
+    return server_beside(model.spec.serving, first.spec.serving.server), False
 
 
 def is_part_of_a_shared_endpoint(written: Mapping[str, Any], override: Mapping[str, Any]) -> bool:
@@ -212,14 +201,18 @@ def _with_overrides(
     specs: Mapping[str, Checked[Any]],
     environment: Checked[EnvironmentSpec],
     section: Literal["models", "endpoints"],
+    faults: list[Fault],
 ) -> dict[str, Checked[SpecT]]:
-    overrides: Mapping[str, object] = (
-        environment.spec.overrides(section) if environment.has(section) else {}
-    )
+    """Return the files with an environment's overrides, those that are valid; adds the faults."""
     result = dict(specs)
-    for name in overrides.keys() & specs.keys():
+    for name in environment.spec.overrides(section).keys() & specs.keys():
         override = environment.document.part(section, name)
         if is_part_of_a_shared_endpoint(specs[name].document.data, override.data):
             override = override.without([("endpoint",)])
-        result[name] = validate(spec_type, specs[name].document.with_overrides(override))
+        checked, wrong = validate(spec_type, specs[name].document.with_overrides(override))
+        faults += wrong
+        if checked is None:
+            del result[name]
+        else:
+            result[name] = checked
     return result

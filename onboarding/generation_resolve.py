@@ -1,16 +1,19 @@
-"""What an environment deploys of its text generators, from a tree without faults and its locks."""
+"""What an environment deploys of its text generators, by a tree without faults and its locks.
+
+And the plan of what would serve each of them, as `check` and `plan` show it.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from onboarding.checkpoint import checkpoint_sha256
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.fault import Fault, FaultsError
 from onboarding.promotion import PromotedCheckpoint, promoted_checkpoints, promotion_path
-from onboarding.rules.generation_case import GenerationCase, generation_cases
+from onboarding.rules.cases import GenerationCase, generation_cases
 from onboarding.text_generation.checkpoint_key import (
     checkpoint_key,
     checkpoint_schemes,
@@ -18,7 +21,8 @@ from onboarding.text_generation.checkpoint_key import (
 )
 from onboarding.text_generation.checkpoint_lock import CheckpointEntry, GenerationLock
 from onboarding.text_generation.generation_deployment import GenerationDeployment
-from onboarding.text_generation.plan import Candidate
+from onboarding.text_generation.gpu_memory import GIB
+from onboarding.text_generation.plan import Candidate, TextGenerationPlan
 from onboarding.text_generation.planner import Request, choose
 from onboarding.text_generation.spec import TextGenerationSpec
 from onboarding.tree import Tree, held_entries
@@ -76,13 +80,6 @@ def scheme_plan(tree: Tree, environment: str, model: str, scheme: str) -> Candid
     return None
 
 
-def adapter_digests(spec: TextGenerationSpec, root: Path) -> Mapping[str, str]:
-    """Return the digest of the files of each adapter, by name."""
-    return {
-        adapter.name: checkpoint_sha256(root / adapter.source) for adapter in spec.serving.adapters
-    }
-
-
 def _deployment(tree: Tree, case: GenerationCase) -> GenerationDeployment:
     assert case.environment is not None
     spec, environment = case.spec, case.environment.spec
@@ -123,7 +120,10 @@ def _deployment(tree: Tree, case: GenerationCase) -> GenerationDeployment:
         inference_ami_version=spec.endpoint.inference_ami_version
         or environment.inference_ami_version
         or case.platform.inference_ami_version,
-        adapters=adapter_digests(spec, tree.root),
+        adapters={
+            adapter.name: checkpoint_sha256(tree.root / adapter.source)
+            for adapter in spec.serving.adapters
+        },
         held_by={key: holder for key, (_, holder) in held.items() if holder is not None},
     )
 
@@ -183,3 +183,75 @@ def _not_planned(case: GenerationCase, request: Request | None) -> Fault:
         f"'{case.spec.name}' cannot be planned: the region has no GPU type",
         way_out="leave it out of this environment, or choose another region",
     )
+
+
+def generation_plans(tree: Tree, environment: str) -> tuple[TextGenerationPlan, ...]:
+    """Return the plan of every text generator of an environment; none of a tree with faults."""
+    if tree.faults or environment not in tree.views:
+        return ()
+    cases = generation_cases(tree.views[environment], tree.root)
+    return tuple(_serving_plan(tree, environment, case) for case in cases)
+
+
+def plan_line(plan: TextGenerationPlan) -> str:
+    """Return a plan in one sentence."""
+    begin = f"{plan.environment}: text generator '{plan.model}'"
+    item = plan.chosen
+    if item is None:
+        return f"{begin}: {' '.join(plan.notes)}"
+    money = "price unknown" if item.usd_an_hour is None else f"{item.usd_an_hour:.2f} USD an hour"
+    if item.usd_a_million_tokens is not None:
+        money += f", {item.usd_a_million_tokens:.2f} USD a million output tokens"
+    times = "times unknown" if item.itl_ms is None or item.ttft_ms is None else (
+        f"p95 {item.itl_ms:.0f} ms a token and {item.ttft_ms:.0f} ms to the first"
+    )  # fmt: skip
+    return (
+        f"{begin}: {item.instances} x {item.instance_type}, {item.scheme}, tensor parallel "
+        f"{item.tensor_parallel}, {item.copies} copies of {item.expected_requests} requests each; "
+        f"{item.kv_tokens:,} KV tokens a copy, {times}; {money}."
+    )
+
+
+def _serving_plan(tree: Tree, environment: str, case: GenerationCase) -> TextGenerationPlan:
+    plan = TextGenerationPlan(
+        model=case.spec.name,
+        environment=environment,
+        platform=case.spec.serving.platform,
+        engine_version=case.engine_version,
+    )
+    request = case.request()
+    if request is None:
+        note = (
+            "not planned: its checkpoint is not in the tree, and 'source.headers' names no file of "
+            "its headers; `roundhouse check --fetch-headers` writes one."
+        )
+        return plan.model_copy(update={"notes": (note,)})
+    types = tuple(case.candidates())
+    if not types:
+        return plan.model_copy(update={"notes": ("not planned: the region has no GPU type.",)})
+    try:
+        (deployment,) = generation_deployments(tree, plan.environment, (plan.model,))
+    except FaultsError as error:
+        return plan.model_copy(update={"notes": (f"not planned: {error}",)})
+    if deployment.entry is not None:
+        request = request.with_schemes((deployment.candidate.scheme,))
+    chosen, *others = choose(request, types)
+    return plan.model_copy(
+        update={
+            "checkpoints": deployment.checkpoints,
+            "checkpoint_gib": request.checkpoint.bytes / GIB,
+            "chosen": chosen,
+            "others": tuple(others),
+            "notes": tuple(_notes(case, chosen)),
+        }
+    )
+
+
+def _notes(case: GenerationCase, chosen: Candidate) -> Iterator[str]:
+    if not chosen.is_measured:
+        yield (
+            f"Memory and times of vLLM {case.engine_version} on {chosen.gpu} GPUs were not "
+            "measured: assumed from vLLM 0.26.0 on an H200, with half a GiB more of overhead."
+        )
+    if case.spec.serving.adapters or case.spec.serving.speculative is not None:
+        yield "What adapters and speculative decoding cost or save of the time is not counted."

@@ -5,11 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from onboarding.manifest import RuntimeIdentity
-from onboarding.model_spec import AccuracySpec, ModelSpec, SensitivitySearchSpec
-from onboarding.platform import InstanceType
+from onboarding.model_spec import (
+    REPOSITORY,
+    AccuracySpec,
+    EnsembleSpec,
+    ModelSpec,
+    RepositorySpec,
+    SensitivitySearchSpec,
+)
+from onboarding.platform import InstanceType, ServingPlatform
 from onboarding.serving_spec import ServingSpec
 from onboarding.source_spec import SourceSpec
 from onboarding.values import (
@@ -148,84 +155,66 @@ def plan_gpu(spec: ModelSpec, instance: InstanceType) -> str | None:
     return instance.gpu if is_plan and spec.engine.hardware_compatibility == "none" else None
 
 
-def engine_key(
+class EngineKeys(NamedTuple):
+    """The keys of one engine, and of the networks that it may be compiled from."""
+
+    engine: str
+    """Of its archive: the plan as it is packaged and served."""
+    plan: str
+    """Of what is compiled, judged and timed, whatever its packaging."""
+    networks: dict[str, str]
+
+
+def engine_keys(
     spec: ModelSpec,
     *,
     runtime: RuntimeIdentity,
     instance: InstanceType,
     quantization: QuantizationMode,
     dataset_digests: Mapping[str, str],
-) -> str:
-    """Return the key of one engine's archive: its plan as it is packaged and served.
+) -> EngineKeys:
+    """Return the keys of one engine.
 
-    It holds networks, exact runtime build, compute capability, the GPU model where the plan runs on
-    that model alone, precision, profiles, budget and packaging. Endpoint, scaling and rollout
-    change how an engine is deployed, never its bytes. `serving.server` is no part of it: every
-    archive suits both servers.
-    """
-    compiled = _compiled(
-        spec,
-        runtime=runtime,
-        instance=instance,
-        quantization=quantization,
-        dataset_digests=dataset_digests,
-    )
-    return digest({**compiled, "name": spec.name, "serving": _packaged(spec.serving)})
-
-
-def plan_key(
-    spec: ModelSpec,
-    *,
-    runtime: RuntimeIdentity,
-    instance: InstanceType,
-    quantization: QuantizationMode,
-    dataset_digests: Mapping[str, str],
-) -> str:
-    """Return the key of one plan: what is compiled, judged and timed, and no packaging.
+    They hold networks, exact runtime build, compute capability, the GPU model where the plan runs
+    on that model alone, precision, profiles and budget; the accuracy's dataset and budget decide
+    the precision under `auto`, and the verdicts that the record holds. Endpoint, scaling and
+    rollout change how an engine is deployed, never its bytes. `serving.server` is no part of it:
+    every archive suits both servers.
 
     Engines of one plan key differ in name, batching, instances, warm-up, truncation, a user's own
-    code, or prompts that no build uses. The accuracy's dataset and budget are part of it: they
-    decide the precision under `auto`, and the verdicts that the record holds.
+    code, or prompts that no build uses.
     """
-    return digest(
-        _compiled(
-            _with_default_prompt(spec),
-            runtime=runtime,
-            instance=instance,
-            quantization=quantization,
-            dataset_digests=dataset_digests,
-        )
+
+    def compiled(spec: ModelSpec, networks: Mapping[str, str]) -> dict[str, Any]:
+        return {
+            "recipe": RECIPE_VERSION,
+            "networks": networks,
+            "runtime": runtime.model_dump(mode="json"),
+            "compute_capability": instance.compute_capability,
+            "gpu": plan_gpu(spec, instance),
+            "precision": spec.engine.precision,
+            "optimization_profiles": [
+                p.model_dump(mode="json") for p in spec.engine.optimization_profiles
+            ],
+            "compiler": _compiler(spec) if runtime.name == "tensorrt" else None,
+            "accuracy": {
+                "dataset": dataset_digests[spec.accuracy.dataset],
+                **_accuracy_fields(spec.accuracy),
+            },
+        }
+
+    def networks(spec: ModelSpec) -> dict[str, str]:
+        return {
+            name: network_key(spec, name, dataset_digests, quantization=quantization)
+            for name in network_precisions(spec, instance, quantization)
+        }
+
+    own, packaging = networks(spec), {"name": spec.name, "serving": _packaged(spec.serving)}
+    return EngineKeys(
+        engine=digest({**compiled(spec, own), **packaging}),
+        plan=digest(compiled(spec, networks(_with_default_prompt(spec)))),
+        networks=own,
     )
-
-
-def _compiled(
-    spec: ModelSpec,
-    *,
-    runtime: RuntimeIdentity,
-    instance: InstanceType,
-    quantization: QuantizationMode,
-    dataset_digests: Mapping[str, str],
-) -> dict[str, Any]:
-    networks = {
-        name: network_key(spec, name, dataset_digests, quantization=quantization)
-        for name in network_precisions(spec, instance, quantization)
-    }
-    return {
-        "recipe": RECIPE_VERSION,
-        "networks": networks,
-        "runtime": runtime.model_dump(mode="json"),
-        "compute_capability": instance.compute_capability,
-        "gpu": plan_gpu(spec, instance),
-        "precision": spec.engine.precision,
-        "optimization_profiles": [
-            p.model_dump(mode="json") for p in spec.engine.optimization_profiles
-        ],
-        "compiler": _compiler(spec) if runtime.name == "tensorrt" else None,
-        "accuracy": {
-            "dataset": dataset_digests[spec.accuracy.dataset],
-            **_accuracy_fields(spec.accuracy),
-        },
-    }
 
 
 def _with_default_prompt(spec: ModelSpec) -> ModelSpec:
@@ -244,6 +233,52 @@ def _with_default_prompt(spec: ModelSpec) -> ModelSpec:
 def chosen_network(precision: Precision) -> str:
     """The network that an engine of a precision is compiled from."""
     return precision if precision in ("int8", "fp8") else "float"
+
+
+_UNMAPPED: dict[str, dict[str, str]] = {"inputs": {}, "outputs": {}}
+"""Stands in every key of a chain, as the absent code does: keys of before stay as they are."""
+
+
+def ensemble_key(
+    spec: EnsembleSpec, step_keys: Mapping[str, str], dataset_digests: Mapping[str, str]
+) -> str:
+    """Return the key of an ensemble whose steps have these engine keys in an environment.
+
+    Those hold runtime, compute capability and GPU. Endpoint, scaling and rollout change nothing.
+    """
+    inputs = {
+        "recipe": RECIPE_VERSION,
+        "name": spec.name,
+        "engines": dict(step_keys),
+        "steps": [{"model": step.model, **_UNMAPPED} for step in spec.steps],
+        "outputs": list(spec.outputs),
+        "example": spec.example,
+        "bls": None,
+        "accuracy": {
+            **spec.accuracy.model_dump(mode="json", exclude={"dataset"}),
+            "dataset": dataset_digests[spec.accuracy.dataset],
+        },
+        "max_batch_size": spec.serving.dynamic_batching.max_batch_size,
+        "instances": spec.serving.instances_per_gpu,
+    }
+    return digest(inputs)
+
+
+def repository_key(spec: RepositorySpec, platform: ServingPlatform, instance: InstanceType) -> str:
+    """Return the key of a repository's archive on an instance type: its files, and what serves it.
+
+    A folder is its digest, wherever it lies.
+    """
+    source = spec.repository
+    place = {"folder"} if source.folder is not None and source.sha256 is not None else set()
+    inputs = {
+        "recipe": RECIPE_VERSION,
+        "name": spec.name,
+        REPOSITORY: source.model_dump(mode="json", exclude=place),
+        "platform": platform.name,
+        "compute_capability": instance.compute_capability,
+    }
+    return digest(inputs)
 
 
 def _search(

@@ -1,11 +1,16 @@
-"""The spec of one model file, `models/<name>.yaml`."""
+"""The specs of model files, `models/<name>.yaml`, that engines are built of, and of endpoints.
+
+Of one network, of an ensemble of several, whose tensors Triton passes from one to the next, and of
+a Triton model repository of the user's own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from pathlib import PurePosixPath
+from typing import Annotated, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Discriminator, Field, JsonValue, Tag
 
 from onboarding.aws_limits import ASYNCHRONOUS_SECONDS, INSTANCE_POOL_COUNT, NAME_PATTERN
 from onboarding.hosting_spec import (
@@ -15,9 +20,8 @@ from onboarding.hosting_spec import (
     MetricsSpec,
     ScalingSpec,
 )
-from onboarding.plugin_spec import PluginSpec
 from onboarding.serving_spec import PositiveInt, ServingSpec
-from onboarding.source_spec import SourceSpec
+from onboarding.source_spec import SourceSpec, TritonRepositorySpec
 from onboarding.values import (
     EXPORT_OPSET,
     JOINED,
@@ -27,7 +31,6 @@ from onboarding.values import (
     OWN,
     SHARED,
     CalibrationMethod,
-    FileSpec,
     HardwareCompatibility,
     Metric,
     QuantizationMode,
@@ -39,6 +42,28 @@ from onboarding.values import (
     Task,
     Value,
 )
+
+
+class PluginSpec(Value):
+    """A library of custom operators; it registers their creators when it is loaded."""
+
+    file: Annotated[str, Field(pattern=r"^(.*/)?[A-Za-z0-9_][A-Za-z0-9_.+-]*\.so(\.[0-9]+)*$")] = (
+        Field(description="Shared library: an s3:// URI, or a path relative to the onboarding root")
+    )
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] = Field(
+        description="SHA-256 of the library, as `sha256sum` prints it"
+    )
+    operators: tuple[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")], ...] = Field(
+        min_length=1,
+        description="Operators of the network that it computes; each is a function in the ONNX "
+        "file too, by which it is judged",
+    )
+
+    @property
+    def name(self) -> str:
+        """The file's name, under which the archive carries it."""
+        return PurePosixPath(self.file).name
+
 
 Weight = Annotated[float, Field(ge=0, le=1000)]
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -185,7 +210,7 @@ class AccuracySpec(Value):
         return frozenset({self.metric, *(metric for metric in own if metric is not None)})
 
 
-class EndpointSpec(FileSpec):
+class EndpointSpec(Value):
     """The endpoint of one model alone."""
 
     instance_type: str = Field(description="A row of onboarding/data/instance_types.yaml")
@@ -222,7 +247,7 @@ class EndpointSpec(FileSpec):
         return self.scaling.fewest == 0 and self.asynchronous is None
 
 
-class JoinSpec(FileSpec):
+class JoinSpec(Value):
     """A variant behind another model's endpoint: a share of the traffic, or a copy of it."""
 
     joins: str = Field(
@@ -256,7 +281,7 @@ _Endpoint = Annotated[
 ]
 
 
-class ModelSpec(FileSpec):
+class ModelSpec(Value):
     """One model file, whole."""
 
     name: Annotated[str, Field(pattern=NAME_PATTERN)] = Field(
@@ -290,3 +315,59 @@ class SharedEndpointSpec(EndpointSpec):
     server: Server = Field(
         "triton", description="What answers for every model; on a GPU it must be triton"
     )
+
+
+ENSEMBLE: Literal["ensemble"] = "ensemble"
+OF_STEPS = frozenset(("source", "engine"))
+"""Sections of a model file that an ensemble has not: its steps have them."""
+REPOSITORY = "triton_repository"
+OF_NETWORKS = frozenset(("accuracy", "engine"))
+"""Sections of a model file that a repository has not: nothing is compiled of it, and no float
+network tells what it should answer."""
+_NO_ENGINE = EngineSpec(optimization_profiles=(OptimizationProfileSpec(batch=(1, 1, 1)),))
+Tensor = Annotated[str, Field(pattern=r"^[A-Za-z0-9_./:-]{1,128}$")]
+
+
+class StepSpec(Value):
+    """One model of an ensemble."""
+
+    model: str = Field(description="A model file of this repository, by its name")
+
+
+class EnsembleSpec(ModelSpec):
+    """One model file with `task: ensemble`."""
+
+    source: SourceSpec = Field(SourceSpec(), description="Of a model that is no ensemble")
+    engine: EngineSpec = Field(_NO_ENGINE, description="Of a model that is no ensemble")
+    steps: tuple[StepSpec, ...] = Field(
+        (),
+        max_length=16,
+        description="The models in order; each takes what the one before answers, by name, or else "
+        "in order",
+    )
+    outputs: tuple[Tensor, ...] = Field(
+        (), max_length=32, description="The tensors of the last model that clients get"
+    )
+    example: dict[str, JsonValue] | None = Field(
+        None,
+        description="One row of each input of the first model, which health requests send; "
+        "default: zeros, one word, or an image of one pixel",
+    )
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The models of the archive by name, each once."""
+        return tuple(dict.fromkeys(step.model for step in self.steps))
+
+
+class RepositorySpec(ModelSpec):
+    """One model file with `source: {triton_repository: …}`."""
+
+    engine: EngineSpec = Field(_NO_ENGINE, description="Of a network")
+    accuracy: AccuracySpec = Field(AccuracySpec(dataset=""), description="Of a network")
+
+    @property
+    def repository(self) -> TritonRepositorySpec:
+        """Where the repository lies."""
+        assert self.source.triton_repository is not None
+        return self.source.triton_repository

@@ -8,8 +8,8 @@ from typing import Literal
 
 from onboarding.aws_limits import NAME_LENGTH
 from onboarding.environment_spec import EnvironmentSpec
-from onboarding.platform import aws_partition, registry_host
-from onboarding.source_access import S3_SCHEME
+from onboarding.platform import registry_host
+from onboarding.source_spec import S3_SCHEME
 from onboarding.text_generation.checkpoint_key import CHECKPOINTS
 
 ENGINES_PREFIX = "engines"
@@ -78,12 +78,6 @@ def readable_sources(environment: EnvironmentSpec) -> tuple[str, ...]:
 def pipeline_role(environment: EnvironmentSpec, purpose: Purpose) -> str:
     """Name of a role of the access stack."""
     return f"roundhouse-{environment.name}-{purpose}"
-
-
-def pipeline_role_arn(environment: EnvironmentSpec, purpose: Purpose) -> str:
-    """ARN of `pipeline_role`."""
-    partition = aws_partition(environment.region)
-    return f"arn:{partition}:iam::{environment.account}:role/{pipeline_role(environment, purpose)}"
 
 
 def engine_archive_path(engine_key: str) -> str:
@@ -193,12 +187,6 @@ def training_job_prefix(environment: EnvironmentSpec) -> str:
 def recommender(environment: EnvironmentSpec) -> str:
     """Name of the role of Inference Recommender's jobs."""
     return f"roundhouse-{environment.name}-recommender"
-
-
-def recommender_arn(environment: EnvironmentSpec) -> str:
-    """ARN of `recommender`."""
-    partition = aws_partition(environment.region)
-    return f"arn:{partition}:iam::{environment.account}:role/{recommender(environment)}"
 
 
 def recommendation_job(environment: EnvironmentSpec, model: str, content: str) -> str:

@@ -6,14 +6,16 @@ it. Which archives those are, locks tell.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from onboarding.deployment import Target
 from onboarding.lock import LOCK_SUFFIX, LockEntry, LockError, read_lock
-from onboarding.plan_key_file import is_of_plan
+from onboarding.manifest import Manifest
 
 NO_PLAN = "none"
 """What a build is given in the place of a source where it compiles the plan."""
@@ -101,3 +103,22 @@ def _entries(locks: Path, plans: Collection[str]) -> Iterator[LockEntry]:
 def _preference(entry: LockEntry) -> tuple[bool, bool, str]:
     was_timed = entry.manifest.builder.seconds is not None
     return entry.repackaged is not None, not was_timed, entry.manifest.engine_key
+
+
+PLAN_KEY_NAME = "plan.json"
+
+
+def plan_key_path(engine_file: str) -> str:
+    """Return the archive path of the file, beside the engine file."""
+    return str(PurePosixPath(engine_file).with_name(PLAN_KEY_NAME))
+
+
+def plan_key_text(plan_key: str) -> str:
+    """Return the content of the file: JSON."""
+    return json.dumps({"plan_key": plan_key}) + "\n"
+
+
+def is_of_plan(manifest: Manifest, plan_key: str) -> bool:
+    """Return whether the plan in a manifest's archive has a key; False for archives of before."""
+    digest = hashlib.sha256(plan_key_text(plan_key).encode()).hexdigest()
+    return manifest.files.get(plan_key_path(manifest.engine_file)) == digest

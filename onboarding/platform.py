@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from functools import cache
 from typing import Annotated, Any, Literal
@@ -182,3 +183,24 @@ def build_route(compute_capability: str, *, codebuild_gpu: bool, fleet: bool = F
     if compute_capability == "8.6" and codebuild_gpu:
         return "gpu"
     return "fleet" if fleet else "training-job"
+
+
+FILE = "tensorrt_operators.yaml"
+
+
+class OperatorList(Value):
+    """The list of one TensorRT release, which later ones have only added to so far."""
+
+    tensorrt: str
+    date: str
+    source: str
+    supported: tuple[str, ...]
+    restricted: dict[str, str]
+    """What holds for an operator that is supported with restrictions."""
+    unsupported: tuple[str, ...]
+
+
+@cache
+def operator_list() -> OperatorList:
+    """Return the shipped list."""
+    return OperatorList.model_validate_json(json.dumps(load_data(FILE)))

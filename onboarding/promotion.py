@@ -10,8 +10,7 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import ConfigDict, Field, ValidationError
 
-from onboarding.lock import LockError
-from onboarding.replacement import replace_text
+from onboarding.lock import LockError, replace_text
 from onboarding.values import Value
 from onboarding.yaml_text import load_yaml
 

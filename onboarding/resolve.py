@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from onboarding.deployment import VARIANT, Deployment, Pool, Target, Variant
-from onboarding.ensemble_spec import EnsembleSpec, ensemble_key
-from onboarding.environment_spec import EnvironmentSpec
 from onboarding.environment_view import EnvironmentView
-from onboarding.fault import Fault, FaultsError
-from onboarding.keys import engine_key, network_key, network_precisions, plan_key, runtime_name
+from onboarding.fault import Fault, FaultsError, comma_list, did_you_mean
+from onboarding.keys import engine_keys, ensemble_key, repository_key, runtime_name
 from onboarding.lock import Lock, LockEntry
 from onboarding.manifest import RuntimeIdentity
-from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec, SharedEndpointSpec
-from onboarding.nearest import comma_list, did_you_mean
+from onboarding.model_spec import (
+    EndpointSpec,
+    EnsembleSpec,
+    JoinSpec,
+    ModelSpec,
+    RepositorySpec,
+    SharedEndpointSpec,
+)
 from onboarding.platform import InstanceType, ServingPlatform, instance_types, serving_platforms
-from onboarding.repository_spec import RepositorySpec, repository_key
 from onboarding.serving_spec import server_beside
 from onboarding.tree import Tree, held_entries
 from onboarding.values import QuantizationMode, Server
@@ -193,28 +195,25 @@ def _endpoint_deployment(
 ) -> Deployment:
     resolve, own = _Resolver(tree, view, entries), models[0].endpoint
     if isinstance(own, EndpointSpec):
+        endpoint: EndpointSpec = own
         first = resolve.own_variant(own, models[:1])
         joined = (resolve.joined_variant(model, own, first.server) for model in models[1:])
-        return _deployment(view, name, own, (first, *joined))
-    shared = view.endpoints[name].spec
-    return _deployment(view, name, shared, (resolve.own_variant(shared, models),))
-
-
-def _deployment(
-    view: EnvironmentView, name: str, endpoint: EndpointSpec, variants: tuple[Variant, ...]
-) -> Deployment:
+        variants = (first, *joined)
+    else:
+        endpoint = view.endpoints[name].spec
+        variants = (resolve.own_variant(endpoint, models),)
     environment = view.environment.spec
-    platform = serving_platforms()[environment.platform]
-    shared = isinstance(endpoint, SharedEndpointSpec)
+    platform, host_image = serving_platforms()[environment.platform], None
+    if any(variant.instance_type.is_gpu for variant in variants):
+        named = environment.inference_ami_version
+        host_image = platform.inference_ami_version if named is None else named
     return Deployment(
         environment=environment,
         name=name,
         endpoint=endpoint,
-        multi_model=shared,
+        multi_model=isinstance(endpoint, SharedEndpointSpec),
         platform=platform,
-        inference_ami_version=_host_image(environment, platform)
-        if any(variant.instance_type.is_gpu for variant in variants)
-        else None,
+        inference_ami_version=host_image,
         variants=variants,
     )
 
@@ -267,44 +266,30 @@ class _Resolver:
     def _target(
         self, model: ModelSpec, platform: ServingPlatform, instance: InstanceType
     ) -> Target:
-        quantization = quantization_mode(model, platform)
         digests, steps = self.tree.dataset_digests, tuple[Target, ...]()
+        plan, networks = None, dict[str, str]()
         if isinstance(model, EnsembleSpec):
             specs = [self.view.models[name].spec for name in model.models]
             steps = tuple(self._target(spec, platform, instance) for spec in specs)
             key = ensemble_key(model, {step.model.name: step.engine_key for step in steps}, digests)
-            plan = None
         elif isinstance(model, RepositorySpec):
-            key, plan = repository_key(model, platform, instance), None
+            key = repository_key(model, platform, instance)
         else:
-            inputs: dict[str, Any] = {
-                "runtime": runtime_identity(model, platform, instance),
-                "instance": instance,
-                "quantization": quantization,
-                "dataset_digests": digests,
-            }
-            key, plan = engine_key(model, **inputs), plan_key(model, **inputs)
+            key, plan, networks = engine_keys(
+                model,
+                runtime=runtime_identity(model, platform, instance),
+                instance=instance,
+                quantization=quantization_mode(model, platform),
+                dataset_digests=digests,
+            )
         entry, held_by = self.entries[model.name].get(key, (None, None))
         return Target(
             model=model,
             instance_type=instance,
             engine_key=key,
             plan_key=plan,
-            network_keys={}
-            if plan is None
-            else {
-                name: network_key(model, name, digests, quantization=quantization)
-                for name in network_precisions(model, instance, quantization)
-            },
+            network_keys=networks,
             lock_entry=entry,
             held_by=held_by,
             steps=steps,
         )
-
-
-def _host_image(environment: EnvironmentSpec, platform: ServingPlatform) -> str | None:
-    return (
-        platform.inference_ami_version
-        if environment.inference_ami_version is None
-        else environment.inference_ami_version
-    )

@@ -9,10 +9,18 @@ from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from onboarding.ensemble_spec import OF_STEPS, TASK, EnsembleSpec
 from onboarding.environment_spec import EnvironmentSpec
-from onboarding.model_spec import EndpointSpec, ModelSpec, SharedEndpointSpec
-from onboarding.repository_spec import KEY, OF_NETWORKS, RepositorySpec
+from onboarding.model_spec import (
+    ENSEMBLE,
+    OF_NETWORKS,
+    OF_STEPS,
+    REPOSITORY,
+    EndpointSpec,
+    EnsembleSpec,
+    ModelSpec,
+    RepositorySpec,
+    SharedEndpointSpec,
+)
 from onboarding.text_generation import spec as text_generation
 from onboarding.text_generation.spec import TextGenerationSpec
 from onboarding.values import Value
@@ -99,10 +107,12 @@ def _model_schema() -> dict[str, Any]:
         },
         "else": {
             "properties": _without(ensemble, every) | _without(network, every),
-            "if": _has("task", {"const": TASK, "description": "An archive of several models"}),
+            "if": _has("task", {"const": ENSEMBLE, "description": "An archive of several models"}),
             "then": _key_names(kinds[EnsembleSpec], OF_STEPS),
             "else": {
-                "if": _has("source", {"required": [KEY], "description": "A Triton repository"}),
+                "if": _has(
+                    "source", {"required": [REPOSITORY], "description": "A Triton repository"}
+                ),
                 "then": _key_names(kinds[RepositorySpec], OF_NETWORKS),
                 "else": _key_names(kinds[ModelSpec]),
             },

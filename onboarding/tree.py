@@ -1,26 +1,56 @@
-"""The files of an onboarding root, read once, and their faults."""
+"""The files of an onboarding root, read once, and every fault that rules find in them."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
-from onboarding.checks import environment_faults, file_faults, spec_faults
 from onboarding.dataset import Datasets
+from onboarding.document import read_document
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.environment_view import (
     EnvironmentView,
     SpecFiles,
     environment_view,
+    own_endpoint,
     split_models,
 )
 from onboarding.fault import Fault, sorted_faults
-from onboarding.lock import LOCK_SUFFIX as LOCK_SUFFIX
-from onboarding.lock import LockError, ModelLock, lock_path, read_lock
-from onboarding.model_spec import ModelSpec, SharedEndpointSpec
-from onboarding.source_yaml import read_document
+from onboarding.lock import LOCK_SUFFIX, LockError, ModelLock, lock_path, read_lock
+from onboarding.model_spec import (
+    EnsembleSpec,
+    JoinSpec,
+    ModelSpec,
+    RepositorySpec,
+    SharedEndpointSpec,
+)
+from onboarding.promotion import PROMOTED
+from onboarding.rules import (
+    dataset_rules,
+    endpoint_rules,
+    ensemble_rules,
+    environment_rules,
+    generation_placement_rules,
+    generation_serving_rules,
+    generation_source_rules,
+    name_rules,
+    placement_rules,
+    precision_rules,
+    repository_rules,
+    runtime_rules,
+    source_rules,
+    task_rules,
+    user_code_rules,
+)
+from onboarding.rules.cases import (
+    engine_cases,
+    faults_of,
+    generation_case,
+    generation_cases,
+    placements,
+)
 from onboarding.text_generation.spec import TASK, TextGenerationSpec
 from onboarding.validation import Checked, validate
 from onboarding.values import Value
@@ -101,57 +131,31 @@ def read_tree(root: Path) -> Tree:
 
     Never raises on what they hold: see `faults`.
     """
-    model_files = read_folder(root, "models", ModelSpec)
-    endpoint_files = read_folder(root, "endpoints", SharedEndpointSpec, optional=True)
-    environment_files = read_folder(root, "environments", EnvironmentSpec)
-    models, generators = split_models(model_files.specs)
-    endpoints = endpoint_files.specs
-    environments = environment_files.specs
+    faults, unread = list[Fault](), set[str]()
+    models, generators = split_models(_read_folder(root, "models", ModelSpec, faults, unread))
+    endpoints = _read_folder(root, "endpoints", SharedEndpointSpec, faults, unread)
+    environments = _read_folder(root, "environments", EnvironmentSpec, faults, unread)
     files = SpecFiles(
-        models=models,
-        endpoints=endpoints,
-        environments=environments,
-        unread=frozenset(model_files.unread + endpoint_files.unread),
-        generators=generators,
+        models=models, endpoints=endpoints, generators=generators, unread=frozenset(unread)
     )
-    views = {
-        name: environment_view(files, name)
-        for name, file in environments.items()
-        # Without its overrides, faults would come that these remove.
-        if file.has("models", "endpoints")
-    }
+    views = {name: environment_view(files, file) for name, file in environments.items()}
     datasets = Datasets(root)
-    yaml_faults = [*model_files.faults, *endpoint_files.faults, *environment_files.faults]
-    faults = list(file_faults(files, datasets))
+    faults += file_faults(files, environments, datasets)
     for view in views.values():
-        faults.extend(spec_faults(_only_overridden(files, view), datasets))
-    faults.extend(_by_environment(views, datasets))
+        faults += view.faults
+        overridden = (file for file in view.files if all(file is not own for own in files.files))
+        faults += spec_faults(overridden, datasets)
+    faults += _by_environment(views, datasets)
     return Tree(
         root=root,
-        models=_valid(models),
-        endpoints=_valid(endpoints),
-        environments=_valid(environments),
+        models=_specs(models),
+        endpoints=_specs(endpoints),
+        environments=_specs(environments),
         dataset_digests=datasets.digests(),
-        faults=sorted_faults([*yaml_faults, *_elsewhere(faults, yaml_faults)]),
+        faults=sorted_faults(faults),
         views=views,
-        generators=_valid(generators),
+        generators=_specs(generators),
     )
-
-
-def _only_overridden(files: SpecFiles, view: EnvironmentView) -> EnvironmentView:
-    """Return an environment's view with only the files that it overrides."""
-    models = {
-        name: file for name, file in view.models.items() if file is not files.models.get(name)
-    }
-    generators = {
-        name: file
-        for name, file in view.generators.items()
-        if file is not files.generators.get(name)
-    }
-    endpoints = {
-        name: file for name, file in view.endpoints.items() if file is not files.endpoints[name]
-    }
-    return replace(view, models=models, endpoints=endpoints, generators=generators)
 
 
 def _by_environment(views: Mapping[str, EnvironmentView], datasets: Datasets) -> Iterator[Fault]:
@@ -168,67 +172,60 @@ def _by_environment(views: Mapping[str, EnvironmentView], datasets: Datasets) ->
             yield fault.model_copy(update={"what": f"in {where} {', '.join(names)}, {fault.what}"})
 
 
-def _elsewhere(faults: Iterable[Fault], yaml_faults: Iterable[Fault]) -> Iterator[Fault]:
-    """Return the faults of other lines: a value that YAML cannot read is wrong in every way."""
-    lines = {(fault.file, fault.line) for fault in yaml_faults}
-    return (fault for fault in faults if (fault.file, fault.line) not in lines)
+def _specs(files: Mapping[str, Checked[SpecT]]) -> dict[str, SpecT]:
+    return {name: file.spec for name, file in files.items()}
 
 
-def _valid(specs: Mapping[str, Checked[SpecT]]) -> dict[str, SpecT]:
-    return {name: file.spec for name, file in specs.items() if file.is_valid}
+def _read_folder(
+    root: Path, folder: str, spec_type: type[SpecT], faults: list[Fault], unread: set[str]
+) -> dict[str, Checked[SpecT]]:
+    """Return the valid files of a folder, by file name without `.yaml`.
 
-
-@dataclass(frozen=True, kw_only=True)
-class Folder(Generic[SpecT]):
-    """The spec files of one folder, by file name without `.yaml`, and what is wrong with the files.
-
-    `unread` names the files that are there and hold no document of this kind.
+    Adds the faults of form of the others, and their names, as `models/name`.
     """
-
-    specs: dict[str, Checked[SpecT]]
-    faults: tuple[Fault, ...]
-    unread: tuple[str, ...] = ()
-
-
-def read_folder(
-    root: Path, folder: str, spec_type: type[SpecT], *, optional: bool = False
-) -> Folder[SpecT]:
-    """Read every spec file of a folder."""
-    if not (root / folder).is_dir():
-        missing = Fault(
-            file=folder,
-            what="the folder is not there",
-            way_out="add it, or name the onboarding root with --root",
-        )
-        return Folder(specs={}, faults=() if optional else (missing,))
     specs: dict[str, Checked[SpecT]] = {}
-    faults: list[Fault] = []
-    unread: list[str] = []
-    for path in _yaml_files(root / folder):
-        file = f"{folder}/{path.name}"
-        name_fault = _file_name_fault(path, folder)
-        if name_fault is not None:
-            faults.append(name_fault)
-            continue
-        document, file_faults = read_document(path, file)
-        faults.extend(file_faults)
-        kind = None if document is None else _other_kind(document.data, folder)
-        if kind is not None:
-            faults.append(
-                Fault(
-                    file=file,
-                    line=1,
-                    what=f"is a file of {kind}/, by its keys, and lies in {folder}/",
-                    value=path.name,
-                    allowed=f"files of {folder}/, as schemas/ describes them",
-                    way_out=f"move it to {kind}/",
-                )
-            )
-        if document is None or kind is not None:
-            unread.append(f"{folder}/{path.stem}")
-        else:
-            specs[path.stem] = validate(spec_type, document)
-    return Folder(specs=specs, faults=tuple(faults), unread=tuple(unread))
+    if (root / folder).is_dir():
+        for path in _yaml_files(root / folder):
+            name_fault = _file_name_fault(path, folder)
+            if name_fault is not None:
+                faults.append(name_fault)
+                continue
+            checked, wrong = _read_file(path, folder, spec_type)
+            faults += wrong
+            if checked is None:
+                unread.add(f"{folder}/{path.stem}")
+            else:
+                specs[path.stem] = checked
+    elif folder != "endpoints":
+        missing = "add it, or name the onboarding root with --root"
+        faults.append(Fault(file=folder, what="the folder is not there", way_out=missing))
+    return specs
+
+
+def _read_file(
+    path: Path, folder: str, spec_type: type[SpecT]
+) -> tuple[Checked[SpecT] | None, tuple[Fault, ...]]:
+    """Return a file with its spec, or None and the faults of its form."""
+    file = f"{folder}/{path.name}"
+    document, faults = read_document(path, file)
+    if document is None:
+        return None, faults
+    kind = _other_kind(document.data, folder)
+    if kind is not None:
+        other = Fault(
+            file=file,
+            line=1,
+            what=f"is a file of {kind}/, by its keys, and lies in {folder}/",
+            value=path.name,
+            allowed=f"files of {folder}/, as schemas/ describes them",
+            way_out=f"move it to {kind}/",
+        )
+        return None, (*faults, other)
+    checked, wrong = validate(spec_type, document)
+    # A value that YAML cannot read is wrong in every way.
+    lines = {fault.line for fault in faults}
+    elsewhere = (fault for fault in wrong if fault.line not in lines)
+    return (None if faults else checked), (*faults, *elsewhere)
 
 
 def _file_name_fault(path: Path, folder: str) -> Fault | None:
@@ -267,3 +264,100 @@ def _yaml_files(folder: Path) -> Iterator[Path]:
         is_hidden_or_lock = path.name.startswith(".") or path.name.endswith(LOCK_SUFFIX)
         if path.suffix in (".yaml", ".yml") and not is_hidden_or_lock:
             yield path
+
+
+ENSEMBLE_RULES = (
+    *task_rules.ACCURACY_RULES,
+    *dataset_rules.ACCURACY_RULES,
+    *user_code_rules.CODE_RULES,
+)
+"""Of every model of ours, ensembles among them, which have neither source nor engine."""
+MODEL_RULES = (
+    *ENSEMBLE_RULES,
+    *source_rules.RULES,
+    *task_rules.RULES,
+    *precision_rules.RULES,
+    *user_code_rules.RULES,
+    *runtime_rules.RULES,
+    *dataset_rules.RULES,
+)
+ENDPOINT_RULES = (*endpoint_rules.RULES, *endpoint_rules.SCALING_RULES)
+ENGINE_RULES = (
+    *precision_rules.ENGINE_RULES,
+    *user_code_rules.ENGINE_RULES,
+    *runtime_rules.ENGINE_RULES,
+)
+GENERATOR_RULES = (*generation_source_rules.RULES, *generation_serving_rules.RULES)
+VIEW_RULES = (
+    name_rules.shared_endpoints_are_there,
+    name_rules.endpoints_do_not_collide,
+    *placement_rules.VIEW_RULES,
+    ensemble_rules.servers_play_ensembles,
+)
+
+
+def file_faults(
+    files: SpecFiles, environments: Mapping[str, Checked[EnvironmentSpec]], datasets: Datasets
+) -> Iterator[Fault]:
+    """Return the faults of the files themselves, whatever the environment."""
+    for named in (files.every_model, files.endpoints, environments):
+        yield from name_rules.file_names(named)
+    yield from faults_of(environment_rules.FILE_RULES, files, environments)
+    yield from spec_faults(files.files, datasets)
+    yield from ensemble_rules.endpoints_are_left_out_for_ensembles_alone(files)
+    for environment in environments.values():
+        yield from faults_of(environment_rules.RULES, environment, datasets.root)
+        yield from faults_of(name_rules.ENVIRONMENT_RULES, files, environment)
+
+
+def spec_faults(files: Iterable[Checked[Any]], datasets: Datasets) -> Iterator[Fault]:
+    """Return the faults of models and endpoints, as written or with an environment's overrides."""
+    for file in files:
+        if isinstance(file.spec, ModelSpec):
+            yield from _model_faults(file, datasets)
+        elif isinstance(file.spec, TextGenerationSpec):
+            yield from faults_of(GENERATOR_RULES, generation_case(file, datasets.root))
+        else:
+            yield from faults_of(ENDPOINT_RULES, file)
+
+
+def environment_faults(view: EnvironmentView, datasets: Datasets) -> Iterator[Fault]:
+    """Return the faults of one environment: its names, its hardware, its platform.
+
+    Of text generators none in a promotion's exported files, which were checked when it was made: a
+    platform row that changes afterwards refuses nothing that is served.
+    """
+    for files in (view.every_model, view.endpoints):
+        yield from name_rules.name_lengths(files, view.environment.spec.name)
+    yield from faults_of(VIEW_RULES, view)
+    yield from faults_of((ensemble_rules.models_of_ensembles,), view, datasets)
+    for name, join in view.joins.items():
+        yield from faults_of(name_rules.JOIN_RULES, view, view.models[name], join)
+    for name, endpoint in (*view.own_endpoints.items(), *view.endpoints.items()):
+        joining = [other for other in view.joining.get(name, ()) if other != name]
+        joined = tuple((view.joins[other], view.models[other]) for other in joining)
+        yield from faults_of(endpoint_rules.VARIANT_RULES, name, endpoint, joined)
+    for placement in placements(view):
+        yield from faults_of(placement_rules.RULES, placement)
+    for engine in engine_cases(view, datasets):
+        is_repository = isinstance(engine.model.spec, RepositorySpec)
+        rules = repository_rules.ENGINE_RULES if is_repository else ENGINE_RULES
+        yield from faults_of(rules, engine)
+    if not (datasets.root / PROMOTED).is_dir():
+        for case in generation_cases(view, datasets.root):
+            yield from faults_of(generation_placement_rules.RULES, case)
+
+
+def _model_faults(model: Checked[ModelSpec], datasets: Datasets) -> Iterator[Fault]:
+    if isinstance(model.spec, RepositorySpec):
+        yield from faults_of(repository_rules.RULES, model, datasets)
+    elif isinstance(model.spec, EnsembleSpec):
+        yield from faults_of((*ENSEMBLE_RULES, *ensemble_rules.RULES), model, datasets)
+    else:
+        yield from faults_of(MODEL_RULES, model, datasets)
+    own = own_endpoint(model)
+    if own is not None:
+        yield from faults_of(ENDPOINT_RULES, own)
+    elif isinstance(model.spec.endpoint, JoinSpec):
+        join = Checked(document=model.document.part("endpoint"), spec=model.spec.endpoint)
+        yield from faults_of(endpoint_rules.SCALING_RULES, join)

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from onboarding.fault import Fault
-from onboarding.manifest import MANIFEST_NAME, TensorRecord
-from onboarding.nearest import comma_list
+from onboarding.fault import Fault, comma_list
+from onboarding.manifest import MANIFEST_NAME, Manifest, TensorRecord
 from onboarding.yaml_text import load_data
 
 CONFIGURATION = "config.pbtxt"
@@ -119,6 +118,12 @@ def read_repository(folder: Path, shown: str, answers: str) -> Repository:
         way_out = "give the model that clients ask the name of the model file"
         faults.append(_fault(shown, what, way_out, allowed=comma_list(folders) or "none"))
     return Repository(models=models, plans=tuple(plans), faults=tuple(faults))
+
+
+def repository_models(manifest: Manifest) -> tuple[str, ...]:
+    """Return the models of a repository's archive."""
+    paths = (path.split("/") for path in manifest.files)
+    return tuple(sorted(path[0] for path in paths if path[1:] == ["config.pbtxt"]))
 
 
 def _fault(

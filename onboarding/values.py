@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -111,18 +111,3 @@ class Value(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=()
     )
-
-
-class SectionError(Exception):
-    """A section of a file is read that has faults of its own."""
-
-
-class FileSpec(Value):
-    """What a file holds: of one with faults, the sections (top-level keys) that have none."""
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            if name in type(self).model_fields:
-                raise SectionError(name)
-            return super().__getattr__(name)

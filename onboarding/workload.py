@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from onboarding.deployed_endpoint import DeployedEndpoint
+from onboarding.deployment import DeployedEndpoint
 from onboarding.generation_resolve import generation_deployments
 from onboarding.lock import Lock, LockError, ModelLock, read_lock_file
 from onboarding.resolve import deployments

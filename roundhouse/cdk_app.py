@@ -106,8 +106,7 @@ def _mistyped_keys(app: App) -> Iterator[Fault]:
 
     Every environment would be synthesised. All others are the user's own, or the CDK's.
     """
-    from onboarding.fault import Fault
-    from onboarding.nearest import nearest
+    from onboarding.fault import Fault, nearest
 
     for key in app.node.get_all_context():
         meant = nearest(key, (*CONTEXT_KEYS, *NEAR), cutoff=0.65)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from onboarding.dataset import MEDIA_TYPES
 from onboarding.deployment import Target
-from onboarding.ensemble_spec import EnsembleSpec
-from onboarding.repository_spec import RepositorySpec
+from onboarding.model_spec import EnsembleSpec, RepositorySpec
 from onboarding.values import IMAGES
 from roundhouse.errors import RoundhouseError, UsageError
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from onboarding.ensemble_spec import EnsembleSpec
 from onboarding.lock import lock_path
+from onboarding.model_spec import EnsembleSpec
 from onboarding.promotion import (
     FOLDER,
     PROMOTED,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from onboarding.nearest import comma_list, did_you_mean
+from onboarding.fault import comma_list, did_you_mean
 
 
 def quantity(number: int, noun: str) -> str:

@@ -14,7 +14,7 @@ from constructs import Construct
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import ServingPlatform
-from onboarding.text_generation.quantizer_route import QUANTIZER, QUANTIZER_IMAGE
+from onboarding.text_generation.checkpoint_key import QUANTIZER, QUANTIZER_IMAGE
 from roundhouse_cdk.exact_role import ExactRole, add_metadata
 from roundhouse_cdk.statements import Statement
 from roundhouse_cdk.vpc_endpoints import Network

@@ -13,7 +13,7 @@ from onboarding import arns, names
 from onboarding.environment_spec import EnvironmentSpec, ServingImage
 from onboarding.platform import aws_partition
 from onboarding.text_generation import checkpoint_key
-from onboarding.text_generation.quantizer_route import QUANTIZER, QUANTIZER_IMAGE
+from onboarding.text_generation.checkpoint_key import QUANTIZER, QUANTIZER_IMAGE
 from roundhouse_cdk.build_project import BuildRoute, log_group_name
 from roundhouse_cdk.statements import (
     HOST_METRICS,
@@ -136,7 +136,7 @@ def recommender_statements(environment: EnvironmentSpec) -> Statements:
         *volume_key_grant(environment),
         allow("ReadBenchmarkedModel", ["sagemaker:DescribeModel"], [given]),
         allow("RunBenchmarks", actions, made),
-        *pass_role(names.recommender_arn(environment), "sagemaker.amazonaws.com"),
+        *pass_role(arns.recommender(environment), "sagemaker.amazonaws.com"),
         allow("ReadBenchmarkMetrics", ["cloudwatch:GetMetricData"], ["*"]),
         *_job_logs(environment, RECOMMENDATION_LOG_GROUP),
         allow("WriteBenchmarkLogs", LOG_ACTIONS, [group, f"{group}:*"]),

@@ -30,7 +30,7 @@ from constructs import Construct
 
 from onboarding import arns, names
 from onboarding.environment_spec import EnvironmentSpec
-from onboarding.text_generation.quantizer_route import QUANTIZER_JOB
+from onboarding.text_generation.checkpoint_key import QUANTIZER_JOB
 from roundhouse_cdk import build_expressions as ex
 from roundhouse_cdk.build_expressions import jsonata, literal, with_fields
 from roundhouse_cdk.statements import TRAINING_LOG_GROUP

@@ -17,7 +17,7 @@ from constructs import Construct
 from onboarding import arns, names
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import ServingPlatform
-from onboarding.text_generation.quantizer_route import QUANTIZER_IMAGE
+from onboarding.text_generation.checkpoint_key import QUANTIZER_IMAGE
 from roundhouse_cdk.build_project import (
     QUANTIZER_ROUTE,
     BuildProject,

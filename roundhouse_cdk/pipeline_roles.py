@@ -14,7 +14,7 @@ from aws_cdk import RemovalPolicy
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from onboarding import names
+from onboarding import arns, names
 from onboarding.aws_limits import SESSION_SECONDS
 from onboarding.environment_spec import EnvironmentSpec, GithubSpec, GitlabSpec
 from roundhouse_cdk.exact_role import ExactRole
@@ -164,6 +164,6 @@ def gitlab_trusts(gitlab: GitlabSpec) -> dict[names.Purpose, Claims]:
 
 def _promote_role(receiver: EnvironmentSpec) -> iam.IPrincipal:
     """The role that promotes to an environment, whether it exists yet or not."""
-    role = names.pipeline_role_arn(receiver, "promote")
+    role = arns.pipeline_role(receiver, "promote")
     root = iam.ArnPrincipal(f"{role.partition(':role/')[0]}:root")
     return root.with_conditions({"ArnEquals": {"aws:PrincipalArn": role}})

@@ -138,7 +138,7 @@ def deploy_statements(environment: EnvironmentSpec, qualifier: str) -> Statement
 def promote_statements(environment: EnvironmentSpec, source: EnvironmentSpec) -> Statements:
     """What the environment before built, its alarms, and own objects that are written once."""
     key = source.kms_key_arn or arns.arn(source, "kms", "key/*")
-    gate = names.pipeline_role_arn(source, "gate")
+    gate = arns.pipeline_role(source, "gate")
     return (
         allow("ReadSource", "s3:GetObject", arns.bucket_objects(source, PROMOTED)),
         allow("ListSource", "s3:ListBucket", [arns.bucket(source)]),
@@ -207,7 +207,7 @@ def _of_roles(
     receivers: Sequence[EnvironmentSpec], condition: Condition | None = None
 ) -> Statement:
     """Return principal and condition of a statement for the receivers' promote roles."""
-    roles = [names.pipeline_role_arn(receiver, "promote") for receiver in receivers]
+    roles = [arns.pipeline_role(receiver, "promote") for receiver in receivers]
     roots = [f"{role.partition(':role/')[0]}:root" for role in roles]
     return {
         "Principal": {"AWS": roots},

@@ -8,7 +8,7 @@ from typing import Any
 from onboarding import arns
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import aws_partition
-from onboarding.source_access import SourceBucketSpec
+from onboarding.source_spec import SourceBucketSpec
 
 Statement = dict[str, Any]
 Statements = tuple[Statement, ...]

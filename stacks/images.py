@@ -12,9 +12,9 @@ from onboarding import names
 from onboarding.deployment import Deployment, Pool
 from onboarding.environment_spec import PLATFORM_IMAGES, EnvironmentSpec, ImagePinSpec
 from onboarding.platform import ServingPlatform, registry_host, triton_registries
+from onboarding.text_generation.checkpoint_key import QUANTIZER_IMAGE
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.text_generation.platforms import GenerationPlatform, generation_platforms
-from onboarding.text_generation.quantizer_route import QUANTIZER_IMAGE
 from onboarding.values import BASELINE_RUNTIMES, Server
 
 DOCKERFILES: Mapping[str, str] = {

@@ -15,7 +15,7 @@ import onnx
 
 from engine_build.errors import NetworkRefused
 from engine_build.onnx_graph.onnx_file import ONNX_DOMAINS
-from onboarding.tensorrt_operators import operator_list
+from onboarding.platform import operator_list
 
 PLUGIN = (
     "or replace it in the ONNX file by standard ones (onnx-graphsurgeon), or name a TensorRT "

@@ -25,7 +25,7 @@ from onboarding.names import (
     engine_archive_path,
     engine_record_path,
 )
-from onboarding.plan_key_file import plan_key_path
+from onboarding.plan_source import plan_key_path
 from onboarding.signature import ENVELOPE_NAME
 
 CARRIED = Path("container/triton")

@@ -21,8 +21,8 @@ from engine_build.packaging.repository import (
     text,
 )
 from onboarding.chain import Chain, Interface, chain, chain_problems
-from onboarding.ensemble_spec import EnsembleSpec
 from onboarding.manifest import MANIFEST_NAME, EnsembleRecord, StepRecord, TensorRecord
+from onboarding.model_spec import EnsembleSpec
 
 
 @dataclass(frozen=True, kw_only=True)

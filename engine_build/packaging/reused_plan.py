@@ -16,8 +16,7 @@ from engine_build.request import BuildContext, BuildRequest
 from engine_build.store import Store, sha256_of
 from onboarding.manifest import MANIFEST_NAME, Manifest
 from onboarding.names import ARCHIVE_NAME, ENGINES_PREFIX, engine_archive_path
-from onboarding.plan_key_file import is_of_plan
-from onboarding.plan_source import NOT_REUSED, PlanSource
+from onboarding.plan_source import NOT_REUSED, PlanSource, is_of_plan
 from onboarding.signature import SignatureFault, parse_public_key, verify_envelope
 
 COMPILES = "`roundhouse build` compiles the plan"

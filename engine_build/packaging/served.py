@@ -12,8 +12,7 @@ from onboarding.manifest import (
     Prompts,
     TensorRecord,
 )
-from onboarding.processing_spec import ProcessedTensorSpec
-from onboarding.serving_spec import ServingSpec
+from onboarding.serving_spec import ProcessedTensorSpec, ServingSpec
 from onboarding.values import IMAGES, TEXT_TASKS, Activation, Task
 
 TEXT = TensorRecord(name="text", datatype="BYTES", shape=(-1, 1))

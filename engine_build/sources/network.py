@@ -15,8 +15,7 @@ from engine_build.onnx_graph.external_data import (
 )
 from engine_build.sources.source import Bucket, FetchContext, check_digest, fetch_folder, unreadable
 from onboarding.checkpoint import CONFIGURATION
-from onboarding.source_access import S3_SCHEME, split_s3
-from onboarding.source_spec import SourceSpec
+from onboarding.source_spec import S3_SCHEME, SourceSpec, split_s3
 
 BESIDE_NETWORK = ("tokenizer.json", "config.json", "preprocessor_config.json")
 """Files beside a network: its tokenizer, its class names, and how images become its input."""

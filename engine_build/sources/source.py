@@ -25,8 +25,7 @@ from engine_build.runner import Command, Runner
 from engine_build.store import Store, sha256_of, store_at
 from engine_build.workload import Tools
 from onboarding.checkpoint import CONFIGURATION, checkpoint_sha256
-from onboarding.source_access import S3_SCHEME, SourceSecretsSpec, split_s3
-from onboarding.source_spec import SourceSpec
+from onboarding.source_spec import S3_SCHEME, SourceSecretsSpec, SourceSpec, split_s3
 from onboarding.text_generation.spec import GenerationSourceSpec
 
 NO_TOKEN = (

@@ -31,7 +31,7 @@ from engine_build.request import CACHE_NAME, BuildContext
 from engine_build.runner import Command, Ended
 from engine_build.steps.step import BuildState
 from engine_build.tensorrt.half_precision import write_weakly_typed
-from onboarding.nearest import comma_list
+from onboarding.fault import comma_list
 
 HEADER = re.compile(r"TRT-([0-9A-Za-z]+)-([0-9A-Za-z]+)")
 ENTRY = re.compile("([^\ufffd]+): ([0-9a-f]{8}|0)")

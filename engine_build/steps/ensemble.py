@@ -37,8 +37,8 @@ from engine_build.steps.package import builder_record, keep_archive
 from engine_build.steps.step import BuildState
 from engine_build.store import sha256_of
 from onboarding.deployment import Target
-from onboarding.ensemble_spec import EnsembleSpec
 from onboarding.manifest import AccuracyRecord, Manifest, ProfileRecord, TensorRecord
+from onboarding.model_spec import EnsembleSpec
 from onboarding.names import engine_archive_path
 from onboarding.values import ServedPrecision
 

@@ -16,10 +16,9 @@ from engine_build.sources.network import fetch
 from engine_build.sources.source import FetchContext, fetch_context, source_name, unreadable
 from engine_build.steps.reference import stored_reference
 from engine_build.steps.step import BuildState
-from onboarding.plugin_spec import PluginSpec
+from onboarding.model_spec import PluginSpec
 from onboarding.shared_library import read_shared_library, tensorrt_misfit
-from onboarding.source_access import S3_SCHEME, split_s3
-from onboarding.source_spec import SourceSpec
+from onboarding.source_spec import S3_SCHEME, SourceSpec, split_s3
 from onboarding.values import IMAGES, Task
 
 

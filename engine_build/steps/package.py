@@ -32,7 +32,7 @@ from onboarding.manifest import (
     RepackagingRecord,
 )
 from onboarding.names import engine_archive_path, engine_record_path
-from onboarding.plan_key_file import plan_key_path, plan_key_text
+from onboarding.plan_source import plan_key_path, plan_key_text
 from onboarding.values import EXPORT_OPSET
 
 DIRTY = "-dirty"

@@ -23,7 +23,7 @@ from engine_build.steps.ensemble_models import Tensors, by_rows, model_answer, s
 from engine_build.steps.package import served_engine
 from engine_build.steps.step import BuildState
 from onboarding.manifest import ProcessingRecord, TensorRecord
-from onboarding.processing_spec import PreprocessingSpec, ProcessingSpec
+from onboarding.serving_spec import PreprocessingSpec, ProcessingSpec
 
 ROWS = 4
 

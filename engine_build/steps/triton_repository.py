@@ -15,7 +15,7 @@ from engine_build.steps.fetch import fetching_of
 from engine_build.steps.package import builder_record, keep_archive
 from engine_build.steps.step import BuildState
 from onboarding.checkpoint import checkpoint_files
-from onboarding.repository_spec import RepositorySpec
+from onboarding.model_spec import RepositorySpec
 from onboarding.triton_repository import CONFIGURATION, PYTHON, read_repository
 
 

@@ -24,21 +24,19 @@ from engine_build.machine import return_memory
 from engine_build.text_generation.language_model import ROWS, KvScales, LanguageModel, next_tokens
 from engine_build.text_generation.source import FetchedSource
 from engine_build.workload import Tools
-from onboarding.starter_texts import evaluation_path
+from onboarding.dataset import evaluation_path
 from onboarding.text_generation.checkpoint_key import LONG_PROMPTS
 from onboarding.text_generation.checkpoint_lock import GateRecord, Interval, KvGate, TaskScore
 from onboarding.text_generation.spec import TextGenerationSpec
-from onboarding.text_generation.task_file import (
+from onboarding.text_generation.texts import (
+    ENOUGH_SAMPLES,
     MORE_ITEMS,
     NORMAL_95,
     TaskFile,
     TaskFileError,
-    read_task_file,
-)
-from onboarding.text_generation.texts import (
-    ENOUGH_SAMPLES,
     TextSample,
     TextsError,
+    read_task_file,
     read_texts,
     shared_line,
 )

@@ -37,7 +37,7 @@ from onboarding.checkpoint import checkpoint_files
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.generation_resolve import checkpoint_keys, scheme_plan
 from onboarding.names import candidate_path, checkpoint_record_path
-from onboarding.rules.generation_case import generation_case
+from onboarding.rules.cases import generation_case
 from onboarding.text_generation.checkpoint import read_folder
 from onboarding.text_generation.checkpoint_key import (
     UNCHANGED,
@@ -376,17 +376,17 @@ def read_checkpoint_build(chosen: Options) -> CheckpointBuild:
     """Read the tree and find the scheme of a key. Raises InputRefused."""
     assert chosen.key is not None
     tree = read_tree(chosen.root)
+    files = {f"models/{chosen.model}.yaml", f"environments/{chosen.environment}.yaml"}
+    faults = [fault for fault in tree.faults if fault.file in files]
+    if faults:
+        more = f"{len(faults)} faults, the first: " if len(faults) > 1 else ""
+        raise InputRefused(f"{more}{faults[0]}")
     view = tree.views.get(chosen.environment)
     if view is None:
         known = ", ".join(sorted(tree.views)) or "none"
         raise InputRefused(
             f"environment {chosen.environment} has no file in environments/; there are: {known}."
         )
-    files = {f"models/{chosen.model}.yaml", f"environments/{chosen.environment}.yaml"}
-    faults = [fault for fault in tree.faults if fault.file in files]
-    if faults:
-        more = f"{len(faults)} faults, the first: " if len(faults) > 1 else ""
-        raise InputRefused(f"{more}{faults[0]}")
     generator = view.generators.get(chosen.model)
     if generator is None:
         known = ", ".join(sorted(view.generators)) or "none"

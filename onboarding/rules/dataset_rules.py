@@ -14,9 +14,8 @@ from onboarding.dataset import (
     Dataset,
     Datasets,
 )
-from onboarding.fault import Fault
+from onboarding.fault import Fault, comma_list, did_you_mean
 from onboarding.model_spec import ModelSpec
-from onboarding.nearest import comma_list, did_you_mean
 from onboarding.onnx_header import TAKEN, NetworkTensor, OnnxHeader, way_out_of
 from onboarding.validation import Checked
 from onboarding.values import Task

@@ -6,26 +6,26 @@ from collections.abc import Iterator
 
 from onboarding.aws_limits import REAL_TIME_SECONDS
 from onboarding.document import Place
-from onboarding.fault import Fault
+from onboarding.fault import Fault, comma_list, did_you_mean
 from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec, SharedEndpointSpec
-from onboarding.nearest import comma_list, did_you_mean
 from onboarding.platform import InstanceType, instance_types
 from onboarding.validation import Checked
 
 
-def instance_type_is_known(endpoint: Checked[EndpointSpec]) -> Iterator[Fault]:
-    """A type that has a row, so that its GPU is known."""
-    if endpoint.spec.instance_type not in instance_types():
-        yield unknown_instance_type(endpoint.at("instance_type"), endpoint.spec.instance_type)
+def instance_types_are_known_and_of_one_kind(endpoint: Checked[EndpointSpec]) -> Iterator[Fault]:
+    """A type has a row, so that its GPU is known.
 
-
-def instance_pools_are_of_one_kind(endpoint: Checked[EndpointSpec]) -> Iterator[Fault]:
-    """A type twice adds no capacity; one image serves every pool, of GPUs or of CPUs."""
+    A type twice adds no capacity; one image serves every pool, of GPUs or of CPUs.
+    """
     own = instance_types().get(endpoint.spec.instance_type)
     seen = {endpoint.spec.instance_type}
+    if own is None:
+        yield unknown_instance_type(endpoint.at("instance_type"), endpoint.spec.instance_type)
     for index, pool in enumerate(endpoint.spec.instance_pools):
         path = f"instance_pools[{index}].instance_type"
         other = instance_types().get(pool.instance_type)
+        if other is None:
+            yield unknown_instance_type(endpoint.at(path), pool.instance_type)
         if pool.instance_type in seen:
             yield endpoint.fault(
                 path,
@@ -48,10 +48,6 @@ def instance_pools_are_of_one_kind(endpoint: Checked[EndpointSpec]) -> Iterator[
 
 def instance_pools_hold_one_model(endpoint: Checked[EndpointSpec]) -> Iterator[Fault]:
     """SageMaker has instance pools for single-model endpoints and inference components."""
-    for index, pool in enumerate(endpoint.spec.instance_pools):
-        if pool.instance_type not in instance_types():
-            place = endpoint.at(f"instance_pools[{index}].instance_type")
-            yield unknown_instance_type(place, pool.instance_type)
     if isinstance(endpoint.spec, SharedEndpointSpec) and endpoint.spec.instance_pools:
         yield endpoint.at("instance_pools").fault(
             "a multi-model endpoint has no instance pools",
@@ -242,8 +238,7 @@ def queues_and_components_have_one_variant(
 
 
 RULES = (
-    instance_type_is_known,
-    instance_pools_are_of_one_kind,
+    instance_types_are_known_and_of_one_kind,
     instance_pools_hold_one_model,
     requests_are_answered_in_time,
     components_have_one_type_and_no_capture,

@@ -6,16 +6,12 @@ from collections.abc import Iterator, Mapping
 
 from onboarding.chain import Interface, chain_problems
 from onboarding.dataset import Datasets
-from onboarding.ensemble_spec import EnsembleSpec
 from onboarding.environment_view import EnvironmentView, SpecFiles, serving_server
-from onboarding.fault import Fault
+from onboarding.fault import Fault, comma_list
 from onboarding.manifest import TensorRecord
-from onboarding.model_spec import ModelSpec
-from onboarding.nearest import comma_list
+from onboarding.model_spec import EnsembleSpec, ModelSpec, RepositorySpec
 from onboarding.onnx_header import NetworkTensor, OnnxHeader
-from onboarding.processing_spec import ProcessedTensorSpec
-from onboarding.repository_spec import RepositorySpec
-from onboarding.serving_spec import ServingSpec
+from onboarding.serving_spec import ProcessedTensorSpec, ServingSpec
 from onboarding.validation import Checked
 from onboarding.values import TEXT_TASKS, Task
 
@@ -126,7 +122,7 @@ def models_of_ensembles(view: EnvironmentView, datasets: Datasets) -> Iterator[F
     """Yield names that are no models for an ensemble, and tensors that do not fit."""
     for file in view.models.values():
         spec = file.spec
-        if not isinstance(spec, EnsembleSpec) or not file.has("steps", "outputs"):
+        if not isinstance(spec, EnsembleSpec):
             continue
         yield from _unknown_models(file, spec, view)
         interfaces = dict(_interfaces(spec, view.models, datasets))
@@ -144,14 +140,14 @@ def endpoints_are_left_out_for_ensembles_alone(files: SpecFiles) -> Iterator[Fau
     called = {
         name
         for file in files.models.values()
-        if isinstance(file.spec, EnsembleSpec) and file.has("steps")
+        if isinstance(file.spec, EnsembleSpec)
         for name in file.spec.models
     }
     if any(name.startswith("models/") for name in files.unread):
         return
     for name, file in files.models.items():
-        is_missing = file.has("endpoint") and file.spec.endpoint is None
-        if is_missing and (isinstance(file.spec, EnsembleSpec) or name not in called):
+        is_called = name in called and not isinstance(file.spec, EnsembleSpec)
+        if file.spec.endpoint is None and not is_called:
             yield file.at(()).fault(
                 "key 'endpoint' is missing, and no ensemble calls this model",
                 way_out="add `endpoint:` (an endpoint of its own, the name of a shared one in "
@@ -208,11 +204,9 @@ def _interfaces(
     spec: EnsembleSpec, models: Mapping[str, Checked[ModelSpec]], datasets: Datasets
 ) -> Iterator[tuple[str, Interface]]:
     for name in spec.models:
-        file = models.get(name)
-        if file is not None and file.has("task", "serving", "source"):
-            found = _interface(file.spec, datasets)
-            if found is not None:
-                yield name, found
+        found = None if name not in models else _interface(models[name].spec, datasets)
+        if found is not None:
+            yield name, found
 
 
 def _interface(spec: ModelSpec, datasets: Datasets) -> Interface | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import permutations
 from pathlib import Path
 
@@ -16,13 +16,13 @@ from onboarding.environment_spec import (
     GitlabSpec,
 )
 from onboarding.environment_view import SpecFiles, adapter_components, own_endpoint
-from onboarding.fault import Fault
-from onboarding.nearest import comma_list
+from onboarding.fault import Fault, comma_list
 from onboarding.platform import aws_partition, host_images, serving_platforms
 from onboarding.signature import SignatureFault, parse_public_key
 from onboarding.validation import Checked
 
 Environment = Checked[EnvironmentSpec]
+Environments = Mapping[str, Environment]
 
 
 def platform_is_known(environment: Environment, root: Path) -> Iterator[Fault]:
@@ -99,7 +99,7 @@ def arns_are_of_the_account(environment: Environment, root: Path) -> Iterator[Fa
         ("gpu_fleet_arn", rf"codebuild:{region}:{spec.account}:fleet/[\w-]+:[0-9a-f-]+",
          f"codebuild:{spec.region}:{spec.account}:fleet/NAME:ID"),
     ):  # fmt: skip
-        given = getattr(spec, key) if environment.has(key) else None
+        given = getattr(spec, key)
         if given is not None and not re.fullmatch(f"{arn}{pattern}", given):
             yield environment.fault(
                 key,
@@ -199,16 +199,14 @@ def _key_faults(
         )
 
 
-def environments_do_not_meet(files: SpecFiles) -> Iterator[Fault]:
+def environments_do_not_meet(files: SpecFiles, environments: Environments) -> Iterator[Fault]:
     """`<environment>-<name>` is one endpoint or component of an account and region."""
     own = (name for name, model in files.models.items() if own_endpoint(model) is not None)
     adapters = (name for name, _ in adapter_components(files.generators))
     every = (*files.endpoints, *own, *files.generators, *adapters)
     names = {name.lower(): name for name in every}
-    for file, other in permutations(files.environments.values(), 2):
+    for file, other in permutations(environments.values(), 2):
         longer, shorter = file.spec, other.spec
-        if not all(item.has("name", "account", "region") for item in (file, other)):
-            continue
         if (longer.account, longer.region) != (shorter.account, shorter.region):
             continue
         head, _, between = longer.name.partition(f"{shorter.name}-")
@@ -227,13 +225,13 @@ def environments_do_not_meet(files: SpecFiles) -> Iterator[Fault]:
             )
 
 
-def promotions_have_a_source(files: SpecFiles) -> Iterator[Fault]:
+def promotions_have_a_source(files: SpecFiles, environments: Environments) -> Iterator[Fault]:
     """An environment promotes from another one that has a file, and never in a circle."""
-    for name, environment in files.environments.items():
-        source = _promotes_from(environment)
+    for name, environment in environments.items():
+        source = environment.spec.promotes_from
         if source is None:
             continue
-        others = [other for other in files.environments if other != name]
+        others = [other for other in environments if other != name]
         place = environment.at("promotes_from")
         if source == name:
             yield place.fault(
@@ -242,7 +240,7 @@ def promotions_have_a_source(files: SpecFiles) -> Iterator[Fault]:
                 allowed=comma_list(others),
                 way_out="name the environment before it, or leave it out",
             )
-        elif source not in files.environments:
+        elif source not in environments:
             if f"environments/{source}" not in files.unread:
                 yield place.unknown(
                     "'promotes_from' names no environment",
@@ -250,8 +248,8 @@ def promotions_have_a_source(files: SpecFiles) -> Iterator[Fault]:
                     others,
                     f"add environments/{source}.yaml",
                 )
-        elif name in _promotion_chain(files, source):
-            chain = " → ".join((name, *_promotion_chain(files, source)))
+        elif name in _promotion_chain(environments, source):
+            chain = " → ".join((name, *_promotion_chain(environments, source)))
             yield place.fault(
                 "'promotes_from' leads back to the environment",
                 value=chain,
@@ -259,26 +257,20 @@ def promotions_have_a_source(files: SpecFiles) -> Iterator[Fault]:
             )
 
 
-def _promotion_chain(files: SpecFiles, name: str) -> list[str]:
+def _promotion_chain(environments: Environments, name: str) -> list[str]:
     """Return the environments that one promotes from, itself first, each once."""
     chain: list[str] = []
     source: str | None = name
-    while source is not None and source in files.environments and source not in chain:
+    while source is not None and source in environments and source not in chain:
         chain.append(source)
-        source = _promotes_from(files.environments[source])
+        source = environments[source].spec.promotes_from
     return chain
 
 
-def _promotes_from(environment: Environment) -> str | None:
-    return environment.spec.promotes_from if environment.has("promotes_from") else None
-
-
-def lock_folders_are_distinct(files: SpecFiles) -> Iterator[Fault]:
+def lock_folders_are_distinct(files: SpecFiles, environments: Environments) -> Iterator[Fault]:
     """An engine's key holds no environment: of two builds under one key the lock keeps the last."""
     first: dict[str, str] = {}
-    for environment in files.environments.values():
-        if not environment.has("locks"):
-            continue
+    for environment in environments.values():
         folder = posixpath.normpath(environment.spec.locks)
         other = first.setdefault(folder, environment.document.file)
         if other != environment.document.file:
@@ -292,12 +284,12 @@ def lock_folders_are_distinct(files: SpecFiles) -> Iterator[Fault]:
             )
 
 
-def accounts_have_one_oidc_provider(files: SpecFiles) -> Iterator[Fault]:
+def accounts_have_one_oidc_provider(
+    files: SpecFiles, environments: Environments
+) -> Iterator[Fault]:
     """IAM has one provider of a URL; of an account's environments, one access stack makes it."""
     makers: dict[tuple[str, str], str] = {}
-    for environment in files.environments.values():
-        if not environment.has("account", "region", "github", "gitlab"):
-            continue
+    for environment in environments.values():
         forge, account = environment.spec.forge, environment.spec.account
         if forge is None or forge.oidc_provider_arn is not None:
             continue

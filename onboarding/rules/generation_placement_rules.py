@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from onboarding.fault import Fault
-from onboarding.nearest import comma_list
+from onboarding.fault import Fault, comma_list
 from onboarding.platform import InstanceType, host_images, instance_types
-from onboarding.rules.generation_case import GenerationCase
+from onboarding.rules.cases import GenerationCase
 from onboarding.rules.placement_rules import zero_in_region
 from onboarding.text_generation.kv_cache import ArchitectureError
 from onboarding.text_generation.planner import choose, scheme_problem
@@ -97,8 +96,7 @@ def host_ami_has_the_images_cuda(case: GenerationCase) -> Iterator[Fault]:
     own = case.spec.endpoint.inference_ami_version
     if platform is None or environment is None:
         return
-    known = environment.has("inference_ami_version")
-    shared = environment.spec.inference_ami_version if known else None
+    shared = environment.spec.inference_ami_version
     name = own or shared or platform.inference_ami_version
     is_shared = own is None and shared is not None
     place = (environment if is_shared else case.file).at(

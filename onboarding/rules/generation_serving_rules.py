@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterator
 
 from onboarding.aws_limits import REAL_TIME_SECONDS
-from onboarding.fault import Fault
-from onboarding.nearest import comma_list, did_you_mean
-from onboarding.rules.generation_case import GenerationCase
+from onboarding.fault import Fault, comma_list, did_you_mean
+from onboarding.rules.cases import GenerationCase
 from onboarding.text_generation.arguments import (
     PARALLEL,
     PLANNED,

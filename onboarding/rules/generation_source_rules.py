@@ -7,10 +7,9 @@ import re
 from collections.abc import Iterator
 
 from onboarding.checkpoint import checkpoint_sha256
-from onboarding.dataset import is_inside
-from onboarding.fault import Fault
-from onboarding.nearest import comma_list
-from onboarding.rules.generation_case import GenerationCase
+from onboarding.dataset import evaluation_path, is_inside
+from onboarding.fault import Fault, comma_list
+from onboarding.rules.cases import GenerationCase
 from onboarding.rules.source_rules import (
     REPOSITORY,
     SHA256,
@@ -18,7 +17,6 @@ from onboarding.rules.source_rules import (
     kind_faults,
     pin_faults,
 )
-from onboarding.starter_texts import evaluation_path
 from onboarding.text_generation.adapter import (
     Adapter,
     adapter_problem,
@@ -26,13 +24,21 @@ from onboarding.text_generation.adapter import (
     read_adapter,
 )
 from onboarding.text_generation.checkpoint import CheckpointError
+from onboarding.text_generation.checkpoint_key import (
+    CALIBRATION_FILE,
+    EVALUATION_FILE,
+    TASK_FILE,
+    dataset_files,
+)
 from onboarding.text_generation.kv_cache import ArchitectureError, cache_layers
 from onboarding.text_generation.platforms import quantization_methods
-from onboarding.text_generation.task_file import TaskFileError, least_drop, read_task_file
 from onboarding.text_generation.texts import (
     ENOUGH_SAMPLES,
     KINDS,
+    TaskFileError,
     TextsError,
+    least_drop,
+    read_task_file,
     read_texts,
     shared_line,
 )
@@ -45,9 +51,6 @@ LARGEST_DATASET_BYTES = 64 << 20
 """Larger ones are read when they are used, for the same reason."""
 CALIBRATED = ("int8", "awq", "gptq", "nvfp4", "w4a8-fp8")
 """Schemes whose ranges are set by texts."""
-_CALIBRATION = "quantization.calibration.dataset"
-_EVALUATION = "quantization.evaluation.dataset"
-_TASK = "quantization.budget.task.file"
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -178,7 +181,7 @@ def quantization_texts_can_be_read(case: GenerationCase) -> Iterator[Fault]:
             f"'quantization.calibration' is missing, which {', '.join(needy)} needs",
             way_out="add `calibration: {dataset: models/data/chat.jsonl}`, or leave the scheme out",
         )
-    for path, file in _files(case).items():
+    for path, file in dataset_files(case.spec).items():
         if not is_inside(case.root, file) or not (case.root / file).is_file():
             yield case.file.fault(
                 path,
@@ -186,9 +189,9 @@ def quantization_texts_can_be_read(case: GenerationCase) -> Iterator[Fault]:
                 way_out="add the file, or correct the path",
             )
             continue
-        if path == _TASK or not _is_small(case, file):
+        if path == TASK_FILE or not _is_small(case, file):
             continue
-        least = ENOUGH_SAMPLES if path == _EVALUATION else 1
+        least = ENOUGH_SAMPLES if path == EVALUATION_FILE else 1
         try:
             count = sum(1 for _ in read_texts(case.root / file))
         except TextsError as error:
@@ -218,7 +221,7 @@ def evaluation_texts_are_held_out(case: GenerationCase) -> Iterator[Fault]:
     except TextsError:
         return
     if shared is not None:
-        yield case.file.at(_EVALUATION, _CALIBRATION).fault(
+        yield case.file.at(EVALUATION_FILE, CALIBRATION_FILE).fault(
             "'quantization.evaluation' holds texts that 'quantization.calibration' holds too",
             value=f"{named or 'the shipped texts'}, line {shared[0]}, and "
             f"{calibration.dataset}, line {shared[1]}",
@@ -235,12 +238,12 @@ def task_file_can_be_read(case: GenerationCase) -> Iterator[Fault]:
         items = len(read_task_file(case.root / task.file).items)
     except TaskFileError as error:
         what, _, way_out = str(error).rpartition("; ")
-        yield case.file.fault(_TASK, what, way_out=way_out)
+        yield case.file.fault(TASK_FILE, what, way_out=way_out)
         return
     least = least_drop(items)
     if task.drop < least:
         yield case.file.fault(
-            _TASK,
+            TASK_FILE,
             f"has too few items to show that the score falls by {task.drop:g} at most: even "
             "where no answer changes, the 95 % interval ends above it",
             value=f"{items} items",
@@ -252,17 +255,6 @@ def task_file_can_be_read(case: GenerationCase) -> Iterator[Fault]:
 def _headers_file(case: GenerationCase) -> str | None:
     source = case.spec.source
     return source.checkpoint if source.headers is None else source.headers
-
-
-def _files(case: GenerationCase) -> dict[str, str]:
-    quantization = case.spec.quantization
-    calibration, task = quantization.calibration, quantization.budget.task
-    named = {
-        _CALIBRATION: None if calibration is None else calibration.dataset,
-        _EVALUATION: quantization.evaluation.dataset,
-        _TASK: None if task is None else task.file,
-    }
-    return {path: file for path, file in named.items() if file is not None}
 
 
 def _is_small(case: GenerationCase, file: str) -> bool:

@@ -14,9 +14,8 @@ from onboarding.environment_view import (
     models_left_out,
     shared_endpoint_name,
 )
-from onboarding.fault import Fault
+from onboarding.fault import Fault, comma_list
 from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec
-from onboarding.nearest import comma_list
 from onboarding.platform import instance_types
 from onboarding.rules.endpoint_rules import unknown_instance_type
 from onboarding.serving_spec import server_beside
@@ -28,8 +27,7 @@ Files = Mapping[str, Checked[Any]]
 def file_names(files: Files) -> Iterator[Fault]:
     """A file is called what it holds, and no two hold the same name in any case."""
     first_files: dict[str, str] = {}
-    named = {stem: file for stem, file in files.items() if file.has("name")}
-    for stem, file in sorted(named.items(), key=lambda item: (item[1].spec.name != item[0], item)):
+    for stem, file in sorted(files.items(), key=lambda item: (item[1].spec.name != item[0], item)):
         name = file.spec.name
         if name.lower() in first_files:
             yield file.at("name").fault(
@@ -51,7 +49,7 @@ def name_lengths(files: Files, environment: str) -> Iterator[Fault]:
     """`<environment>-<name>` is at most 63 characters."""
     longest = NAME_LENGTH - len(environment) - 1
     for file in files.values():
-        if file.has("name") and len(file.spec.name) > longest:
+        if len(file.spec.name) > longest:
             yield file.fault(
                 "name",
                 f"is {len(file.spec.name)} characters long",
@@ -69,10 +67,9 @@ def overrides_are_of_something(
         "models": files.every_model,
         "endpoints": files.endpoints,
     }
-    left_out = models_left_out(files.every_model, environment)
+    left_out = models_left_out(files, environment)
     for section, names in known.items():
-        overrides = environment.spec.overrides(section) if environment.has(section) else {}
-        for name, override in overrides.items():
+        for name, override in environment.spec.overrides(section).items():
             if f"{section}/{name}" in files.unread:
                 continue
             if name not in names:
@@ -119,7 +116,6 @@ def selected_models_are_there(
     labels = {
         f"{label}={value}"
         for model in files.every_model.values()
-        if model.has("labels")
         for label, value in model.spec.labels.items()
     }
     for key, selectors in (("only", spec.only or ()), ("except", spec.except_ or ())):
@@ -148,15 +144,15 @@ def shared_endpoints_are_there(view: EnvironmentView) -> Iterator[Fault]:
                 view.endpoints,
                 f"add endpoints/{name}.yaml, or describe an endpoint of the model's own",
             )
-        elif model.has("serving") and endpoint.has("server"):
-            serving, server = model.spec.serving, endpoint.spec.server
-            if "server" in serving.model_fields_set and serving.server != server:
-                yield model.fault(
-                    "serving.server",
-                    f"is not the server of the shared endpoint {name}",
-                    allowed=server,
-                    way_out="leave it out: the endpoint decides",
-                )
+            continue
+        serving, server = model.spec.serving, endpoint.spec.server
+        if "server" in serving.model_fields_set and serving.server != server:
+            yield model.fault(
+                "serving.server",
+                f"is not the server of the shared endpoint {name}",
+                allowed=server,
+                way_out="leave it out: the endpoint decides",
+            )
 
 
 def endpoints_do_not_collide(view: EnvironmentView) -> Iterator[Fault]:

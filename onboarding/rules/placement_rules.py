@@ -7,10 +7,9 @@ from typing import Any
 
 from onboarding.document import Place
 from onboarding.environment_view import EnvironmentView, serving_server, shared_endpoint_name
-from onboarding.fault import Fault
+from onboarding.fault import Fault, comma_list
 from onboarding.model_spec import EndpointSpec, ModelSpec
 from onboarding.names import readable_sources
-from onboarding.nearest import comma_list
 from onboarding.platform import (
     build_route,
     host_images,
@@ -18,8 +17,8 @@ from onboarding.platform import (
     serving_platforms,
     triton_registries,
 )
-from onboarding.rules.rule import PlacementCase
-from onboarding.source_access import S3_SCHEME
+from onboarding.rules.cases import PlacementCase
+from onboarding.source_spec import S3_SCHEME
 from onboarding.text_generation.platforms import scale_to_zero_regions
 from onboarding.text_generation.spec import TextGenerationSpec
 from onboarding.validation import Checked
@@ -69,7 +68,7 @@ def driver_is_new_enough(case: PlacementCase[Any]) -> Iterator[Fault]:
 def multi_model_is_tritons(case: PlacementCase[Any]) -> Iterator[Fault]:
     """The Python server has one model, and AWS lists the GPU types that host many."""
     if case.multi_model and case.server == "python":
-        yield case.file.at(case.server_path).fault(
+        yield case.file.at("server").fault(
             "a multi-model endpoint works with Triton only",
             value="server: python",
             allowed="triton",
@@ -153,16 +152,14 @@ def _addresses(
     model: Checked[ModelSpec] | Checked[TextGenerationSpec],
 ) -> Iterator[tuple[str, str]]:
     """What a build reads of a model, and where its file says so."""
-    if model.has("source"):
-        for key in ("onnx", "checkpoint"):
-            if (address := getattr(model.spec.source, key, None)) is not None:
-                yield f"source.{key}", address
+    for key in ("onnx", "checkpoint"):
+        if (address := getattr(model.spec.source, key, None)) is not None:
+            yield f"source.{key}", address
     if isinstance(model.spec, TextGenerationSpec):
         return
-    reference = model.spec.accuracy.reference if model.has("accuracy") else None
-    if reference is not None:
-        yield "accuracy.reference.onnx", reference.onnx
-    for index, plugin in enumerate(model.spec.engine.plugins if model.has("engine") else ()):
+    if model.spec.accuracy.reference is not None:
+        yield "accuracy.reference.onnx", model.spec.accuracy.reference.onnx
+    for index, plugin in enumerate(model.spec.engine.plugins):
         yield f"engine.plugins[{index}].file", plugin.file
 
 
@@ -180,7 +177,7 @@ def endpoints_with_other_images_are_there(view: EnvironmentView) -> Iterator[Fau
 def regions_take_no_instances(view: EnvironmentView) -> Iterator[Fault]:
     """Some regions refuse an endpoint without instances."""
     for endpoint in view.own_endpoints.values():
-        if endpoint.has("scaling", "asynchronous") and endpoint.spec.is_component:
+        if endpoint.spec.is_component:
             yield from zero_in_region(
                 endpoint.at("scaling"),
                 view.environment.spec.region,
@@ -208,11 +205,8 @@ def zero_in_region(place: Place, region: str, way_out: str) -> Iterator[Fault]:
 def batching_suits_the_endpoint(view: EnvironmentView) -> Iterator[Fault]:
     """A request that waits for a fuller batch beyond the SLO has missed it before it runs."""
     for name, model in view.models.items():
-        if not model.has("serving"):
-            continue
         endpoint, batching = _serving_endpoint(view, name), model.spec.serving.dynamic_batching
-        known = endpoint is not None and endpoint.has("latency_slo_ms")
-        slo = endpoint.spec.latency_slo_ms if endpoint is not None and known else None
+        slo = None if endpoint is None else endpoint.spec.latency_slo_ms
         if slo is not None and batching.max_queue_delay_us > 1000 * slo:
             yield model.fault(
                 f"{_BATCHING}.max_queue_delay_us",
@@ -263,10 +257,9 @@ def _server(view: EnvironmentView, name: str) -> Server | None:
     """Return the server that answers for a model; None where a file has faults."""
     shared = shared_endpoint_name(view.models[name])
     if shared is not None:
-        endpoint = view.endpoints.get(shared)
-        return endpoint.spec.server if endpoint and endpoint.has("server") else None
-    first = view.models.get(view.joins[name].joins if name in view.joins else name)
-    return serving_server(view, name)[0] if first is not None and first.has("serving") else None
+        return view.endpoints[shared].spec.server if shared in view.endpoints else None
+    is_known = name not in view.joins or view.joins[name].joins in view.models
+    return serving_server(view, name)[0] if is_known else None
 
 
 RULES = (

@@ -10,7 +10,7 @@ from onboarding.fault import Fault
 from onboarding.model_spec import ModelSpec
 from onboarding.onnx_header import OnnxHeader
 from onboarding.platform import InstanceType
-from onboarding.rules.rule import EngineCase
+from onboarding.rules.cases import EngineCase
 from onboarding.rules.source_rules import file_faults
 from onboarding.validation import Checked
 from onboarding.values import (

@@ -8,9 +8,9 @@ from pathlib import Path
 from onboarding.checkpoint import checkpoint_sha256
 from onboarding.dataset import Datasets, is_inside
 from onboarding.fault import Fault
-from onboarding.repository_spec import RepositorySpec
+from onboarding.model_spec import RepositorySpec
+from onboarding.rules.cases import EngineCase
 from onboarding.rules.ensemble_rules import keys_without_effect, models_answer_alone
-from onboarding.rules.rule import EngineCase
 from onboarding.rules.source_rules import KINDS, PACKAGE
 from onboarding.triton_repository import Repository, read_repository
 from onboarding.validation import Checked

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onboarding.dataset import Datasets
-from onboarding.fault import Fault
+from onboarding.fault import Fault, comma_list
 from onboarding.model_spec import ModelSpec
-from onboarding.nearest import comma_list
 from onboarding.platform import host_images, serving_platforms
-from onboarding.rules.rule import EngineCase
+from onboarding.rules.cases import EngineCase
 from onboarding.validation import Checked
 from onboarding.values import BASELINE_RUNTIMES, PYTORCH_RUNTIMES, RequestedPrecision, Runtime
 

@@ -10,13 +10,11 @@ from collections.abc import Iterator
 
 from onboarding.dataset import Datasets, is_inside
 from onboarding.example_row import row_problem
-from onboarding.fault import Fault
-from onboarding.model_spec import ModelSpec
-from onboarding.nearest import comma_list
-from onboarding.plugin_spec import PluginSpec
-from onboarding.processing_spec import PostprocessingSpec, PreprocessingSpec
-from onboarding.rules.rule import EngineCase
+from onboarding.fault import Fault, comma_list
+from onboarding.model_spec import ModelSpec, PluginSpec
+from onboarding.rules.cases import EngineCase
 from onboarding.rules.source_rules import file_faults
+from onboarding.serving_spec import PostprocessingSpec, PreprocessingSpec
 from onboarding.shared_library import SharedLibrary, tensorrt_misfit
 from onboarding.validation import Checked
 

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from onboarding.keys import digest
-from onboarding.text_generation.platforms import quantizer_tools
+from onboarding.text_generation.checkpoint import Checkpoint
+from onboarding.text_generation.platforms import quantizer_routes, quantizer_tools, schemes
 from onboarding.text_generation.spec import TextGenerationSpec
+from onboarding.text_generation.weights import count_weights
 
 RECIPE_VERSION = 1
 """Raised by hand when the same inputs must give other bytes."""
@@ -40,16 +42,26 @@ def kv_cache(spec: TextGenerationSpec) -> KvCache:
     return "fp8" if spec.quantization.kv_cache == "fp8" else "auto"
 
 
-def dataset_paths(spec: TextGenerationSpec) -> tuple[str, ...]:
-    """Return the files that quantization and its gate read, relative to the onboarding root."""
+CALIBRATION_FILE = "quantization.calibration.dataset"
+EVALUATION_FILE = "quantization.evaluation.dataset"
+TASK_FILE = "quantization.budget.task.file"
+
+
+def dataset_files(spec: TextGenerationSpec) -> dict[str, str]:
+    """Return the files that quantization and its gate read, under the onboarding root, by key."""
     quantization = spec.quantization
     calibration, task = quantization.calibration, quantization.budget.task
-    named = (
-        None if calibration is None else calibration.dataset,
-        quantization.evaluation.dataset,
-        None if task is None else task.file,
-    )
-    return tuple(dict.fromkeys(path for path in named if path is not None))
+    named = {
+        CALIBRATION_FILE: None if calibration is None else calibration.dataset,
+        EVALUATION_FILE: quantization.evaluation.dataset,
+        TASK_FILE: None if task is None else task.file,
+    }
+    return {key: file for key, file in named.items() if file is not None}
+
+
+def dataset_paths(spec: TextGenerationSpec) -> tuple[str, ...]:
+    """Return these files, each once."""
+    return tuple(dict.fromkeys(dataset_files(spec).values()))
 
 
 def generator_paths(spec: TextGenerationSpec) -> tuple[str, ...]:
@@ -104,3 +116,29 @@ def _source(spec: TextGenerationSpec) -> dict[str, Any]:
         # A folder is its digest, wherever it lies.
         return {"checkpoint": source.sha256, "path": source.path}
     return source.model_dump(mode="json", exclude={"checkpoint", "headers", "trust_remote_code"})
+
+
+QUANTIZER: Literal["quantizer"] = "quantizer"
+"""The CodeBuild project on CPUs."""
+QUANTIZER_JOB: Literal["quantizer-job"] = "quantizer-job"
+"""A SageMaker training job on the instance type of the plan."""
+QUANTIZER_IMAGE = "builder-quantizer"
+QuantizerRoute = Literal["quantizer", "quantizer-job"]
+GIB = 1 << 30
+
+
+def quantizer_route(
+    spec: TextGenerationSpec, scheme: str, checkpoint: Checkpoint
+) -> QuantizerRoute:
+    """Return where a model's checkpoint is built in one scheme.
+
+    One that is compared with its source is run, so its parameters decide; of others the bytes,
+    which lie on the machine's disk twice.
+    """
+    limits = quantizer_routes()
+    if is_gated(spec, scheme, checkpoint.scheme):
+        parameters = count_weights(checkpoint, schemes()["bf16"], 1).parameters
+        is_small = parameters <= limits.gated_cpu_parameters
+    else:
+        is_small = checkpoint.bytes <= limits.copied_cpu_gib * GIB
+    return QUANTIZER if is_small else QUANTIZER_JOB

@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from onboarding.deployed_endpoint import Artifact, DeployedEndpoint
+from onboarding.deployment import Artifact, DeployedEndpoint
 from onboarding.keys import digest
-from onboarding.signature import parse_public_key
 from onboarding.text_generation.arguments import container_environment
 from onboarding.text_generation.checkpoint import Checkpoint
+from onboarding.text_generation.checkpoint_key import quantizer_route
 from onboarding.text_generation.checkpoint_lock import CheckpointEntry
 from onboarding.text_generation.plan import Candidate, CheckpointPlan, CheckpointUse
 from onboarding.text_generation.platforms import GenerationPlatform
-from onboarding.text_generation.quantizer_route import quantizer_route
 from onboarding.text_generation.spec import TextGenerationSpec
 
 
@@ -106,23 +105,15 @@ class GenerationDeployment(DeployedEndpoint):
 
     @property
     def signature_fault(self) -> str | None:
-        """Why none of the environment's trusted signers signed `entry`, with the way out.
-
-        By the lock alone, so without a network; None where no signer is named.
-        """
-        entry, environment = self.entry, self.environment
-        signers = [parse_public_key(signer) for signer in environment.trusted_signers]
-        if entry is None or not signers:
-            return None
-        reason = entry.signature_fault(signers)
-        if reason is None:
-            return None
-        builder = self.builder(entry.checkpoint_key)
-        return (
-            f"none of 'trusted_signers' signed checkpoint {entry.checkpoint_key} of "
-            f"'{self.name}': {reason}; name its signer in environments/{environment.name}.yaml, or "
-            f"build it again: `roundhouse build --env {builder} --model {self.name}`."
-        )
+        """Why none of the environment's trusted signers signed `entry`, with the way out."""
+        for checkpoint, reason in self.unsigned():
+            return (
+                f"none of 'trusted_signers' signed checkpoint {checkpoint.key} of "
+                f"'{self.name}': {reason}; name its signer in environments/{self.environment.name}"
+                f".yaml, or build it again: `roundhouse build --env {self.builder(checkpoint.key)} "
+                f"--model {self.name}`."
+            )
+        return None
 
     @property
     def plan_key(self) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from onboarding.aws_limits import NAME_PATTERN, START_UP_SECONDS
-from onboarding.values import FileSpec, Value
+from onboarding.values import Value
 
 TASK: Literal["text-generation"] = "text-generation"
 
@@ -239,7 +239,7 @@ class GenerationEndpointSpec(Value):
     )
 
 
-class TextGenerationSpec(FileSpec):
+class TextGenerationSpec(Value):
     """One model file with `task: text-generation`."""
 
     name: Annotated[str, Field(pattern=NAME_PATTERN)] = Field(

@@ -35,8 +35,8 @@ def check(
 
     Each with file and line, what is wrong, what is allowed, the way out.
     """
-    from onboarding.generation_findings import generation_plans, plan_line
-    from onboarding.memory_findings import memory_findings
+    from onboarding.generation_resolve import generation_plans, plan_line
+    from onboarding.memory import memory_findings
     from onboarding.tree import read_tree
     from roundhouse.paths import current_folder, current_paths
     from roundhouse.report import open_report, print_json
@@ -91,7 +91,7 @@ def _price_notes(tree: Tree) -> Iterator[str]:
     from roundhouse.session import LOCAL
 
     for environment, view in tree.views.items():
-        if environment != LOCAL and "region" in view.environment.sections:
+        if environment != LOCAL:
             used = prices_date(view.environment.spec.region, view.instance_types)
             note = stale_note(used)
             if note is not None:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from onboarding.aws_limits import ENDPOINT_INSTANCES_QUOTA, endpoint_quota, training_quota
-from onboarding.nearest import comma_list
+from onboarding.fault import comma_list
 from roundhouse.aws.clients import Client, calling
 from roundhouse.deploy.builds.requests import BuildRequest, EngineRequest
 from roundhouse.errors import AwsError, DeployFailedError

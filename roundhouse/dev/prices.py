@@ -18,9 +18,9 @@ from typing import Any
 
 import yaml
 
+from onboarding.lock import replace_text
 from onboarding.platform import instance_types
 from onboarding.prices import PRICES_FILE, PriceList, PriceTable, price_list
-from onboarding.replacement import replace_text
 from roundhouse.aws.clients import Client, aws_clients, calling
 from roundhouse.errors import RoundhouseError
 from roundhouse.paths import current_paths

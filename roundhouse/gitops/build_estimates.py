@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from onboarding.lock import LockEntry, read_lock
 from onboarding.platform import BuildRoute
 from onboarding.prices import price
+from onboarding.text_generation.checkpoint_key import QUANTIZER, QuantizerRoute
 from onboarding.text_generation.checkpoint_lock import GenerationLock
-from onboarding.text_generation.quantizer_route import QUANTIZER, QuantizerRoute
 from roundhouse.deploy.builds.requests import BuildRequest, CheckpointRequest, EngineRequest
 from roundhouse.figures import usd
 from roundhouse.session import Session

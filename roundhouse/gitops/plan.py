@@ -15,7 +15,7 @@ from typing import Any
 from onboarding import names
 from onboarding.deployment import Deployment, signature_faults
 from onboarding.environment_spec import EnvironmentSpec, promotion_neighbours
-from onboarding.generation_findings import generation_plans
+from onboarding.generation_resolve import generation_plans
 from onboarding.prices import price, prices_date
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.tree import Tree

@@ -7,8 +7,8 @@ from datetime import date
 from typing import Any
 
 from onboarding.prices import stale_note
+from onboarding.text_generation.checkpoint_key import QUANTIZER, QUANTIZER_JOB
 from onboarding.text_generation.plan import Candidate, TextGenerationPlan
-from onboarding.text_generation.quantizer_route import QUANTIZER, QUANTIZER_JOB
 from roundhouse.figures import UNKNOWN, usd
 from roundhouse.gitops.plan_document import (
     CostChange,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from onboarding import names
+from onboarding import arns, names
 from onboarding.deployment import DeployedEndpoint, Deployment, signature_faults
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.lock import BuiltEntry, LockEntry
@@ -204,7 +204,7 @@ def _alarm_client(
         return None
     if source.account == destination.account:
         return clients_of(source)("cloudwatch")
-    role = names.pipeline_role_arn(source, "gate")
+    role = arns.pipeline_role(source, "gate")
     what = f"Role {role}, which the access stack of {source.name} makes to read its alarms"
     return assume(clients_of(destination), role, source.region, what)("cloudwatch")
 

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from onboarding import names
+from onboarding import arns, names
 from onboarding.environment_spec import EnvironmentSpec
-from onboarding.replacement import replace_text
+from onboarding.lock import replace_text
 from onboarding.tree import Tree
 from roundhouse.errors import NotReadyError, RoundhouseError, UsageError
 from roundhouse.session import LOCAL
@@ -192,7 +192,7 @@ def pipeline_environments(tree: Tree) -> list[PipelineEnvironment]:
             account=spec.account,
             region=spec.region,
             promotes_from=spec.promotes_from,
-            roles={role: names.pipeline_role_arn(spec, role) for role in names.PIPELINE_ROLES},
+            roles={role: arns.pipeline_role(spec, role) for role in names.PIPELINE_ROLES},
             has_roles=spec.github is not None,
             session_seconds=spec.session_seconds,
         )

@@ -74,10 +74,7 @@ def headers_path(tree: Tree, name: str) -> Path:
     Raises UsageError.
     """
     generators = {
-        model: file.spec
-        for view in tree.views.values()
-        for model, file in view.generators.items()
-        if "source" in file.sections
+        model: file.spec for view in tree.views.values() for model, file in view.generators.items()
     }
     if name not in generators:
         own = [fault for fault in tree.faults if fault.file == f"models/{name}.yaml"]

@@ -13,10 +13,9 @@ from pathlib import Path
 
 from yaml import YAMLError
 
-from onboarding.dataset import SIGNATURES
+from onboarding.dataset import SIGNATURES, Kind, starter_texts
 from onboarding.onnx_header import NetworkTensor
 from onboarding.rules.task_rules import METRICS
-from onboarding.starter_texts import Kind, starter_texts
 from onboarding.values import IMAGES
 from onboarding.yaml_text import load_yaml
 from roundhouse.inspection.facts import SourceFacts

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.fault import Fault
-from onboarding.memory_findings import memory_findings
+from onboarding.memory import memory_findings
 from onboarding.platform import InstanceType, instance_types, serving_platforms
 from onboarding.tree import Tree, read_tree
 from onboarding.yaml_text import load_yaml

@@ -18,9 +18,9 @@ from typing import IO, Any
 
 from onboarding.checkpoint import CONFIGURATION, checkpoint_files, checkpoint_sha256, files_sha256
 from onboarding.dataset import is_inside
-from onboarding.nearest import comma_list
+from onboarding.fault import comma_list
 from onboarding.onnx_header import read_onnx_header
-from onboarding.source_access import split_s3
+from onboarding.source_spec import split_s3
 from roundhouse.aws.clients import Clients, calling
 from roundhouse.errors import NotReadyError, RoundhouseError, UsageError
 from roundhouse.processes import Command, Run

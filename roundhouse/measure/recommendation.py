@@ -65,7 +65,7 @@ def job_request(
 
     environment = session.environment
     deployment, pool, types = _find_engine(session, model, wanted)
-    target, role = pool.targets[0], names.recommender_arn(environment)
+    target, role = pool.targets[0], arns.recommender(environment)
     inputs = read_inputs(
         session.paths.tree / target.model.accuracy.dataset if input is None else input,
         rows_per_request=rows,

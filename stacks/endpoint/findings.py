@@ -15,10 +15,10 @@ from onboarding.aws_limits import (
     ROLLBACK_ALARM_COUNT,
 )
 from onboarding.deployment import Deployment, Target
+from onboarding.fault import comma_list
 from onboarding.lock import LockEntry
 from onboarding.manifest import TensorRecord
-from onboarding.memory_findings import memory_faults, memory_notes
-from onboarding.nearest import comma_list
+from onboarding.memory import memory_faults, memory_notes
 from onboarding.resolve import runtime_identity
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.text_generation.platforms import versions_with

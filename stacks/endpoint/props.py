@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from onboarding import names
 from onboarding.aws_limits import DOWNLOAD_SECONDS
 from onboarding.deployment import VARIANT, Deployment, Pool, Variant
-from onboarding.repository_spec import RepositorySpec, repository_models
+from onboarding.model_spec import RepositorySpec
 from onboarding.serve_environment import (
     python_server_environment,
     serve_environment,
@@ -16,6 +16,7 @@ from onboarding.serve_environment import (
 )
 from onboarding.text_generation.checkpoint_key import checkpoint_prefix
 from onboarding.text_generation.generation_deployment import GenerationDeployment
+from onboarding.triton_repository import repository_models
 from onboarding.values import Server
 from roundhouse_cdk.component_endpoint import (
     ComponentEndpointProps,

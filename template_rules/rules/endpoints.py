@@ -1,6 +1,7 @@
 """Rules of endpoints, their configs and models.
 
-How a deployment shifts traffic, what an update keeps, keys of what is written, isolation.
+How a deployment shifts traffic, what an update keeps, keys of what is written, isolation; and that
+what they name literally exists.
 """
 
 from __future__ import annotations
@@ -16,13 +17,19 @@ from template_rules.hosting import (
     ENDPOINT_CONFIG,
     INSTANCE_COUNT,
     MODEL,
+    POLICY,
     TARGET,
+    all_variants,
+    config_of,
     rollback_alarms,
+    scaled_component,
     scaled_endpoint,
+    scaled_variant,
+    variants,
 )
 from template_rules.rule import resource_rule, rule
 from template_rules.templates import Assembly, Finding, Resource
-from template_rules.values import at, boolean, fields, known_text, number, objects
+from template_rules.values import at, boolean, fields, is_known, known_text, number, objects
 
 BLUE_GREEN = "DeploymentConfig.BlueGreenUpdatePolicy"
 ROUTING = f"{BLUE_GREEN}.TrafficRoutingConfiguration"
@@ -171,3 +178,49 @@ def output_encryption(config: Resource) -> Iterator[Finding]:
         if isinstance(holder, dict) and (key is None or "alias/aws/" in str(key)):
             what = "the data in S3 is not encrypted with a key of yours"
             yield config.problem(f"{path}.KmsKeyId", what, "name the bucket's key", value=key)
+
+
+@rule("E9131", "Name of a resource that the template does not have")
+def names_exist(assembly: Assembly) -> Iterator[Finding]:
+    """A config, an endpoint, a component and a target name what the template has, by its name."""
+    for resource, path, name, kinds in _names(assembly):
+        names, found = assembly.names(*kinds), assembly.find(name, *kinds)
+        if names and is_known(name) and name is not None and (found is None or found.name != name):
+            what = f"no {kinds[0].rsplit('::', 1)[-1]} of this template has the name"
+            yield resource.problem(path, what, value=name, allowed=names)
+    for resource in assembly.of_type(TARGET, POLICY):
+        match = scaled_variant(resource)
+        endpoint = None if match is None else assembly.find(match["endpoint"], ENDPOINT)
+        own = endpoint if endpoint and endpoint.template is resource.template else None
+        named = [item.name for item in variants(config_of(assembly, own)) if not item.shadow]
+        if match is not None and match["variant"] not in named and all(map(is_known, named)):
+            what = "no endpoint of this template has such a production variant"
+            yield resource.problem("ResourceId", what, value=match.group(), allowed=named)
+
+
+Named = tuple[Resource, str, object, tuple[str, ...]]
+"""A resource, the path of a name in it, the name, and the types of what it is a name of."""
+
+
+def _names(assembly: Assembly) -> Iterator[Named]:
+    """Yield what configs, endpoints, components and targets name."""
+    for variant in all_variants(assembly):
+        for path, name in variant.model_names:
+            yield variant.config, path, name, (MODEL,)
+    for endpoint in assembly.of_type(ENDPOINT):
+        path = "EndpointConfigName"
+        yield endpoint, path, endpoint.properties.get(path), (ENDPOINT_CONFIG,)
+    for target in assembly.of_type(TARGET):
+        match = scaled_variant(target)
+        if match is not None:
+            yield target, "ResourceId", match["endpoint"], (ENDPOINT,)
+        component = scaled_component(assembly, target)
+        if component is not None:
+            yield target, "ResourceId", component.name, (COMPONENT,)
+    for component in assembly.of_type(COMPONENT):
+        for path, kind in (
+            ("EndpointName", ENDPOINT),
+            ("Specification.ModelName", MODEL),
+            ("Specification.BaseInferenceComponentName", COMPONENT),
+        ):
+            yield component, path, component.at(path), (kind,)

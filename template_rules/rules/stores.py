@@ -10,7 +10,7 @@ from template_rules.hosting import MODEL, containers
 from template_rules.policies import resource_statements
 from template_rules.rule import resource_rule, rule
 from template_rules.templates import Assembly, Finding, Resource
-from template_rules.values import at, boolean, fields, known_text, objects
+from template_rules.values import at, boolean, fields, known_text, objects, texts
 
 BUCKET, TOPIC, KEY = "AWS::S3::Bucket", "AWS::SNS::Topic", "AWS::KMS::Key"
 REPOSITORY, LOG_GROUP = "AWS::ECR::Repository", "AWS::Logs::LogGroup"
@@ -90,7 +90,7 @@ def secure_transport(assembly: Assembly) -> Iterator[Finding]:
             owners = [
                 policy
                 for policy in assembly.of_type(policy_type)
-                if names & set(map(str, _as_list(policy.properties.get(key))))
+                if names & set(texts(policy.properties.get(key)))
             ]
             denied = [
                 statement
@@ -107,7 +107,7 @@ def secure_transport(assembly: Assembly) -> Iterator[Finding]:
 def _denies(content: dict[str, Any], kind: str) -> bool:
     plain = boolean(at(content, "Condition", "Bool", "aws:SecureTransport")) is False
     everybody = content.get("Principal") in ("*", {"AWS": "*"})
-    actions = set(map(str, _as_list(content.get("Action"))))
+    actions = set(texts(content.get("Action")))
     needed = {"s3:*", "*"} if kind == BUCKET else {"sns:Publish", "SNS:Publish", "sns:*", "*"}
     return content.get("Effect") == "Deny" and plain and everybody and bool(actions & needed)
 
@@ -196,7 +196,3 @@ def _variables(assembly: Assembly) -> Iterator[tuple[Resource, str, str, Any]]:
             if variable.get("Type", "PLAINTEXT") == "PLAINTEXT":
                 path = f"Environment.EnvironmentVariables[{index}].Value"
                 yield project, path, str(variable.get("Name")), variable.get("Value")
-
-
-def _as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]

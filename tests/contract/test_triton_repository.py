@@ -10,9 +10,8 @@ from engine_build.packaging.archive import model_repository
 from engine_build.packaging.triton_repository import repository_fields
 from onboarding.checkpoint import checkpoint_files
 from onboarding.manifest import Manifest, RuntimeIdentity
-from onboarding.repository_spec import repository_models
 from onboarding.serve_environment import serve_environment
-from onboarding.triton_repository import read_repository
+from onboarding.triton_repository import read_repository, repository_models
 from tests.contract.conftest import serving
 from tests.contract.model_config import parse_configuration
 from tests.fixtures.tiny_embedder.archive import REPOSITORY, write_manifest

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from onboarding.generation_findings import generation_plans
+from onboarding.generation_resolve import generation_plans
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
 from tests.unit.onboarding.text_generation.shapes import SHAPES

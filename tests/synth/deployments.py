@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,23 @@ def environment(name: str) -> EnvironmentSpec:
     return TREE.environments[name]
 
 
+def with_targets(deployment: Deployment, change: Callable[[Target], Target]) -> Deployment:
+    """A deployment with every target changed."""
+
+    def with_change(pool: Pool) -> Pool:
+        return dataclasses.replace(pool, targets=tuple(map(change, pool.targets)))
+
+    variants = (
+        dataclasses.replace(variant, pools=tuple(map(with_change, variant.pools)))
+        for variant in deployment.variants
+    )
+    return dataclasses.replace(deployment, variants=tuple(variants))
+
+
 def unlocked(name: str) -> tuple[Deployment, ...]:
     """What an environment deploys, with every lock empty, whatever was built on this machine."""
     return tuple(
-        deployment.with_targets(lambda target: dataclasses.replace(target, lock_entry=None))
+        with_targets(deployment, lambda target: dataclasses.replace(target, lock_entry=None))
         for deployment in deployments(TREE, name)
     )
 
@@ -48,10 +62,11 @@ def one(name: str, endpoint: str) -> Deployment:
 
 def with_locks(deployment: Deployment, **manifest_fields: Any) -> Deployment:
     """A deployment whose every target has a lock entry, with these fields of its manifest."""
-    return deployment.with_targets(
+    return with_targets(
+        deployment,
         lambda target: dataclasses.replace(
             target, lock_entry=lock_entry(deployment, target, **manifest_fields)
-        )
+        ),
     )
 
 
@@ -106,7 +121,7 @@ def with_scaling(deployment: Deployment, **fields: Any) -> Deployment:
 def with_engine_key(deployment: Deployment, engine_key: str) -> Deployment:
     """A deployment whose every target needs, and has, an engine of another key."""
     return with_locks(
-        deployment.with_targets(lambda target: dataclasses.replace(target, engine_key=engine_key))
+        with_targets(deployment, lambda target: dataclasses.replace(target, engine_key=engine_key))
     )
 
 
@@ -125,8 +140,8 @@ def fixed_engines(deployment: Deployment, **manifest_fields: Any) -> Deployment:
         archive = entry.archive.model_copy(update={"manifest_sha256": digest})
         return dataclasses.replace(target, lock_entry=entry.model_copy(update={"archive": archive}))
 
-    locked = with_locks(deployment.with_targets(with_key), **manifest_fields)
-    return locked.with_targets(with_manifest)
+    locked = with_locks(with_targets(deployment, with_key), **manifest_fields)
+    return with_targets(locked, with_manifest)
 
 
 def fixed_checkpoint(deployment: GenerationDeployment) -> GenerationDeployment:
@@ -166,7 +181,7 @@ def with_served(deployment: Deployment, rate: float, **fields: Any) -> Deploymen
         entry = target.lock_entry.model_copy(update={"capacity": {found.instance_type: found}})
         return dataclasses.replace(target, lock_entry=entry)
 
-    return deployment.with_targets(with_capacity)
+    return with_targets(deployment, with_capacity)
 
 
 def with_own_pools(deployment: Deployment, *instances: str) -> Deployment:
@@ -211,4 +226,4 @@ def with_serving(deployment: Deployment, **fields: Any) -> Deployment:
             target, model=target.model.model_copy(update={"serving": serving})
         )
 
-    return deployment.with_targets(with_settings)
+    return with_targets(deployment, with_settings)

@@ -10,7 +10,7 @@ import re
 import sys
 from pathlib import Path
 
-from onboarding.memory_findings import memory_notes
+from onboarding.memory import memory_notes
 from stacks.scaling import scaled_counts
 from tests.synth.deployments import ROOT, one, with_locks
 

@@ -16,6 +16,7 @@ from stacks.endpoint_stack import EndpointStack
 from stacks.images import base_image, generation_image, image_tags
 from tests.synth import generation_cases
 from tests.synth.assembly import SOURCES, lint, read_stacks
+from tests.synth.deployments import with_targets
 from tests.synth.endpoint_cases import IMAGES, endpoints
 from tests.synth.generation_cases import FIXED, SCALED, ZERO, generator
 from tests.synth.kinds import SYNTHESIZED, golden_texts
@@ -68,7 +69,7 @@ def test_refuses_what_is_not_built_without_emptying_the_stack(tmp_path, built):
     app = App(outdir=str(tmp_path), analytics_reporting=False)
     if built == "EngineIsBuilt":
         example = endpoints({})["example"]
-        unbuilt = example.with_targets(lambda item: dataclasses.replace(item, lock_entry=None))
+        unbuilt = with_targets(example, lambda item: dataclasses.replace(item, lock_entry=None))
         EndpointStack(app, "Endpoint", deployment=unbuilt, image_uris=IMAGES)
         reason = endpoint_faults(unbuilt)[0]
     else:

@@ -15,7 +15,7 @@ from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.lock import BuiltEntry
 from onboarding.platform import aws_partition
-from onboarding.text_generation.quantizer_route import QUANTIZER
+from onboarding.text_generation.checkpoint_key import QUANTIZER
 from roundhouse.aws.clients import Client, Clients, calling
 from roundhouse.deploy.builds import codebuild
 from roundhouse.deploy.builds.codebuild import location

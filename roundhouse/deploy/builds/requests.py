@@ -14,10 +14,13 @@ from onboarding.names import artifact_bucket, checkpoint_record_path, engine_rec
 from onboarding.plan_source import NOT_REUSED, PlanSource, locked_plans, plan_keys, plan_sources
 from onboarding.platform import PACKAGING_ROUTE, BuildRoute, build_route, instance_types
 from onboarding.signature import parse_public_key
-from onboarding.text_generation.checkpoint_key import checkpoint_prefix
+from onboarding.text_generation.checkpoint_key import (
+    QuantizerRoute,
+    checkpoint_prefix,
+    quantizer_route,
+)
 from onboarding.text_generation.checkpoint_lock import CheckpointEntry
 from onboarding.text_generation.generation_deployment import GenerationDeployment
-from onboarding.text_generation.quantizer_route import QuantizerRoute, quantizer_route
 from roundhouse.aws.clients import Client, bucket_exists, list_objects, object_bytes, object_exists
 from roundhouse.errors import BuildFailedError
 from roundhouse.session import Session

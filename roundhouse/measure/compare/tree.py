@@ -15,9 +15,10 @@ import yaml
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.environment_view import EnvironmentView
 from onboarding.fault import Fault, FaultsError
+from onboarding.lock import LOCK_SUFFIX
 from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec
 from onboarding.platform import instance_types
-from onboarding.tree import LOCK_SUFFIX, Tree, read_tree
+from onboarding.tree import Tree, read_tree
 from roundhouse.errors import NotReadyError, RoundhouseError, UsageError
 from roundhouse.measure.compare.cells import Cell, merge
 from roundhouse.paths import TREE_FOLDERS, Paths

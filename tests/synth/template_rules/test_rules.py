@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from template_rules import check
-from template_rules.findings import check_files, own_findings
-from template_rules.read import TemplateFiles, read_templates
+from template_rules.findings import TemplateFiles, check_files, own_findings, read_templates
 from template_rules.templates import Template
 from tests.synth.assembly import read_stacks, synthesized
 from tests.synth.deployments import environment, locked, unlocked

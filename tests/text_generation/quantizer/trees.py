@@ -12,7 +12,7 @@ import yaml
 
 from engine_build.__main__ import main
 from onboarding.generation_resolve import checkpoint_keys
-from onboarding.rules.generation_case import generation_case
+from onboarding.rules.cases import generation_case
 from onboarding.text_generation.checkpoint_lock import RECORD_NAME, CheckpointEntry, read_record
 from onboarding.tree import read_tree
 from tests.text_generation.chat_spec import TEXTS, chat_spec, quantization

@@ -11,13 +11,14 @@ from typing import Any
 from engine_build.packaging.repository import configurations
 from engine_build.packaging.served import Served
 from onboarding.manifest import ProfileRecord, TensorRecord
-from onboarding.processing_spec import (
+from onboarding.serving_spec import (
     ClientTensorSpec,
+    DynamicBatchingSpec,
     PostprocessingSpec,
     PreprocessingSpec,
     ProcessedTensorSpec,
+    ServingSpec,
 )
-from onboarding.serving_spec import DynamicBatchingSpec, ServingSpec
 
 GOLDEN = Path(__file__).with_name("golden")
 TOKENS = tuple(

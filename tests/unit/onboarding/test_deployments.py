@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from onboarding.checks import engine_cases, placements
 from onboarding.dataset import Datasets
 from onboarding.fault import FaultsError
 from onboarding.lock import write_lock_entry
-from onboarding.memory_findings import memory_findings
+from onboarding.memory import memory_findings
 from onboarding.platform import serving_platforms
 from onboarding.resolve import deployments, target
+from onboarding.rules.cases import engine_cases, placements
 from onboarding.rules.placement_rules import driver_is_new_enough
 from onboarding.rules.runtime_rules import driver_runs_the_baseline
 from onboarding.tree import read_tree

@@ -10,12 +10,7 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from onboarding.keys import (
-    engine_key,
-    network_key,
-    network_precisions,
-    plan_key,
-)
+from onboarding.keys import engine_keys
 from onboarding.model_spec import EndpointSpec, ModelSpec
 from onboarding.platform import instance_types, serving_platforms
 from onboarding.resolve import quantization_mode, runtime_identity
@@ -137,18 +132,14 @@ def keys(
     row = serving_platforms()[platform]
     assert isinstance(spec.endpoint, EndpointSpec)
     instance = instance_types()[spec.endpoint.instance_type]
-    mode = quantization_mode(spec, row)
-    found = {
-        name: network_key(spec, name, digests, quantization=mode)
-        for name in network_precisions(spec, instance, mode)
-    }
-    inputs: dict[str, Any] = {
-        "runtime": runtime_identity(spec, row, instance),
-        "instance": instance,
-        "quantization": mode,
-        "dataset_digests": digests,
-    }
-    return found | {"plan": plan_key(spec, **inputs), "engine": engine_key(spec, **inputs)}
+    found = engine_keys(
+        spec,
+        runtime=runtime_identity(spec, row, instance),
+        instance=instance,
+        quantization=quantization_mode(spec, row),
+        dataset_digests=digests,
+    )
+    return found.networks | {"plan": found.plan, "engine": found.engine}
 
 
 def with_value(path: str, value: Any, data: dict[str, Any] = MODEL) -> dict[str, Any]:

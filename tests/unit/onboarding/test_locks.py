@@ -21,9 +21,9 @@ from onboarding.lock import (
     lock_path,
     read_lock,
     record_capacity,
+    replace_text,
     write_lock_entry,
 )
-from onboarding.replacement import replace_text
 from onboarding.text_generation.checkpoint_lock import GenerationKnee, GenerationLock, record_knee
 from onboarding.workload import lock_type
 from tests.fixtures.signer import Signer

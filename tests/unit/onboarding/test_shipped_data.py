@@ -8,10 +8,10 @@ from typing import get_args
 
 import pytest
 
+from onboarding.dataset import Kind, starter_texts
 from onboarding.fault import FaultsError
 from onboarding.platform import instance_types
 from onboarding.prices import parse_prices, price, price_list, prices_date, stale_note
-from onboarding.starter_texts import Kind, starter_texts
 from onboarding.values import is_same_build
 
 PRICES = """\

@@ -35,56 +35,53 @@ def faults(tmp_path):
     return lambda changes: faults_of(tree_root(tmp_path, changes))
 
 
-def test_tree_reports_every_fault_of_every_file_at_once(tmp_path):
-    root = tree_root(
-        tmp_path,
-        {
-            MODEL: {
-                "task: text-embedding": "taks: text-embedding",
-                "example-model==1.0.0": "example-model",
-                "[1, 4, 8]": "[5, 4, 8]",
-                "samples: 4": 'samples: "4"',
-                "models/data/validation.txt": "models/data/none.txt",
-                "max_queue_delay_us": "max_qeue_delay_us",
-                "min: 1": "min: 3",
-            },
-            JOINER: {"endpoint: shared": "endpoint: shard"},
-            SHARED: {"ml.g5.2xlarge": "ml.g5.3xlarge"},
-            CLOUD: {"us-east-1": "useast1", "26.05": "26.5"},
-            "models/broken.yaml": "a: [",
-        },
-    )
-    faults = read_tree(root).faults
-    found = {(fault.file, fault.line): str(fault) for fault in faults}
-    assert len(faults) == 11, "\n".join(found.values())
-    for place, words in {
-        (MODEL, 2): "'taks'",
-        (MODEL, 4): "unpinned",
-        (MODEL, 12): "whole number",
-        (MODEL, 14): "does not exist",
-        (MODEL, 18): "max_qeue_delay_us",
-        (MODEL, 23): "above 'scaling.max'",
-        (JOINER, 6): "unknown shared endpoint",
-        (SHARED, 3): "unknown instance type",
-        (CLOUD, 3): "'region'",
-        (CLOUD, 4): "unknown platform",
-        ("models/broken.yaml", 1): "not YAML",
-    }.items():
-        assert words in found[place]
+FORM = {
+    (MODEL, 2): {"task: text-embedding": "taks: text-embedding"},
+    (MODEL, 12): {"samples: 4": 'samples: "4"'},
+    (MODEL, 18): {"max_queue_delay_us": "max_qeue_delay_us"},
+    (CLOUD, 3): {"us-east-1": "useast1"},
+    ("models/broken.yaml", 1): "a: [",
+}
+CONTENT = {
+    (MODEL, 4): {"example-model==1.0.0": "example-model"},
+    (MODEL, 8): {"[1, 4, 8]": "[5, 4, 8]"},
+    (MODEL, 14): {"models/data/validation.txt": "models/data/none.txt"},
+    (MODEL, 23): {"min: 1": "min: 3"},
+    (JOINER, 6): {"endpoint: shared": "endpoint: shard"},
+    (CLOUD, 4): {"26.05": "26.5"},
+}
+ALONE = {(SHARED, 3): {"ml.g5.2xlarge": "ml.g5.3xlarge"}}
+WORDS_AT = {
+    (MODEL, 2): "'taks'",
+    (MODEL, 4): "unpinned",
+    (MODEL, 8): "min is above opt",
+    (MODEL, 12): "whole number",
+    (MODEL, 14): "does not exist",
+    (MODEL, 18): "max_qeue_delay_us",
+    (MODEL, 23): "above 'scaling.max'",
+    (JOINER, 6): "unknown shared endpoint",
+    (SHARED, 3): "unknown instance type",
+    (CLOUD, 3): "'region'",
+    (CLOUD, 4): "unknown platform",
+    ("models/broken.yaml", 1): "not YAML",
+}
 
 
-def test_rules_that_read_a_broken_section_end_and_others_go_on(faults):
-    lines = faults({
-        CLOUD: {"name: cloud": "name: cloud\nbuilds: {volume_gib: x}\npermissions_boundary_arn: a"},
-        MODEL: {"ml.g5.xlarge": "ml.g6.xlarge", "server: triton": "server: 1", "min: 1": "min: 3"},
-    })  # fmt: skip
-    assert [line.split(";")[0].split(": ")[1] for line in lines] == [
-        "'builds.volume_gib' expects a whole number, given 'x'",
-        "'permissions_boundary_arn' is no such resource of this environment's account and region, "
-        "given a",
-        "'serving.server' is not a known word, given 1",
-        "'scaling.min' is above 'scaling.max', given 3",
-    ]
+@pytest.mark.parametrize(
+    ("written", "reported"),
+    [(FORM | CONTENT | ALONE, FORM | ALONE), (CONTENT | ALONE, CONTENT | ALONE)],
+    ids=["files whose form is wrong are judged no further, all others are", "every form is right"],
+)
+def test_tree_reports_every_fault_of_every_file_at_once(tmp_path, written, reported):
+    changes: dict = {}
+    for (file, _), change in written.items():
+        changes[file] = change if isinstance(change, str) else changes.get(file, {}) | change
+    found = {
+        (fault.file, fault.line): str(fault)
+        for fault in read_tree(tree_root(tmp_path, changes)).faults
+    }
+    assert found.keys() == reported.keys(), "\n".join(found.values())
+    assert all(WORDS_AT[place] in line for place, line in found.items())
 
 
 def second_environment(**overrides: object) -> str:

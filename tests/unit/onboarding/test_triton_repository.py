@@ -9,8 +9,9 @@ import yaml
 
 from onboarding.checkpoint import checkpoint_sha256
 from onboarding.data import __name__ as DATA
+from onboarding.keys import repository_key
+from onboarding.model_spec import RepositorySpec
 from onboarding.platform import instance_types, serving_platforms
-from onboarding.repository_spec import RepositorySpec, repository_key
 from onboarding.resolve import target
 from onboarding.tree import read_tree
 from onboarding.triton_repository import ConfigurationFault, read_configuration, read_repository

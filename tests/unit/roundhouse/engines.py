@@ -10,7 +10,7 @@ from pathlib import Path
 from onboarding.deployment import Deployment, Target
 from onboarding.lock import ArchiveRecord, LockEntry
 from onboarding.manifest import BuilderRecord, Manifest
-from onboarding.plan_key_file import plan_key_path, plan_key_text
+from onboarding.plan_source import plan_key_path, plan_key_text
 from onboarding.resolve import deployments, runtime_identity
 from onboarding.tree import read_tree
 

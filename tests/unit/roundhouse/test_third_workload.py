@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from onboarding.deployed_endpoint import Artifact, DeployedEndpoint
+from onboarding.deployment import Artifact, DeployedEndpoint
 from onboarding.lock import BuiltEntry, LockError, ModelLock, read_lock, record_measurement
 from onboarding.platform import BuildRoute
 from onboarding.signature import SignedStatement

@@ -18,7 +18,7 @@ from stacks.alarms import endpoint_alarms, rollback_alarms
 from stacks.environment_stack import keep_ids
 from tests.synth.deployments import one, with_endpoint, with_locks, with_scaling, with_variant
 from tests.synth.endpoint_cases import BESIDE, MODEL, POOLS, beside, endpoint_settings, example
-from tests.unit.onboarding.test_memory_findings import CAPACITY_MIB, with_models
+from tests.unit.onboarding.test_memory import CAPACITY_MIB, with_models
 
 pytestmark = pytest.mark.unit
 

@@ -34,6 +34,7 @@ from tests.synth.deployments import (
     with_served,
     with_server,
     with_serving,
+    with_targets,
     with_variant,
 )
 
@@ -116,7 +117,7 @@ SERVED = with_served(embedder(), 310.0)
         (slo(SERVED, None), 310),
         (with_served(embedder(), 310.0, instance_type="ml.g5.2xlarge"), 400),
         (with_served(embedder(), 310.0, server="python"), 400),
-        (SERVED.with_targets(lambda item: dataclasses.replace(item, engine_key="b" * 20)), 400),
+        (with_targets(SERVED, lambda item: dataclasses.replace(item, engine_key="b" * 20)), 400),
         (of_targets(TWO := one("dev", "text-shared"), TWO.targets[:1]), 400),
         (
             of_targets(

@@ -15,7 +15,7 @@ from aws_cdk.assertions import Template
 from onboarding.environment_spec import NetworkSpec
 from onboarding.hosting_spec import AsynchronousSpec
 from onboarding.manifest import RuntimeIdentity, TensorRecord
-from onboarding.plugin_spec import PluginSpec
+from onboarding.model_spec import PluginSpec
 from roundhouse_cdk.realtime_endpoint import (
     MOST_NAMED_ENGINES,
     MOST_NAMED_OF_A_VERSION,
@@ -35,6 +35,7 @@ from tests.synth.deployments import (
     with_engine_key,
     with_locks,
     with_scaling,
+    with_targets,
 )
 from tests.synth.endpoint_cases import (
     BESIDE,
@@ -74,7 +75,7 @@ def test_timeouts_of_a_variant_are_those_of_its_own_slowest_engine():
             target, lock_entry=target.lock_entry.model_copy(update={"manifest": manifest})
         )
 
-    found = variants(endpoint_template(deployment.with_targets(slowed), IMAGES))
+    found = variants(endpoint_template(with_targets(deployment, slowed), IMAGES))
     assert found["AllTraffic"]["ContainerStartupHealthCheckTimeoutInSeconds"] == 660
     assert found["beside"]["ContainerStartupHealthCheckTimeoutInSeconds"] == 480
 
@@ -165,7 +166,7 @@ def test_refuses_variants_that_answer_otherwise():
         )
 
     assert endpoint_faults(deployment) == ()
-    (fault,) = endpoint_faults(deployment.with_targets(with_output))
+    (fault,) = endpoint_faults(with_targets(deployment, with_output))
     assert (
         "'beside' answers beside 'example', and its outputs are EMBEDDING FP32 [-1, 768], not"
         " EMBEDDING FP32 [-1, 384]" in fault
@@ -181,10 +182,11 @@ def _tensor(name: str, datatype: str, *shape: int) -> TensorRecord:
 def test_refuses_an_engine_that_any_variant_or_pool_lacks(missing):
     deployment = example({MODEL: endpoint_settings(POOLS), BESIDE: beside("{joins: example}")})
     last = [target.engine_key for target in deployment.targets if target.model.name == missing][-1]
-    without = deployment.with_targets(
+    without = with_targets(
+        deployment,
         lambda target: (
             dataclasses.replace(target, lock_entry=None) if target.engine_key == last else target
-        )
+        ),
     )
     (fault,) = endpoint_faults(without)
     assert last in fault and fault.endswith(f"run: roundhouse build --env cloud --model {missing}")
@@ -333,11 +335,12 @@ def test_download_timeout_grows_with_the_archive_and_stays_in_bounds():
 
 def test_timeouts_of_a_multi_model_endpoint_do_not_depend_on_its_models():
     shared = endpoints({})["shared"]
-    large = shared.with_targets(
+    large = with_targets(
+        shared,
         lambda target: dataclasses.replace(
             target,
             lock_entry=lock_entry(shared, target, archive_bytes=20_000 * 2**20, load_seconds=600.0),
-        )
+        ),
     )
     names = [
         config(endpoint_template(item, IMAGES))["EndpointConfigName"] for item in (shared, large)

@@ -27,7 +27,7 @@ from stacks.images import (
     serving_images,
 )
 from stacks.rollout import COMPILING_SECONDS, variant_timeouts
-from tests.synth.deployments import environment, with_locks
+from tests.synth.deployments import environment, with_locks, with_targets
 from tests.unit.onboarding.test_deployments import with_rival
 from tests.unit.roundhouse.engines import copied_tree, entry_for, with_entry
 
@@ -99,7 +99,7 @@ def deployments(tmp_path_factory):
     """Two endpoints or more that run the same image."""
     tree = read_tree(copied_tree(tmp_path_factory.mktemp("tree")))
     return [
-        item.with_targets(lambda target: with_entry(target, entry_for(item, target)))  # noqa: B023
+        with_targets(item, lambda target: with_entry(target, entry_for(item, target)))  # noqa: B023
         for item in resolve.deployments(tree, "dev")
     ]
 

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from template_rules import check
+from template_rules.findings import read_templates
 from template_rules.intrinsics import Stack
-from template_rules.read import read_templates
 
 pytestmark = pytest.mark.unit
 

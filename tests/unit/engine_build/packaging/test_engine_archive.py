@@ -8,8 +8,7 @@ from engine_build.errors import InputRefused
 from engine_build.packaging.archive import read_engine_archive
 from engine_build.packaging.repository import TRUE, Word, configurations, entry, text
 from onboarding.manifest import MANIFEST_NAME, Prompts, TensorRecord
-from onboarding.processing_spec import ClientTensorSpec, PreprocessingSpec
-from onboarding.serving_spec import ServingSpec
+from onboarding.serving_spec import ClientTensorSpec, PreprocessingSpec, ServingSpec
 from tests.unit.engine_build import golden_configurations
 from tests.unit.engine_build.golden_configurations import (
     CASES,

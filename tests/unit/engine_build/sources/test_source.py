@@ -31,9 +31,8 @@ from engine_build.sources.source import (
 from engine_build.steps.fetch import fetch_plugin
 from engine_build.store import FolderStore, S3Store, sha256_of
 from onboarding.checkpoint import checkpoint_sha256
-from onboarding.plugin_spec import PluginSpec
-from onboarding.source_access import SourceSecretsSpec
-from onboarding.source_spec import SourceSpec
+from onboarding.model_spec import PluginSpec
+from onboarding.source_spec import SourceSecretsSpec, SourceSpec
 from tests.shared_libraries import FIXTURE, of_aarch64
 from tests.unit.engine_build.graphs import linear
 from tests.unit.engine_build.places import COMMIT, Bucket, client_error, hub, secrets_manager

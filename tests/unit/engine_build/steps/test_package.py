@@ -46,8 +46,8 @@ from onboarding.names import (
     engine_archive_path,
     engine_record_path,
 )
-from onboarding.repository_spec import repository_models
 from onboarding.serving_spec import ServingSpec
+from onboarding.triton_repository import repository_models
 from tests.unit.engine_build import golden_configurations as golden
 from tests.unit.engine_build.places import Bucket, client_error
 from tests.unit.engine_build.quantization import graphs

@@ -1,18 +1,27 @@
-"""Checkpoints of known shapes, as headers alone, and trees that hold a text generator."""
+"""Checkpoints of known shapes, as headers alone, and trees that hold a text generator.
+
+Plans that `check` refuses or accepts are in tests/fixtures/text_generation, as model files.
+"""
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from onboarding.text_generation.checkpoint import Checkpoint, TensorHeader
 from tests.unit.onboarding.trees import Change, tree_root
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
+PLANS_FOLDER = FIXTURES / "text_generation"
+BASE_PLAN = yaml.safe_load((PLANS_FOLDER / "base.yaml").read_text())
+PLANS = yaml.safe_load((PLANS_FOLDER / "plans.yaml").read_text())
 
 
 def headers(config: Mapping[str, Any], **stated: Any) -> Checkpoint:
@@ -159,3 +168,20 @@ def generator_tree(folder: Path, text: str, changes: dict[str, Change] | None = 
         if content is not None and "/".join(name.split("/")[:2]) in text
     }
     return tree_root(folder, {"models/chat.yaml": text, **headers, **adapters, **(changes or {})})
+
+
+def plan_text(change: Mapping[str, Any]) -> str:
+    """Return the model file of a plan."""
+    data = _merge(copy.deepcopy(BASE_PLAN), change)
+    return yaml.safe_dump(data, sort_keys=False, width=10_000)
+
+
+def _merge(base: dict[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    for key, value in change.items():
+        if value is None:
+            base.pop(key, None)
+        elif isinstance(value, Mapping):
+            base[key] = _merge(dict(base.get(key, {})), value)
+        else:
+            base[key] = value
+    return base

@@ -14,10 +14,11 @@ from onboarding.text_generation.checkpoint import (
     CheckpointError,
 )
 from onboarding.text_generation.platforms import schemes
-from onboarding.text_generation.task_file import TaskFileError, read_task_file
 from onboarding.text_generation.texts import (
     LONGEST_LINE,
+    TaskFileError,
     TextsError,
+    read_task_file,
     read_texts,
     shared_line,
 )

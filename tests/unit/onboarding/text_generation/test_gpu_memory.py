@@ -6,17 +6,17 @@ import json
 
 import pytest
 
-from onboarding.generation_findings import generation_plans
+from onboarding.generation_resolve import generation_plans
 from onboarding.text_generation.adapter import ENGINE_RANKS, engine_rank
 from onboarding.text_generation.checkpoint import Checkpoint, TensorHeader
 from onboarding.text_generation.gpu_memory import GIB, adapter_bytes
 from onboarding.tree import read_tree
-from tests.unit.onboarding.text_generation.plans import plan_text
 from tests.unit.onboarding.text_generation.shapes import (
     FIXTURES,
     LLAMA_8B,
     generator_tree,
     headers,
+    plan_text,
 )
 
 ANSWERS = json.loads((FIXTURES / "vllm_kv_cache" / "answers.json").read_text())

@@ -8,9 +8,10 @@ import json
 import pytest
 import yaml
 
-from onboarding.generation_findings import generation_plans, plan_line
+from onboarding.generation_resolve import generation_plans, plan_line
 from onboarding.platform import instance_types
 from onboarding.text_generation.arguments import container_environment, engine_arguments
+from onboarding.text_generation.checkpoint_key import quantizer_route
 from onboarding.text_generation.closed_loop import simulate
 from onboarding.text_generation.kv_cache import cache_layers
 from onboarding.text_generation.lengths import log_normal
@@ -26,7 +27,6 @@ from onboarding.text_generation.platforms import (
     known_arguments,
     schemes,
 )
-from onboarding.text_generation.quantizer_route import quantizer_route
 from onboarding.text_generation.spec import ContextSpec, TextGenerationSpec
 from onboarding.text_generation.weights import count_weights
 from onboarding.tree import read_tree

@@ -76,7 +76,7 @@ def test_check_notes_old_prices_of_the_types_that_an_environment_names(tree):
 def test_check_reports_every_fault_for_machines_too(tree):
     file = tree / "models" / "sentence-embedder.yaml"
     text = file.read_text().replace("precision: auto", "precison: auto")
-    file.write_text(text.replace("ml.g5.xlarge", "ml.g5.xlrge"))
+    file.write_text(text.replace("latency_slo_ms", "latency_slo_sm"))
     result = _run("check", "--root", str(tree), "--format", "json")
     assert result.exit_code == 1
     faults = json.loads(result.output)

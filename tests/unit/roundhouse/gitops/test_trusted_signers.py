@@ -10,7 +10,7 @@ import functools
 import pytest
 
 from onboarding.lock import read_lock, write_lock_entry
-from onboarding.memory_findings import memory_findings
+from onboarding.memory import memory_findings
 from onboarding.promotion import read_promotion
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree

@@ -142,7 +142,7 @@ def test_command_writes_the_headers_of_a_folder(tmp_path):
     text = BASE.replace(
         "  huggingface: acme/chat@0123456789abcdef0123456789abcdef01234567\n"
         "  headers: models/data/8b.json\n",
-        f"  checkpoint: models/data/own\n  sha256: {'0' * 64}\n",
+        f"  checkpoint: models/data/own\n  sha256: {'a' * 64}\n",
     )
     root = generator_tree(tmp_path, text)
     checkpoint(root / "models/data/own")

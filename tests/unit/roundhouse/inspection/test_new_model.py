@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from onboarding.checkpoint import checkpoint_sha256
-from onboarding.memory_findings import memory_findings
+from onboarding.memory import memory_findings
 from onboarding.tree import read_tree
 from roundhouse.errors import NotReadyError, RoundhouseError, UsageError
 from tests.unit.onboarding.onnx_bytes import onnx_bytes

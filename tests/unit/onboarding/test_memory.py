@@ -9,11 +9,13 @@ import pytest
 
 from onboarding.deployment import Deployment, Target
 from onboarding.lock import write_lock_entry
-from onboarding.memory import fewest_resident, instance_memory, pool_memories
-from onboarding.memory_findings import (
+from onboarding.memory import (
+    fewest_resident,
+    instance_memory,
     memory_faults,
     memory_findings,
     memory_notes,
+    pool_memories,
 )
 from onboarding.platform import instance_types
 from onboarding.resolve import deployments
