@@ -6,16 +6,14 @@ detect-stack-drift`. What scaling and schedules change is no drift.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from textwrap import shorten
 from typing import Any
 
-from botocore.exceptions import ClientError
-
 from onboarding.names import stack_name
-from roundhouse.aws.clients import Client, calling
+from roundhouse.aws.clients import Client, calling, or_absent, pages
 from roundhouse.gitops.endpoint_facts import CONFIG, ENDPOINT, TARGET, resources_of, variant_name
 from roundhouse.gitops.markdown import cut_body, markdown
 from roundhouse.gitops.template_changes import Template
@@ -104,10 +102,9 @@ def environment_drift(
 def deleted_stacks(cloudformation: Client) -> set[str]:
     """Return the names of stacks that were deleted in the last 90 days, as CloudFormation keeps."""
     with calling("Listing the deleted stacks"):
-        pages = cloudformation.get_paginator("list_stacks").paginate(
-            StackStatusFilter=["DELETE_COMPLETE"]
-        )
-        return {stack["StackName"] for page in pages for stack in page["StackSummaries"]}
+        chosen = {"StackStatusFilter": ["DELETE_COMPLETE"]}
+        found = pages(cloudformation, "list_stacks", "StackSummaries", **chosen)
+        return {stack["StackName"] for stack in found}
 
 
 def _stack(
@@ -139,7 +136,7 @@ def _endpoint(
     targets: Sequence[Mapping[str, Any]],
 ) -> Compared:
     name = endpoint["EndpointName"]
-    live = _describe(sagemaker.describe_endpoint, EndpointName=name)
+    live = or_absent(lambda: sagemaker.describe_endpoint(EndpointName=name), name)
     if live is None:
         yield "endpoint", name, None
         return
@@ -176,7 +173,9 @@ def _variant(
 def _component(sagemaker: Client, component: Mapping[str, Any], scaled: set[str]) -> Compared:
     """Yield an inference component's model, and its copies where nothing scales them."""
     name, wanted = component["InferenceComponentName"], component["Specification"]
-    live = _describe(sagemaker.describe_inference_component, InferenceComponentName=name)
+    live = or_absent(
+        lambda: sagemaker.describe_inference_component(InferenceComponentName=name), name
+    )
     if live is None:
         yield f"inference component {name}", name, None
         return
@@ -215,18 +214,6 @@ def count_bounds(target: Mapping[str, Any]) -> list[tuple[int, int]]:
         for item in actions
     ]
     return [first, *scheduled]
-
-
-def _describe(describe: Callable[..., Any], **name: str) -> Mapping[str, Any] | None:
-    """Return what SageMaker says of one thing; None: it is not there."""
-    with calling(" ".join(name.values())):
-        try:
-            found: Mapping[str, Any] = describe(**name)
-        except ClientError as error:
-            if "Could not find" not in str(error):
-                raise
-            return None
-    return found
 
 
 def drift_table(found: Sequence[Difference]) -> Table:

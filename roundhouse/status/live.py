@@ -9,7 +9,7 @@ from typing import Any
 
 from onboarding.deployment import DeployedEndpoint
 from onboarding.names import endpoint_name
-from roundhouse.aws.clients import Client, Clients, calling
+from roundhouse.aws.clients import Client, Clients, calling, or_absent, pages
 from roundhouse.deploy.endpoint_steps import alarms_in_alarm
 from roundhouse.deploy.prune import DEPLOYED_KEY
 
@@ -73,16 +73,12 @@ class LiveEndpoint:
 
 def live_endpoint(clients: Clients, deployment: DeployedEndpoint) -> LiveEndpoint | None:
     """Return an endpoint as it runs; None: it is not deployed."""
-    from botocore.exceptions import ClientError
-
     sagemaker, name = clients("sagemaker"), endpoint_name(deployment.environment, deployment.name)
-    with calling(f"Endpoint {name}"):
-        try:
-            endpoint = sagemaker.describe_endpoint(EndpointName=name)
-        except ClientError as error:
-            if "Could not find" in str(error):
-                return None
-            raise
+    title = f"Endpoint {name}"
+    endpoint = or_absent(lambda: sagemaker.describe_endpoint(EndpointName=name), title)
+    if endpoint is None:
+        return None
+    with calling(title):
         config = sagemaker.describe_endpoint_config(
             EndpointConfigName=endpoint["EndpointConfigName"]
         )
@@ -132,14 +128,14 @@ def _served_keys(sagemaker: Client, model: str | None) -> tuple[str, ...]:
 
 def _components(sagemaker: Client, endpoint: str) -> Iterator[LiveComponent]:
     """Yield the components of an endpoint, those with copies before their adapters."""
-    pages = sagemaker.get_paginator("list_inference_components").paginate(
-        EndpointNameEquals=endpoint
-    )
-    names = [
-        item["InferenceComponentName"] for page in pages for item in page["InferenceComponents"]
-    ]
     found = []
-    for name in names:
+    for item in pages(
+        sagemaker,
+        "list_inference_components",
+        "InferenceComponents",
+        EndpointNameEquals=endpoint,
+    ):
+        name = item["InferenceComponentName"]
         component = sagemaker.describe_inference_component(InferenceComponentName=name)
         specification = component.get("Specification", {})
         keys = _served_keys(sagemaker, specification.get("ModelName"))
