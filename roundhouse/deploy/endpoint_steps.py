@@ -11,7 +11,7 @@ from onboarding.names import RETAINED_COPIES, endpoint_name
 from roundhouse.aws.clients import Clients, calling, pages
 from roundhouse.deploy import cdk
 from roundhouse.deploy.cdk import StackArtifact, write_assembly
-from roundhouse.deploy.stacks import deployed_templates, endpoint_stack_name
+from roundhouse.deploy.stacks import Template, deployed_templates, endpoint_stack_name
 from roundhouse.errors import DeployFailedError
 from roundhouse.session import Session
 from stacks.endpoint.change import (
@@ -22,7 +22,6 @@ from stacks.endpoint.change import (
     with_held_resources,
 )
 
-Template = Mapping[str, Any]
 CONFIG, MODEL = "AWS::SageMaker::EndpointConfig", "AWS::SageMaker::Model"
 COMPONENT = "AWS::SageMaker::InferenceComponent"
 

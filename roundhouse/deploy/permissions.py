@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from roundhouse.deploy.stacks import Template
 from roundhouse.errors import DeployFailedError
 from roundhouse.paths import displayed_path, writing
 from roundhouse.report import Report
 from roundhouse.text import quantity
 
-Template = Mapping[str, Any]
 Confirm = Callable[[str], bool]
 
 POLICY_PROPERTIES = {

@@ -14,9 +14,17 @@ from typing import Any
 
 from onboarding.names import stack_name
 from roundhouse.aws.clients import Client, calling, or_absent, pages
-from roundhouse.gitops.endpoint_facts import CONFIG, ENDPOINT, TARGET, resources_of, variant_name
+from roundhouse.deploy.stacks import Template
+from roundhouse.gitops.endpoint_facts import (
+    CONFIG,
+    ENDPOINT,
+    TARGET,
+    count_bounds,
+    managed_bounds,
+    resources_of,
+    variant_name,
+)
 from roundhouse.gitops.markdown import cut_body, markdown
-from roundhouse.gitops.template_changes import Template
 from roundhouse.session import Session
 from roundhouse.table import Table, table
 from roundhouse.text import quantity
@@ -159,9 +167,7 @@ def _variant(
     if "InitialVariantWeight" in variant:
         weight = float(variant["InitialVariantWeight"])
         yield f"weight of {name}", weight, float(live["CurrentWeight"])
-    count, managed = int(live["DesiredInstanceCount"]), variant.get("ManagedInstanceScaling")
-    if managed is not None:
-        bounds = [(int(managed["MinInstanceCount"]), int(managed["MaxInstanceCount"]))]
+    count, bounds = int(live["DesiredInstanceCount"]), managed_bounds(variant) or bounds
     if not bounds:
         yield f"instances of {name}", int(variant["InitialInstanceCount"]), count
         return
@@ -203,17 +209,6 @@ def _scalable_target(scaling: Client, target: Mapping[str, Any]) -> Compared:
         yield f"bounds of {variant}", list(bounds[0]), list(live)
     suspended = [key for key, value in found[0].get("SuspendedState", {}).items() if value]
     yield f"suspended scaling of {variant}", [], suspended
-
-
-def count_bounds(target: Mapping[str, Any]) -> list[tuple[int, int]]:
-    """Return every (fewest, most) that the target or one of its schedules sets."""
-    first = (int(target["MinCapacity"]), int(target["MaxCapacity"]))
-    actions = [item["ScalableTargetAction"] for item in target.get("ScheduledActions", ())]
-    scheduled = [
-        (int(item.get("MinCapacity", first[0])), int(item.get("MaxCapacity", first[1])))
-        for item in actions
-    ]
-    return [first, *scheduled]
 
 
 def drift_table(found: Sequence[Difference]) -> Table:

@@ -66,7 +66,7 @@ def test_plan_of_a_promoted_environment_follows_its_promotion(rungs):
     rungs.repository.edit("models/model-001.yaml", {"endpoint": {"scaling": {"max": 9}}})
     plans = {item.environment: item for item in rungs.repository.plan().environments}
     assert [item.name for item in plans["dev"].endpoints] == ["model-001"]
-    assert not plans["prod"].has_changes
+    assert not plans["prod"].digests
 
 
 def test_refuses_every_gate_that_is_not_met_at_once(rungs):

@@ -15,20 +15,18 @@ from onboarding.tree import read_tree
 from roundhouse.errors import UsageError
 from roundhouse.measure.compare.cells import cells, default_values
 from roundhouse.measure.compare.cost import CellCost, cell_predictions, predictions_of
-from roundhouse.measure.compare.document import (
-    Report,
-    document,
-    markdown,
-    sizing_sentence,
-    table_of,
-)
 from roundhouse.measure.compare.result import (
     CellResult,
     Knee,
+    Report,
     State,
+    document,
+    markdown,
     parse_demand,
     ranked,
     size,
+    sizing_sentence,
+    table_of,
 )
 from roundhouse.measure.compare.tree import (
     cell_model,

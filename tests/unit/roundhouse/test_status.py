@@ -1,4 +1,4 @@
-"""What an account runs, and what of that ends a deployment."""
+"""What an account runs, what of that ends a deployment, and what `status` says without one."""
 
 from __future__ import annotations
 
@@ -7,15 +7,25 @@ import io
 import pytest
 from rich.console import Console
 
+from roundhouse.cli.status import status
 from roundhouse.deploy.endpoint_steps import (
     alarms_in_alarm,
     require_live_component,
     require_live_config,
 )
-from roundhouse.errors import DeployFailedError
-from roundhouse.status.live import live_endpoint
-from roundhouse.status.table import components_table, live_lines, live_table
+from roundhouse.errors import AwsError, DeployFailedError
+from roundhouse.status import (
+    State,
+    artifact_states,
+    components_table,
+    endpoint_notes,
+    live_endpoint,
+    live_lines,
+    live_table,
+    state_table,
+)
 from tests.synth.generation_cases import SCALED, generator
+from tests.unit.onboarding.text_generation.test_generation_resolve import _build, _deployment, _root
 from tests.unit.roundhouse.engines import copied_tree, local_deployments
 from tests.unit.roundhouse.live_account import Account
 
@@ -137,3 +147,47 @@ def test_refuses_copies_that_went_back(generation):
     account.watch("first")
     with pytest.raises(DeployFailedError, match=r"runs model old, not model-1.*in ALARM: first"):
         require_live_component(account, generation)
+
+
+@pytest.fixture
+def no_credentials(monkeypatch, tmp_path):
+    for name in (
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "AWS_PROFILE",
+        "AWS_ENDPOINT_URL",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "BOTO_CONFIG"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+@pytest.mark.parametrize(
+    ("profile", "says"),
+    [(None, "no AWS credentials were found; set AWS_PROFILE"), ("nope", "nope")],
+)
+def test_refuses_an_account_without_credentials(
+    no_credentials, monkeypatch, tmp_path, profile, says
+):
+    if profile is not None:
+        monkeypatch.setenv("AWS_PROFILE", profile)
+    with pytest.raises(AwsError, match=says):
+        status("dev", root=copied_tree(tmp_path / "tree"))
+
+
+def test_a_text_generator_has_a_row_for_each_checkpoint(tmp_path):
+    root = _root(tmp_path)
+    (problem,) = endpoint_notes(_deployment(root))
+    assert "has no checkpoint to serve" in problem
+    _build(root, "bf16")
+    _build(root, "awq", accepted=False, reason="KL 0.7 is above 0.1")
+    found = _deployment(root)
+    states = tuple(artifact_states(found, None, None))
+    state = State(environment="cloud", cloud=None, artifacts=states)
+    assert [row[2:] for row in state_table(state).rows] == [
+        (lock, "unknown", "cloud-chat (ml.g6e.2xlarge): unknown")
+        for lock in ("serves: bf16", "not built: fp8", "refused: awq")
+    ]
+    assert list(endpoint_notes(found)) == ["chat in awq: KL 0.7 is above 0.1"]
