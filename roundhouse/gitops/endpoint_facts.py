@@ -48,8 +48,10 @@ def declared_variants(deployment: Deployment) -> tuple[VariantFacts, ...]:
     found = []
     for variant in deployment.variants:
         count, first = counts.get(named_id(variant.name, TARGET_ID)), initial_count(variant)
-        rows = () if count is None else (count, *count.schedule)
-        bounds = [(row.least, row.most) for row in rows] or [(first, first)]
+        bounds = [(first, first)]
+        if count is not None:
+            scheduled = ((row.least, row.most) for row in count.schedule)
+            bounds = [(count.least, count.most), *scheduled]
         types = (pool.instance_type.name for pool in variant.pools)
         found.append(_variant_facts(variant.name, types, bounds))
     return tuple(found)
