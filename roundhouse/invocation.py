@@ -68,19 +68,18 @@ def ask_until(
     seconds: float,
     waiting: Callable[[str], object],
     *,
-    clock: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> Answered:
     """Ask again while an endpoint's component has no copies, for so many seconds.
 
     `waiting` gets a sentence before each pause. Raises what `ask` raises.
     """
-    end = clock() + seconds
+    end = time.monotonic() + seconds
     while True:
         try:
             return ask()
         except NoCapacityError:
-            if clock() + RETRY_SECONDS > end:
+            if time.monotonic() + RETRY_SECONDS > end:
                 raise
             waiting(f"{name} has no copy yet; asking again.")
             pause(RETRY_SECONDS)

@@ -7,11 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from roundhouse.aws.faults import (
-    client_message,
-    failure_message,
-    refusal_message,
-)
+from roundhouse.aws.faults import client_message, fault_message
 from roundhouse.errors import AwsError
 
 Client = Any
@@ -89,17 +85,9 @@ def calling(what: str) -> Iterator[None]:
 
     try:
         yield
-    except ClientError as error:
-        code, message, is_temporary = refusal_message(error)
-        raise AwsError(
-            f"{what}: {message}", reason=code, is_answer=True, is_temporary=is_temporary
-        ) from error
-    except (BotoCoreError, ResponseParserError, KeyError) as error:
-        kind, message, is_temporary = failure_message(error)
-        is_answer = isinstance(error, KeyError)
-        raise AwsError(
-            f"{what}: {message}", reason=kind, is_answer=is_answer, is_temporary=is_temporary
-        ) from error
+    except (BotoCoreError, ClientError, ResponseParserError, KeyError) as error:
+        message, is_temporary = fault_message(error)
+        raise AwsError(f"{what}: {message}", is_temporary=is_temporary) from error
 
 
 @contextmanager
@@ -115,8 +103,7 @@ def _making(what: str) -> Iterator[None]:
     except (BotoCoreError, ClientError):
         raise
     except Exception as error:
-        kind, message = client_message(error)
-        raise AwsError(f"{what}: {message}", reason=kind) from error
+        raise AwsError(f"{what}: {client_message(error)}") from error
 
 
 def _session(region: str) -> Any:
