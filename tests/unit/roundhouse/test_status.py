@@ -7,13 +7,12 @@ import io
 import pytest
 from rich.console import Console
 
-from roundhouse.cli.status import status
 from roundhouse.deploy.endpoint_steps import (
     alarms_in_alarm,
     require_live_component,
     require_live_config,
 )
-from roundhouse.errors import AwsError, DeployFailedError
+from roundhouse.errors import DeployFailedError
 from roundhouse.status import (
     State,
     artifact_states,
@@ -147,34 +146,6 @@ def test_refuses_copies_that_went_back(generation):
     account.watch("first")
     with pytest.raises(DeployFailedError, match=r"runs model old, not model-1.*in ALARM: first"):
         require_live_component(account, generation)
-
-
-@pytest.fixture
-def no_credentials(monkeypatch, tmp_path):
-    for name in (
-        "AWS_ACCESS_KEY_ID",
-        "AWS_SECRET_ACCESS_KEY",
-        "AWS_SESSION_TOKEN",
-        "AWS_PROFILE",
-        "AWS_ENDPOINT_URL",
-    ):
-        monkeypatch.delenv(name, raising=False)
-    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "BOTO_CONFIG"):
-        monkeypatch.setenv(name, str(tmp_path / "none"))
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-
-
-@pytest.mark.parametrize(
-    ("profile", "says"),
-    [(None, "no AWS credentials were found; set AWS_PROFILE"), ("nope", "nope")],
-)
-def test_refuses_an_account_without_credentials(
-    no_credentials, monkeypatch, tmp_path, profile, says
-):
-    if profile is not None:
-        monkeypatch.setenv("AWS_PROFILE", profile)
-    with pytest.raises(AwsError, match=says):
-        status("dev", root=copied_tree(tmp_path / "tree"))
 
 
 def test_a_text_generator_has_a_row_for_each_checkpoint(tmp_path):

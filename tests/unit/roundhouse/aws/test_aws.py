@@ -72,7 +72,7 @@ def test_refuses_a_shell_that_cannot_reach_aws_in_one_sentence(shell, name):
     assert "\n" not in message and message[-1] in ".?"
 
 
-@pytest.mark.parametrize("verb", ["deploy", "build", "prune", "build --images"])
+@pytest.mark.parametrize("verb", ["deploy", "build", "prune", "build --images", "status"])
 def test_refuses_an_address_that_is_none_before_anything_is_done(shell, monkeypatch, capsys, verb):
     shell({**KEYS, "AWS_ENDPOINT_URL": "garbage"})
     monkeypatch.setattr("sys.argv", ["roundhouse", *verb.split(), "--env", "dev"])

@@ -36,8 +36,7 @@ def test_nothing_changes_where_no_file_does(repository):
         False,
         True,
     )
-    assert not environment.digests and environment.unchanged_endpoints == 2
-    assert environment.digests == {}
+    assert environment.digests == {} and environment.unchanged_endpoints == 2
 
 
 def test_scaling_changes_in_place_and_costs_more_at_the_most(repository):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from botocore.exceptions import ClientError
 
 from onboarding.lock import read_lock, write_lock_entry
 from onboarding.manifest import AccuracyRecord
@@ -15,6 +14,7 @@ from roundhouse.gitops.promote import promotion_markdown
 from roundhouse.paths import find_paths
 from tests.unit.roundhouse.gitops.repository import BUDGET, ROOT, git
 from tests.unit.roundhouse.gitops.rungs import BUCKETS, MODELS, NOW, keys
+from tests.unit.roundhouse.memory_s3 import MemoryS3
 
 pytestmark = pytest.mark.unit
 
@@ -190,14 +190,10 @@ def test_environment_never_builds_what_it_receives(rungs):
     from roundhouse.deploy.builds.engines import missing_engines
 
     tree = read_tree(rungs.root)
-    empty = {"s3": type("Empty", (), {"head_object": _absent})()}
+    empty = {"s3": MemoryS3()}
     session = type("Session", (), {})()
     session.paths = find_paths(ROOT, rungs.root)
     session.environment, session.clients = tree.environments["prod"], empty.__getitem__
     session.deployments, session.is_promoted = lambda: deployments(tree, "prod"), False
     with pytest.raises(BuildFailedError, match="`roundhouse promote --from dev --to prod`"):
         missing_engines(session)
-
-
-def _absent(_, **__):
-    raise ClientError({"Error": {"Code": "404"}}, "HeadObject")

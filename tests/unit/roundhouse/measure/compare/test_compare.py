@@ -103,19 +103,6 @@ def test_values_by_default_are_those_of_the_hardware_and_the_file(
     assert default_values(axis, is_gpu=is_gpu, has_calibration=has_calibration) == values
 
 
-@pytest.mark.parametrize(
-    ("axes", "words"),
-    [
-        ({"runtime": ["torch"]}, "--axes runtime=torch"),
-        ({"batching": ["maybe"]}, "--axes batching=maybe"),
-        ({"instances": ["0"]}, "--axes instances=0"),
-    ],
-)
-def test_refuses_values_that_no_candidate_has(axes, words):
-    with pytest.raises(UsageError, match=words):
-        cells(axes)
-
-
 def test_runtimes_of_a_cpu_are_models_that_check_takes(tmp_path):
     """PyTorch has no INT8, which is a row with its reason."""
     paths = current_paths(None)
