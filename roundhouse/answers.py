@@ -1,14 +1,18 @@
-"""What an endpoint answers to texts, images and arrays: as JSON, and as tables."""
+"""What a model is sent, others refused; and what it answers, as JSON and as tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from onboarding.dataset import MEDIA_TYPES
 from onboarding.deployment import Target
-from roundhouse import invocation
+from onboarding.model_spec import EnsembleSpec, RepositorySpec
+from onboarding.values import IMAGES
 from roundhouse.aws.clients import Client
-from roundhouse.invocation import Address, Vector, cosine
+from roundhouse.errors import RoundhouseError, UsageError
+from roundhouse.invocation import Address, Vector, cosine, endpoint_client
 from roundhouse.table import table
 
 if TYPE_CHECKING:
@@ -17,6 +21,89 @@ if TYPE_CHECKING:
 
 SHOWN_NUMBERS, SHOWN_CLASSES, SHOWN_VALUES = 8, 4, 6
 """Of a vector, of the labels of a text, and of an array, in a table."""
+ARRAYS = "allowed: .npz (an array per input, rows on axis 0), .jpg, .jpeg, .png"
+
+
+def read_arrays(path: Path) -> dict[str, Array]:
+    """Return the arrays of an .npz file by input. Raises RoundhouseError."""
+    from roundhouse.measure.inputs import arrays_in
+
+    if path.suffix != ".npz":
+        raise UsageError(f"--input {path}: is no file of arrays; {ARRAYS}.")
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise RoundhouseError(f"--input {path}: {error.strerror}; {ARRAYS}.") from error
+    return arrays_in(data, path)
+
+
+def read_image(path: Path | None) -> bytes | None:
+    """Return the bytes of a file that is named as an image; None: it is none. Raises UsageError."""
+    if path is None or path.suffix.lower() not in MEDIA_TYPES:
+        return None
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"--input {path}: {error.strerror}; name a JPEG or PNG file.") from error
+
+
+def require_inputs(
+    target: Target,
+    texts: Sequence[str],
+    file: Path | None,
+    query: str | None = None,
+    *,
+    is_image: bool = False,
+) -> None:
+    """Raise UsageError for inputs of the wrong kind, none, or texts without words."""
+    name, task, own = target.model.name, target.model.task, own_tensors(target)
+    if query is not None and task != "text-ranking":
+        raise UsageError(f"{name}: is of task {task}; only a ranker takes --query.")
+    if task == IMAGES or is_image:
+        if task != IMAGES:
+            raise UsageError(f"{name}: is of task {task}, and --input names an image.")
+        if texts or not is_image:
+            raise UsageError(f"{name}: takes images; give --input PICTURE.jpg, and no texts.")
+    elif own is not None or task == "tensors":
+        if texts or file is None:
+            takes = own or "takes arrays"
+            raise UsageError(
+                f"{name}: {takes}; give --input FILE.npz (an array per input, rows on axis 0; "
+                "texts as numpy's str) and no texts."
+            )
+    elif file is not None or not texts:
+        raise UsageError(f"{name}: takes texts; give them as arguments.")
+    else:
+        _require_words(name, texts, "a query" if task != "text-ranking" else query or "")
+
+
+def _require_words(name: str, texts: Sequence[str], query: str) -> None:
+    if not query.strip():
+        raise UsageError(f"{name}: ranks texts for a query; give --query with words.")
+    for number, text in enumerate(texts, 1):
+        if not text.strip():
+            raise UsageError(f"{name}: text {number} is empty; give words, or leave it out.")
+
+
+def own_tensors(target: Target) -> str | None:
+    """Return what clients send and get where a model file declares it; None where the task does."""
+    if isinstance(target.model, EnsembleSpec | RepositorySpec):
+        if target.lock_entry is None:
+            return "takes and answers tensors"
+        inputs, outputs = target.lock_entry.manifest.inputs, target.lock_entry.manifest.outputs
+        sent, got = (", ".join(tensor.name for tensor in tensors) for tensors in (inputs, outputs))
+        return f"takes {sent} and answers {got}"
+    before, after = target.model.serving.preprocessing, target.model.serving.postprocessing
+    parts = {
+        "takes": () if before is None else before.inputs,
+        "answers": () if after is None else after.outputs,
+    }
+    words = [
+        f"{verb} {', '.join(tensor.name for tensor in tensors)}"
+        for verb, tensors in parts.items()
+        if tensors
+    ]
+    return " and ".join(words) or None
 
 
 def text_answers(
@@ -31,19 +118,20 @@ def text_answers(
 
     Raises RoundhouseError.
     """
-    if query is not None:
-        scores = invocation.invoke_ranking(runtime, address, query, texts)
-        ranked = sorted(zip(texts, scores, strict=True), key=lambda pair: -pair[1])
-        return [{"text": text, "score": score} for text, score in ranked]
-    name = "embedding"
+    name, task = "embedding", target.model.task
     answers: Iterable[Any]
-    if target.model.task == "token-classification":
-        found = invocation.invoke_entities(runtime, address, texts)
-        name, answers = "entities", [[item._asdict() for item in items] for items in found]
-    elif target.model.task == "text-classification":
-        name, answers = "classes", map(dict, invocation.invoke_labels(runtime, address, texts))
-    else:
-        answers = invocation.invoke_texts(runtime, address, texts, prompt_name=prompt_name)
+    with endpoint_client(runtime, address) as client:
+        if query is not None:
+            scores = client.rank(query, texts).tolist()
+            ranked = sorted(zip(texts, scores, strict=True), key=lambda pair: -pair[1])
+            return [{"text": text, "score": score} for text, score in ranked]
+        if task == "token-classification":
+            found = client.entities(texts)
+            name, answers = "entities", [[item._asdict() for item in items] for items in found]
+        elif task == "text-classification":
+            name, answers = "classes", map(dict, client.classify(texts))
+        else:
+            answers = map(tuple, client.embed(texts, prompt_name).tolist())
     return [{"text": text, name: answer} for text, answer in zip(texts, answers, strict=True)]
 
 

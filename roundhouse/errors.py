@@ -54,16 +54,12 @@ class NotReadyError(RoundhouseError):
 class AwsError(NotReadyError):
     """What AWS refused, or why it was not reached.
 
-    `reason` is AWS's code or botocore's kind of error. `is_temporary`: the same call may succeed a
-    little later, since it was throttled, met a fault of the service, or did not reach it.
+    `is_temporary`: the same call may succeed a little later, since it was throttled, met a fault of
+    the service, or did not reach it. The cause is botocore's own error.
     """
 
-    def __init__(
-        self, message: str, *, reason: str, is_answer: bool = False, is_temporary: bool = False
-    ) -> None:
+    def __init__(self, message: str, *, is_temporary: bool = False) -> None:
         super().__init__(message)
-        self.reason = reason
-        self.is_answer = is_answer
         self.is_temporary = is_temporary
 
 

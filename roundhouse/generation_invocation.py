@@ -146,7 +146,6 @@ class Generator:
 
     address: GeneratorAddress
     clients: Clients
-    clock: Callable[[], float] = field(default=time.monotonic)
     pause: Callable[[float], None] = field(default=time.sleep)
 
     def ask(self, request: Mapping[str, Any], say: Callable[[str], None]) -> TimedAnswer:
@@ -155,19 +154,21 @@ class Generator:
         Raises WrongAnswerError for an answer that is not whole, RoundhouseError where the request
         is refused, NotReadyError where nothing can answer now.
         """
-        begin, first = self.clock(), None
+        begin, first = time.monotonic(), None
         with _endpoint_errors(self.address):
             if not request.get("stream"):
                 answer = self._client().ask(request)
                 say(answer.text)
-                return TimedAnswer(answer=answer, seconds=self.clock() - begin, first_seconds=None)
+                return TimedAnswer(
+                    answer=answer, seconds=time.monotonic() - begin, first_seconds=None
+                )
             events = []
             for event in self._client().stream(request):
                 if first is None and (event.text or event.tool_calls):
-                    first = self.clock() - begin
+                    first = time.monotonic() - begin
                 say(event.text)
                 events.append(event)
-        seconds = self.clock() - begin
+        seconds = time.monotonic() - begin
         return TimedAnswer(answer=read_answer(events), seconds=seconds, first_seconds=first)
 
     def ask_until(
@@ -183,7 +184,6 @@ class Generator:
             self.address.name,
             seconds,
             waiting,
-            clock=self.clock,
             pause=self.pause,
         )
 

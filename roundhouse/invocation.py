@@ -21,8 +21,7 @@ from roundhouse.text import choices
 
 if TYPE_CHECKING:
     # The client brings numpy, which commands that ask nothing need not load.
-    from container.client import EndpointClient, Entity
-    from container.wire import Array
+    from container.client import EndpointClient
 Answered = TypeVar("Answered")
 POLL_SECONDS = 1.0
 STATUS = re.compile(r"\((\d{3})\)")
@@ -31,8 +30,6 @@ NO_CAPACITY = "no capacity"
 """Of AWS's sentence for a component without copies."""
 RETRY_SECONDS = 5.0
 Vector = tuple[float, ...]
-Scores = tuple[tuple[str, float], ...]
-"""Class names with probabilities, the likeliest first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,19 +68,18 @@ def ask_until(
     seconds: float,
     waiting: Callable[[str], object],
     *,
-    clock: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> Answered:
     """Ask again while an endpoint's component has no copies, for so many seconds.
 
     `waiting` gets a sentence before each pause. Raises what `ask` raises.
     """
-    end = clock() + seconds
+    end = time.monotonic() + seconds
     while True:
         try:
             return ask()
         except NoCapacityError:
-            if clock() + RETRY_SECONDS > end:
+            if time.monotonic() + RETRY_SECONDS > end:
                 raise
             waiting(f"{name} has no copy yet; asking again.")
             pause(RETRY_SECONDS)
@@ -97,59 +93,10 @@ def no_capacity(endpoint: str) -> NoCapacityError:
     )
 
 
-def invoke_texts(
-    runtime: Client,
-    address: Address,
-    texts: Sequence[str],
-    *,
-    prompt_name: str | None = None,
-) -> tuple[Vector, ...]:
-    """Return one vector per text.
-
-    Raises NotReadyError when SageMaker refuses, RoundhouseError when the request itself is
-    refused, WrongAnswerError when the answer is no embedding.
-    """
-    with _endpoint_errors(address):
-        rows = _client(runtime, address, binary=False).embed(texts, prompt_name)
-        return tuple(tuple(row) for row in rows.tolist())
-
-
-def invoke_labels(
-    runtime: Client, address: Address, rows: Sequence[str] | Sequence[bytes]
-) -> tuple[Scores, ...]:
-    """Return the labels of each text or image with their scores; raises as `invoke_texts` does."""
-    has_files = any(isinstance(row, bytes) for row in rows)
-    with _endpoint_errors(address):
-        client = _client(runtime, address, binary=has_files)
-        classify: Any = client.classify_images if has_files else client.classify
-        return tuple(tuple(scores) for scores in classify(rows))
-
-
-def invoke_ranking(
-    runtime: Client, address: Address, query: str, texts: Sequence[str]
-) -> tuple[float, ...]:
-    """Return the score of each text for a query; raises as `invoke_texts` does."""
-    with _endpoint_errors(address):
-        return tuple(_client(runtime, address, binary=False).rank(query, texts).tolist())
-
-
-def invoke_entities(
-    runtime: Client, address: Address, texts: Sequence[str]
-) -> tuple[tuple[Entity, ...], ...]:
-    """Return the entities of each text; raises as `invoke_texts` does."""
-    with _endpoint_errors(address):
-        return tuple(map(tuple, _client(runtime, address, binary=False).entities(texts)))
-
-
-def invoke_arrays(
-    runtime: Client, address: Address, arrays: Mapping[str, Array]
-) -> dict[str, Array]:
-    """Return an array per output for an array per input, rows on axis 0.
-
-    Raises as `invoke_texts` does.
-    """
-    with _endpoint_errors(address):
-        return _client(runtime, address, binary=True).ask(arrays)
+def invoke_texts(runtime: Client, address: Address, texts: Sequence[str]) -> tuple[Vector, ...]:
+    """Return one vector per text; raises as `endpoint_client` does."""
+    with endpoint_client(runtime, address) as client:
+        return tuple(map(tuple, client.embed(texts).tolist()))
 
 
 class AsynchronousFailure(Exception):
@@ -242,27 +189,29 @@ def asynchronous_runtime(
     )
 
 
-def _client(runtime: Client, address: Address, *, binary: bool) -> EndpointClient:
-    from container.client import EndpointClient
+@contextmanager
+def endpoint_client(
+    runtime: Client, address: Address, *, binary: bool = False
+) -> Iterator[EndpointClient]:
+    """Give the client of an endpoint, whose errors in the block become this command's.
 
-    return EndpointClient(
+    `binary`: tensors in KServe's binary extension, not in JSON. Raises NotReadyError when SageMaker
+    refuses, RoundhouseError when the request itself is refused, WrongAnswerError when the answer is
+    not one of the model's task.
+    """
+    from container.client import AnswerFault, EndpointClient, EndpointFault
+    from container.wire import InputFault
+    from roundhouse.aws.clients import calling
+
+    client = EndpointClient(
         runtime=runtime,
         endpoint=address.endpoint,
         target_model=address.target_model,
         component=address.component,
         binary=binary,
     )
-
-
-@contextmanager
-def _endpoint_errors(address: Address) -> Iterator[None]:
-    """Turn the client's errors into this command's."""
-    from container.client import AnswerFault, EndpointFault
-    from container.wire import InputFault
-    from roundhouse.aws.clients import calling
-
     try:
-        yield
+        yield client
     except AnswerFault as error:
         raise WrongAnswerError(str(error)) from error
     except InputFault as error:

@@ -115,6 +115,17 @@ def _tree(root: Path) -> Path:
 
 
 @contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Say that a path cannot be written where the block fails to. Raises NotReadyError."""
+    try:
+        yield
+    except OSError as error:
+        raise NotReadyError(
+            f"{path}: cannot be written ({error.strerror}); free the folder, then try again."
+        ) from error
+
+
+@contextmanager
 def output_folder(folder: Path) -> Iterator[None]:
     """Make the folder of a report that the block writes. Raises RoundhouseError."""
     try:

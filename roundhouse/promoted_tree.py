@@ -22,8 +22,8 @@ from onboarding.promotion import (
 )
 from onboarding.text_generation.checkpoint_key import generator_paths
 from onboarding.tree import Tree, read_tree
-from roundhouse.errors import NotReadyError, RoundhouseError
-from roundhouse.paths import Paths
+from roundhouse.errors import RoundhouseError
+from roundhouse.paths import Paths, writing
 from roundhouse.processes import Run
 from roundhouse.revisions import Git, export_revision
 
@@ -145,14 +145,10 @@ def _exporting(folder: Path) -> Iterator[bool]:
     if (folder / COMPLETE).exists():
         yield False
         return
-    try:
+    with writing(folder):
         shutil.rmtree(folder, ignore_errors=True)
         yield True
         (folder / COMPLETE).touch()
-    except OSError as error:
-        raise NotReadyError(
-            f"{folder}: cannot be written ({error.strerror}); free the folder, then try again."
-        ) from error
 
 
 def _require_merged(git: Git, commit: str, file: Path) -> None:

@@ -141,8 +141,8 @@ def own_rules() -> Sequence[Rule]:
 
 
 @cache
-def _cfn_lint_rules() -> Any:
-    """Return cfn-lint's rules, loaded once."""
+def cfn_lint_rules() -> Any:
+    """Return cfn-lint's rules, which take a second to load, once."""
     from cfnlint.config import ConfigMixIn
     from cfnlint.runner import Runner
 
@@ -170,7 +170,7 @@ def _lint(template: Template, region: str) -> Iterator[Finding]:
 
     config = ConfigMixIn(regions=[region])
     document: Any = template.document
-    for match in run_template_by_data(document, config, _cfn_lint_rules()):
+    for match in run_template_by_data(document, config, cfn_lint_rules()):
         if match.rule.id == REDUNDANT_ORDER:
             continue
         path = [str(key) for key in getattr(match, "path", None) or ()]

@@ -17,8 +17,7 @@ from scipy.stats import kendalltau
 
 from benchmarks.gpu.servers import FRAMEWORKS, TRITON, ablation
 from onboarding.prices import price, prices_date
-from roundhouse.measure.compare.document import Report, table_of
-from roundhouse.measure.compare.result import CellResult, Knee, State, ranked
+from roundhouse.measure.compare.result import CellResult, Knee, Report, State, ranked, table_of
 from roundhouse.table import NOTHING, table
 
 Rows = Sequence[Mapping[str, Any]]

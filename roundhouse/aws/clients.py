@@ -7,11 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from roundhouse.aws.faults import (
-    client_message,
-    failure_message,
-    refusal_message,
-)
+from roundhouse.aws.faults import client_message, fault_message
 from roundhouse.errors import AwsError
 
 Client = Any
@@ -22,7 +18,14 @@ Clients = Callable[[str], Client]
 COPIES = "copies of s3"
 """S3 for copies alone, whose answers come late: other calls must not wait that long."""
 
-ABSENT = frozenset({"404", "NoSuchKey", "NoSuchBucket", "NotFound"})
+ABSENT = frozenset(
+    {
+        *("404", "NoSuchKey", "NoSuchBucket", "NotFound"),
+        *("ImageNotFoundException", "RepositoryNotFoundException"),
+    }
+)
+"""Codes of S3 and ECR; SageMaker has one code for every refusal, and its sentence begins so:"""
+ABSENT_WORDS = "Could not find"
 PRESENT = "PreconditionFailed"
 """S3's answer to a write with If-None-Match of a name that is taken."""
 CHUNK_BYTES = 1024 * 1024
@@ -82,17 +85,9 @@ def calling(what: str) -> Iterator[None]:
 
     try:
         yield
-    except ClientError as error:
-        code, message, is_temporary = refusal_message(error)
-        raise AwsError(
-            f"{what}: {message}", reason=code, is_answer=True, is_temporary=is_temporary
-        ) from error
-    except (BotoCoreError, ResponseParserError, KeyError) as error:
-        kind, message, is_temporary = failure_message(error)
-        is_answer = isinstance(error, KeyError)
-        raise AwsError(
-            f"{what}: {message}", reason=kind, is_answer=is_answer, is_temporary=is_temporary
-        ) from error
+    except (BotoCoreError, ClientError, ResponseParserError, KeyError) as error:
+        message, is_temporary = fault_message(error)
+        raise AwsError(f"{what}: {message}", is_temporary=is_temporary) from error
 
 
 @contextmanager
@@ -108,8 +103,7 @@ def _making(what: str) -> Iterator[None]:
     except (BotoCoreError, ClientError):
         raise
     except Exception as error:
-        kind, message = client_message(error)
-        raise AwsError(f"{what}: {message}", reason=kind) from error
+        raise AwsError(f"{what}: {client_message(error)}") from error
 
 
 def _session(region: str) -> Any:
@@ -149,42 +143,45 @@ def frozen_credentials(what: str) -> Callable[[], Any]:
 
 def bucket_exists(s3: Client, bucket: str) -> bool:
     """Return whether an S3 bucket is there."""
-    return _or_absent(lambda: s3.head_bucket(Bucket=bucket), f"s3://{bucket}") is not None
+    return or_absent(lambda: s3.head_bucket(Bucket=bucket), f"s3://{bucket}") is not None
 
 
 def object_exists(s3: Client, bucket: str, key: str) -> bool:
     """Return whether an S3 object is there; a missing bucket counts as a missing object."""
-    return (
-        _or_absent(lambda: s3.head_object(Bucket=bucket, Key=key), f"s3://{bucket}/{key}")
-        is not None
-    )
+    where = f"s3://{bucket}/{key}"
+    return or_absent(lambda: s3.head_object(Bucket=bucket, Key=key), where) is not None
 
 
 def object_head(s3: Client, bucket: str, key: str) -> dict[str, Any] | None:
     """What S3 knows of an object, its own checksums too; None when it is not there."""
+    return or_absent(
+        lambda: s3.head_object(Bucket=bucket, Key=key, ChecksumMode="ENABLED"),
+        f"s3://{bucket}/{key}",
+    )
 
-    def head() -> dict[str, Any]:
-        found: dict[str, Any] = s3.head_object(Bucket=bucket, Key=key, ChecksumMode="ENABLED")
-        return found
 
-    return _or_absent(head, f"s3://{bucket}/{key}")
+def pages(client: Client, operation: str, field: str, **request: Any) -> Iterator[Any]:
+    """Yield the items that all pages of an operation's answer have in a field."""
+    for page in client.get_paginator(operation).paginate(**request):
+        # S3 leaves the field of an empty page out.
+        yield from page.get(field, ()) if field == "Contents" else page[field]
+
+
+def stored_objects(s3: Client, bucket: str, prefix: str) -> list[dict[str, Any]]:
+    """Return what S3 lists of every object whose key begins with a prefix."""
+    with calling(f"Listing s3://{bucket}/{prefix}"):
+        return list(pages(s3, "list_objects_v2", "Contents", Bucket=bucket, Prefix=prefix))
 
 
 def list_objects(s3: Client, bucket: str, prefix: str) -> dict[str, int]:
     """Return the size of every object whose key begins with a prefix."""
-    with calling(f"Listing s3://{bucket}/{prefix}"):
-        pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
-        return {item["Key"]: item["Size"] for page in pages for item in page.get("Contents", ())}
+    return {item["Key"]: item["Size"] for item in stored_objects(s3, bucket, prefix)}
 
 
 def object_bytes(s3: Client, bucket: str, key: str) -> bytes | None:
     """The bytes of a small S3 object; None when it is not there."""
-
-    def read() -> bytes:
-        data: bytes = s3.get_object(Bucket=bucket, Key=key)["Body"].read()
-        return data
-
-    return _or_absent(read, f"s3://{bucket}/{key}")
+    where = f"s3://{bucket}/{key}"
+    return or_absent(lambda: s3.get_object(Bucket=bucket, Key=key)["Body"].read(), where)
 
 
 def object_sha256(s3: Client, bucket: str, key: str) -> str | None:
@@ -196,7 +193,7 @@ def object_sha256(s3: Client, bucket: str, key: str) -> str | None:
             digest.update(chunk)
         return digest.hexdigest()
 
-    return _or_absent(digested, f"s3://{bucket}/{key}")
+    return or_absent(digested, f"s3://{bucket}/{key}")
 
 
 def copy_once(
@@ -207,26 +204,20 @@ def copy_once(
     `source` and `destination` are bucket and key. S3 keeps the sha256 of the whole object, as it
     does not where parts are copied. Tags stay behind. `etag`: of the object that is meant.
     """
-    from botocore.exceptions import ClientError
-
     bucket, key = destination
     fields = {} if etag is None else {"CopySourceIfMatch": etag}
-    with calling(f"Copying {key} to s3://{bucket}"):
-        try:
-            s3.copy_object(
-                Bucket=bucket,
-                Key=key,
-                CopySource=dict(zip(("Bucket", "Key"), source, strict=True)),
-                ChecksumAlgorithm="SHA256",
-                TaggingDirective="REPLACE",
-                IfNoneMatch="*",
-                **fields,
-            )
-        except ClientError as error:
-            if error.response.get("Error", {}).get("Code") != PRESENT:
-                raise
-            return False
-        return True
+    return _unless_present(
+        lambda: s3.copy_object(
+            Bucket=bucket,
+            Key=key,
+            CopySource=dict(zip(("Bucket", "Key"), source, strict=True)),
+            ChecksumAlgorithm="SHA256",
+            TaggingDirective="REPLACE",
+            IfNoneMatch="*",
+            **fields,
+        ),
+        f"Copying {key} to s3://{bucket}",
+    )
 
 
 def write_once(s3: Client, bucket: str, key: str, data: bytes, what: str) -> bool:
@@ -234,11 +225,18 @@ def write_once(s3: Client, bucket: str, key: str, data: bytes, what: str) -> boo
 
     `what` says it in the sentence of a failure.
     """
+    return _unless_present(
+        lambda: s3.put_object(Bucket=bucket, Key=key, Body=data, IfNoneMatch="*"), what
+    )
+
+
+def _unless_present(call: Callable[[], object], what: str) -> bool:
+    """Return whether a call wrote; False where S3 has an object of this name."""
     from botocore.exceptions import ClientError
 
     with calling(what):
         try:
-            s3.put_object(Bucket=bucket, Key=key, Body=data, IfNoneMatch="*")
+            call()
         except ClientError as error:
             if error.response.get("Error", {}).get("Code") != PRESENT:
                 raise
@@ -246,13 +244,15 @@ def write_once(s3: Client, bucket: str, key: str, data: bytes, what: str) -> boo
     return True
 
 
-def _or_absent(call: Callable[[], T], what: str) -> T | None:
+def or_absent(call: Callable[[], T], what: str) -> T | None:
+    """Return what a call gives; None where AWS answers that there is no such thing."""
     from botocore.exceptions import ClientError
 
     with calling(what):
         try:
             return call()
         except ClientError as error:
-            if error.response.get("Error", {}).get("Code") in ABSENT:
+            code = error.response.get("Error", {}).get("Code")
+            if code in ABSENT or ABSENT_WORDS in str(error):
                 return None
             raise

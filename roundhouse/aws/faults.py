@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
 LOG_IN = "set AWS_PROFILE, or log in (`aws sso login`, `aws configure`), then try again"
 LOG_IN_AGAIN = "log in again (`aws sso login`, or new keys), then try again"
@@ -58,54 +58,43 @@ _WORDS = {
 """In place of botocore's own, where they say little or fill the screen."""
 
 
-def refusal_message(error: Any) -> tuple[str, str, bool]:
-    """Return the code of AWS's refusal, what to say of it, and whether it may pass by itself."""
-    answer, metadata = error.response.get("Error", {}), error.response.get("ResponseMetadata", {})
-    code = str(answer.get("Code"))
-    way_out = _BY_CODE.get(code)
-    message = f"AWS answered {code}: {_one_line(answer.get('Message'))}"
-    return (
-        code,
-        _with(message, way_out),
-        metadata.get("HTTPStatusCode", 0) >= 500 or way_out == AGAIN,
-    )
+def fault_message(error: Exception) -> tuple[str, bool]:
+    """Return what to say of a failed call, and whether it may pass by itself.
 
-
-def failure_message(error: Exception) -> tuple[str, str, bool]:
-    """The same of a failure of botocore's own: it did not reach AWS, or something else answered.
-
-    And of an answer that lacks what AWS always says, which is a KeyError.
+    AWS refused; or botocore did not reach it, or something else answered. A KeyError is of an
+    answer that lacks what AWS always says.
     """
+    response = getattr(error, "response", None)
+    if isinstance(response, Mapping):
+        answer, metadata = response.get("Error", {}), response.get("ResponseMetadata", {})
+        code = str(answer.get("Code"))
+        way_out = _BY_CODE.get(code)
+        message = f"AWS answered {code}: {_one_line(answer.get('Message'))}"
+        is_temporary = metadata.get("HTTPStatusCode", 0) >= 500 or way_out == AGAIN
+        return _with(message, way_out), is_temporary
     if isinstance(error, KeyError):
-        return "NotAws", _with(f"the answer has no {_one_line(error)}", NOT_AWS), False
-    known = _known_kind(error)
-    way_out = _BY_TYPE.get(known)
-    message = _WORDS.get(known, _one_line(error))
-    is_temporary = way_out in (REACH, AGAIN, NOT_AWS)
-    return type(error).__name__, _with(message, way_out or SETTINGS), is_temporary
-
-
-def _known_kind(error: Exception) -> str:
+        return _with(f"the answer has no {_one_line(error)}", NOT_AWS), False
     kinds = [kind.__name__ for kind in type(error).__mro__]
-    return next((kind for kind in kinds if kind in _BY_TYPE), kinds[0])
+    known = next((kind for kind in kinds if kind in _BY_TYPE), kinds[0])
+    way_out = _BY_TYPE.get(known)
+    message = _with(_WORDS.get(known, _one_line(error)), way_out or SETTINGS)
+    return message, way_out in (REACH, AGAIN, NOT_AWS)
 
 
-def client_message(error: Exception) -> tuple[str, str]:
-    """The same of whatever else comes up while a client is made.
+def client_message(error: Exception) -> str:
+    """Return what to say of whatever else comes up while a client is made.
 
     Of settings and credentials that nobody checked before.
     """
-    kind, text = type(error).__name__, _one_line(error)
+    text = _one_line(error)
     if text.startswith("Invalid endpoint"):
         message = f"{text}, which is no address"
-        return "InvalidEndpoint", _with(
+        return _with(
             message, "write AWS_ENDPOINT_URL, or endpoint_url in ~/.aws/config, as https://HOST"
         )
     if isinstance(error, OSError) and error.filename is not None:
-        return kind, _with(
-            f"the credentials cannot be had: {error.filename}: {error.strerror}", SETTINGS
-        )
-    return kind, _with(f"the client's settings or credentials cannot be used: {text}", SETTINGS)
+        return _with(f"the credentials cannot be had: {error.filename}: {error.strerror}", SETTINGS)
+    return _with(f"the client's settings or credentials cannot be used: {text}", SETTINGS)
 
 
 def _with(message: str, way_out: str | None) -> str:

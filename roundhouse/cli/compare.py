@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from roundhouse.measure.compare.cells import Cell
-    from roundhouse.measure.compare.document import Report as CompareReport
+    from roundhouse.measure.compare.result import Report as CompareReport
     from roundhouse.measure.compare.run import Run
     from roundhouse.measure.compare.tree import Subject
     from roundhouse.paths import Paths
@@ -131,7 +131,7 @@ def show(paths: Paths, report: Report, result: CompareReport, form: Format) -> N
     import yaml
 
     from roundhouse.measure.compare.cells import overrides
-    from roundhouse.measure.compare.document import (
+    from roundhouse.measure.compare.result import (
         document,
         markdown,
         reasons,

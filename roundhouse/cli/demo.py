@@ -38,7 +38,7 @@ def demo(chat: Chat = False, gpu: Gpu = False) -> None:
 
             run_gpu_demo()
         elif chat:
-            from roundhouse.dev.demo_chat.demo_chat import run_demo_chat
+            from roundhouse.dev.demo.chat_demo import run_demo_chat
 
             run_demo_chat()
         else:

@@ -72,10 +72,12 @@ def invoke(
         answers_table,
         arrays_document,
         arrays_table,
+        read_arrays,
+        read_image,
+        require_inputs,
         text_answers,
     )
     from roundhouse.generation_invocation import Prompt
-    from roundhouse.invocation_inputs import read_arrays, read_image, require_inputs
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report, print_json
     from roundhouse.session import open_session
@@ -92,11 +94,13 @@ def invoke(
 
     def ask() -> tuple[Any, Table | str]:
         if input is not None and image is not None:
-            labels = invocation.invoke_labels(runtime, address, [image])
-            classes = [{"image": input.name, "classes": dict(labels[0])}]
+            with invocation.endpoint_client(runtime, address, binary=True) as client:
+                (labels,) = client.classify_images([image])
+            classes = [{"image": input.name, "classes": dict(labels)}]
             return classes, answers_table(classes)
         if input is not None:
-            arrays = invocation.invoke_arrays(runtime, address, read_arrays(input))
+            with invocation.endpoint_client(runtime, address, binary=True) as client:
+                arrays = client.ask(read_arrays(input))
             return arrays_document(arrays), arrays_table(arrays)
         answers = text_answers(runtime, address, target, words, query, prompt_name)
         return answers, answers_table(answers)

@@ -11,7 +11,7 @@ from roundhouse.cli.options import Form, Format, Root
 if TYPE_CHECKING:
     from roundhouse.paths import Paths
     from roundhouse.report import Report
-    from roundhouse.status.state import State
+    from roundhouse.status import State
 
 EXAMPLE = "roundhouse status --env dev --format json"
 
@@ -40,7 +40,7 @@ def status(
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report, print_json
     from roundhouse.session import LOCAL
-    from roundhouse.status.state import state_of
+    from roundhouse.status import state_of
 
     if environments:
         show_environments(current_paths(root), env, form)
@@ -75,7 +75,7 @@ def show_environments(paths: Paths, env: str | None, form: Format) -> None:
 
 def show_state(report: Report, state: State) -> None:
     """Print the tables of a state, and below each what it rests on."""
-    from roundhouse.status.table import (
+    from roundhouse.status import (
         components_table,
         live_lines,
         live_table,

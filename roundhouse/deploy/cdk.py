@@ -14,6 +14,7 @@ from typing import Any
 
 from roundhouse.aws.clients import calling
 from roundhouse.errors import DeployFailedError, NotReadyError
+from roundhouse.paths import writing
 from roundhouse.processes import Command, Outcome
 from roundhouse.report import Step
 from roundhouse.session import Session
@@ -170,16 +171,12 @@ def _run(
         )
     argv = (str(cdk), verb, *arguments)
     log = session.paths.build / "logs" / f"cdk-{verb}-{session.environment.name}.log"
-    try:
+    with writing(log):
         folder.mkdir(parents=True, exist_ok=True)
         command = Command(argv=argv, folder=folder, environment=session.variables)
         outcome = session.run(command, on_line)
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_text(f"$ {shlex.join(argv)}\n{outcome.output}", encoding="utf-8")
-    except OSError as error:
-        raise NotReadyError(
-            f"{log}: cannot be written ({error.strerror}); free the folder, then try again."
-        ) from error
     if outcome.code != 0:
         raise DeployFailedError(
             f"cdk {verb} failed, and what was deployed before keeps running: "
@@ -240,7 +237,7 @@ def write_assembly(
     Roles and tags are those that were synthesised.
     """
     artifacts, version = {}, ""
-    try:
+    with writing(folder):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         for name, template in templates.items():
@@ -252,10 +249,6 @@ def write_assembly(
         (folder / MANIFEST).write_text(
             json.dumps({"version": version, "artifacts": artifacts}, indent=1), "utf-8"
         )
-    except OSError as error:
-        raise NotReadyError(
-            f"{folder}: cannot be written ({error.strerror}); free the folder, then try again."
-        ) from error
 
 
 def _alone(stack: StackArtifact) -> dict[str, Any]:

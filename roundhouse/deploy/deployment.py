@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -155,10 +156,8 @@ def deploy_early_stacks(session: Session, options: DeployOptions) -> None:
     The endpoints that lack no engine and no checkpoint are checked too, so that their faults end
     the deployment before anything changes.
     """
-    complete = _complete_endpoints(session)
-    with session.report.step("Synthesising (cdk synth)"):
-        patterns = (*EARLY_STACKS, *map(construct_path, complete))
-        folder = cdk.synthesise(session, patterns)
+    patterns = (*EARLY_STACKS, *map(construct_path, _complete_endpoints(session)))
+    folder = _synthesise(session, patterns)
     _checked_assembly(session, options, folder, patterns)
     with session.report.step("Deploying the foundation and the builds (cdk deploy)") as step:
         deployed = cdk.deploy(
@@ -212,9 +211,8 @@ def _deploy_endpoints(
     After a failure no endpoint is left without its scaling or an adapter, and that first failure is
     raised.
     """
-    with session.report.step("Synthesising (cdk synth)"):
-        endpoints = session.endpoints if patterns == cdk.ALL else ()
-        folder = cdk.synthesise(session, patterns, endpoints)
+    endpoints = session.endpoints if patterns == cdk.ALL else ()
+    folder = _synthesise(session, patterns, endpoints)
     artifacts, before = _checked_assembly(session, options, folder, patterns)
     after = {name: artifact.template for name, artifact in artifacts.items()}
     title = f"Deploying {', '.join(session.endpoints)}" if session.endpoints else "Deploying"
@@ -254,6 +252,17 @@ def _deploy_endpoints(
                 f"{error}"
             )
         raise
+
+
+def _synthesise(
+    session: Session, patterns: tuple[str, ...], endpoints: tuple[str, ...] = ()
+) -> Path:
+    """Write the cloud assembly; cfn-lint, which then checks it, takes seconds to load meanwhile."""
+    import template_rules
+
+    with ThreadPoolExecutor(1) as pool, session.report.step("Synthesising (cdk synth)"):
+        pool.submit(template_rules.cfn_lint_rules)
+        return cdk.synthesise(session, patterns, endpoints)
 
 
 def _checked_assembly(

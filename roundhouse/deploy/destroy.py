@@ -46,9 +46,7 @@ def environment_stacks(session: Session, *, builds: bool) -> tuple[StackSummary,
     )
 
 
-def destroy(
-    session: Session, endpoint: str, sleep: Callable[[float], None] = time.sleep
-) -> StackSummary:
+def destroy(session: Session, endpoint: str) -> None:
     """Delete an endpoint's stack. Raises RoundhouseError for an unknown one.
 
     Raises DeployFailedError, with CloudFormation's reasons, where it cannot be deleted.
@@ -59,8 +57,7 @@ def destroy(
             f"{endpoint}: no such endpoint is deployed in {session.environment.name}; "
             f"{choices(endpoint, known)}"
         )
-    delete_stacks(session, [known[endpoint]], sleep)
-    return known[endpoint]
+    delete_stacks(session, [known[endpoint]])
 
 
 def delete_stacks(

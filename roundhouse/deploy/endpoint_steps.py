@@ -8,10 +8,10 @@ from typing import Any
 
 from onboarding.deployment import DeployedEndpoint
 from onboarding.names import RETAINED_COPIES, endpoint_name
-from roundhouse.aws.clients import Clients, calling
+from roundhouse.aws.clients import Clients, calling, pages
 from roundhouse.deploy import cdk
 from roundhouse.deploy.cdk import StackArtifact, write_assembly
-from roundhouse.deploy.stacks import deployed_templates, endpoint_stack_name
+from roundhouse.deploy.stacks import Template, deployed_templates, endpoint_stack_name
 from roundhouse.errors import DeployFailedError
 from roundhouse.session import Session
 from stacks.endpoint.change import (
@@ -22,7 +22,6 @@ from stacks.endpoint.change import (
     with_held_resources,
 )
 
-Template = Mapping[str, Any]
 CONFIG, MODEL = "AWS::SageMaker::EndpointConfig", "AWS::SageMaker::Model"
 COMPONENT = "AWS::SageMaker::InferenceComponent"
 
@@ -204,13 +203,8 @@ def require_live_component(clients: Clients, deployment: DeployedEndpoint) -> No
 def alarms_in_alarm(clients: Clients, endpoint: str) -> tuple[str, ...]:
     """Return the names of the alarms of an endpoint that are in ALARM."""
     with calling(f"Looking at the alarms of {endpoint}"):
-        pages = clients("cloudwatch").get_paginator("describe_alarms").paginate(StateValue="ALARM")
-        return tuple(
-            alarm["AlarmName"]
-            for page in pages
-            for alarm in page["MetricAlarms"]
-            if _watches(alarm, endpoint)
-        )
+        alarms = pages(clients("cloudwatch"), "describe_alarms", "MetricAlarms", StateValue="ALARM")
+        return tuple(alarm["AlarmName"] for alarm in alarms if _watches(alarm, endpoint))
 
 
 def _watches(alarm: dict[str, Any], endpoint: str) -> bool:

@@ -12,7 +12,7 @@ from onboarding import names
 from onboarding.fault import Fault, FaultsError
 from onboarding.names import IMAGES_ROUTE, builder_project
 from onboarding.platform import registry_host, serving_platforms
-from roundhouse.aws.clients import calling
+from roundhouse.aws.clients import or_absent
 from roundhouse.deploy.builds import codebuild
 from roundhouse.deploy.builds.source import publish_source, zipped
 from roundhouse.errors import (
@@ -33,7 +33,6 @@ from stacks.images import (
 
 PROGRAM = "engine_build/image/images.py"
 ORDERS = "images.json"
-ABSENT = ("ImageNotFoundException", "RepositoryNotFoundException")
 EVERY_SECONDS = 5.0
 NOT_HERE = (
     "The local cloud builds no images: its endpoints and builds run this machine's own "
@@ -197,17 +196,11 @@ def _order_digest(session: Session, order: ImageOrder) -> str | None:
 
 def _digest(session: Session, repository: str, tag: str) -> str | None:
     """Return the digest of an image in the registry; None: it is not there."""
-    from botocore.exceptions import ClientError
-
-    with calling(f"Looking for {repository}:{tag}"):
-        try:
-            found = session.clients("ecr").describe_images(
-                repositoryName=repository, imageIds=[{"imageTag": tag}]
-            )
-        except ClientError as error:
-            if error.response.get("Error", {}).get("Code") in ABSENT:
-                return None
-            raise
-        # A registry beside AWS's, as a cloud on a laptop is, may list none in place of refusing.
-        details = found["imageDetails"]
-        return str(details[0]["imageDigest"]) if details else None
+    found = or_absent(
+        lambda: session.clients("ecr").describe_images(
+            repositoryName=repository, imageIds=[{"imageTag": tag}]
+        )["imageDetails"],
+        f"Looking for {repository}:{tag}",
+    )
+    # A registry beside AWS's, as a cloud on a laptop is, may list none in place of refusing.
+    return str(found[0]["imageDigest"]) if found else None

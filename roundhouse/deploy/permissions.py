@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from roundhouse.errors import DeployFailedError, NotReadyError
-from roundhouse.paths import displayed_path
+from roundhouse.deploy.stacks import Template
+from roundhouse.errors import DeployFailedError
+from roundhouse.paths import displayed_path, writing
 from roundhouse.report import Report
 from roundhouse.text import quantity
 
-Template = Mapping[str, Any]
 Confirm = Callable[[str], bool]
 
 POLICY_PROPERTIES = {
@@ -65,7 +65,10 @@ def require_approval(
     added = {stack: lines for stack, lines in changes.items() if lines}
     if yes:
         for stack, lines in added.items():
-            path = _write_grants(folder / f"{stack}.txt", lines)
+            path = folder / f"{stack}.txt"
+            with writing(path):
+                folder.mkdir(parents=True, exist_ok=True)
+                path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
             count = quantity(len(lines), "permission")
             report.print(f"– {stack} adds {count}, listed in {displayed_path(path)}")
         return
@@ -82,17 +85,6 @@ def require_approval(
         )
     if not confirm("Deploy these permissions?"):
         raise DeployFailedError("Refused before deploying: the permissions were not approved.")
-
-
-def _write_grants(path: Path, lines: Sequence[str]) -> Path:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    except OSError as error:
-        raise NotReadyError(
-            f"{path}: cannot be written ({error.strerror}); free the folder, then try again."
-        ) from error
-    return path
 
 
 def _grants(template: Template) -> Iterator[tuple[str, str]]:

@@ -37,6 +37,7 @@ from roundhouse.aws.clients import (
     calling,
     list_objects,
     object_bytes,
+    stored_objects,
 )
 from roundhouse.deploy.stacks import read_templates, stack_summaries
 from roundhouse.errors import NotReadyError
@@ -238,13 +239,10 @@ def _model(s3: Client, bucket: str, stored: Stored) -> str | None:
 
 def objects_under(s3: Client, bucket: str, prefix: str) -> tuple[StoredObject, ...]:
     """Return the objects of a bucket under a prefix; whether they are marked is not read."""
-    with calling(f"Listing s3://{bucket}/{prefix}"):
-        pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
-        return tuple(
-            StoredObject(name=item["Key"], size_bytes=item["Size"], modified=item["LastModified"])
-            for page in pages
-            for item in page.get("Contents", ())
-        )
+    return tuple(
+        StoredObject(name=item["Key"], size_bytes=item["Size"], modified=item["LastModified"])
+        for item in stored_objects(s3, bucket, prefix)
+    )
 
 
 def with_marks(

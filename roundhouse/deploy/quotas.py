@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from onboarding.aws_limits import ENDPOINT_INSTANCES_QUOTA, endpoint_quota, training_quota
 from onboarding.fault import comma_list
-from roundhouse.aws.clients import Client, calling
+from roundhouse.aws.clients import Client, calling, pages
 from roundhouse.deploy.builds.requests import BuildRequest, EngineRequest
 from roundhouse.errors import AwsError, DeployFailedError
 from roundhouse.session import Session
@@ -111,14 +112,12 @@ def read_quotas(client: Client, wanted: Collection[str]) -> dict[str, Quota]:
     """Return the quotas of SageMaker with these names: the account's own, else AWS's default."""
     found: dict[str, Quota] = {}
     with calling("Reading the quotas of SageMaker (Service Quotas)"):
-        applied = client.get_paginator("list_service_quotas")
-        defaults = client.get_paginator("list_aws_default_service_quotas")
-        for paginator in (applied, defaults):
-            for page in paginator.paginate(ServiceCode=SAGEMAKER):
-                for item in page["Quotas"]:
-                    if item["QuotaName"] in wanted and "Value" in item:
-                        quota = Quota(code=item["QuotaCode"], value=item["Value"])
-                        found.setdefault(item["QuotaName"], quota)
-                if len(found) == len(wanted):
-                    return found
+        applied = pages(client, "list_service_quotas", "Quotas", ServiceCode=SAGEMAKER)
+        defaults = pages(client, "list_aws_default_service_quotas", "Quotas", ServiceCode=SAGEMAKER)
+        for item in chain(applied, defaults):
+            if item["QuotaName"] in wanted and "Value" in item:
+                quota = Quota(code=item["QuotaCode"], value=item["Value"])
+                found.setdefault(item["QuotaName"], quota)
+            if len(found) == len(wanted):
+                break
     return found

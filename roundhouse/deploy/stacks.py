@@ -12,7 +12,7 @@ from typing import Any
 from onboarding import names
 from onboarding.deployment import DeployedEndpoint
 from onboarding.yaml_text import load_yaml
-from roundhouse.aws.clients import Client, calling
+from roundhouse.aws.clients import Client, calling, pages
 from roundhouse.errors import DeployFailedError
 from roundhouse.session import Session
 
@@ -69,18 +69,15 @@ def stack_summaries(client: Client) -> dict[str, StackSummary]:
     """Return the stacks of the account and region by name, without those that are deleted."""
     found: dict[str, StackSummary] = {}
     with calling("Listing the stacks"):
-        for page in client.get_paginator("list_stacks").paginate():
-            for stack in page["StackSummaries"]:
-                # Newest first: a name that was deleted and created again is listed once more.
-                if stack["StackStatus"] != "DELETE_COMPLETE":
-                    found.setdefault(
-                        stack["StackName"],
-                        StackSummary(
-                            name=stack["StackName"],
-                            status=stack["StackStatus"],
-                            reason=" ".join(str(stack.get("StackStatusReason", "")).split()),
-                        ),
-                    )
+        for stack in pages(client, "list_stacks", "StackSummaries"):
+            # Newest first: a name that was deleted and created again is listed once more.
+            if stack["StackStatus"] != "DELETE_COMPLETE":
+                summary = StackSummary(
+                    name=stack["StackName"],
+                    status=stack["StackStatus"],
+                    reason=" ".join(str(stack.get("StackStatusReason", "")).split()),
+                )
+                found.setdefault(summary.name, summary)
     return found
 
 

@@ -231,8 +231,16 @@ def _follow(workshop: Workshop, futures: dict[Future[None], str]) -> None:
 def make(
     workshop: Workshop, recipe: Recipe, *, dev: bool = False, torch: TorchBuild = CUDA_BUILD
 ) -> None:
-    """Make one environment, and its additions when asked. Raises NotReadyError."""
+    """Make one environment, and its additions when asked. Raises NotReadyError.
+
+    A folder that a link leads out of the repository is another checkout's, and stays as it is.
+    """
     begin, root, folder = time.monotonic(), workshop.root, workshop.root / recipe.folder
+    if not folder.resolve().is_relative_to(root.resolve()):
+        raise NotReadyError(
+            f"{folder}: leads to {folder.resolve()}, outside this repository, and was made for "
+            "other files; remove the link, then run the same command again."
+        )
     if workshop.is_missing(recipe):
         shutil.rmtree(folder, ignore_errors=True)
         commands = recipes.creation_commands(

@@ -21,7 +21,7 @@ import yaml
 from onboarding.lock import replace_text
 from onboarding.platform import instance_types
 from onboarding.prices import PRICES_FILE, PriceList, PriceTable, price_list
-from roundhouse.aws.clients import Client, aws_clients, calling
+from roundhouse.aws.clients import Client, aws_clients, calling, pages
 from roundhouse.errors import RoundhouseError
 from roundhouse.paths import current_paths
 from roundhouse.session import LOCAL, valid_tree
@@ -107,10 +107,9 @@ def _products(
         {"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in fields.items()
     ]
     with calling(f"Price list of {service}"):
-        pages = client.get_paginator("get_products").paginate(ServiceCode=service, Filters=filters)
-        for page in pages:
-            for product in page["PriceList"]:
-                yield json.loads(product) if isinstance(product, str) else product
+        found = pages(client, "get_products", "PriceList", ServiceCode=service, Filters=filters)
+        for product in found:
+            yield json.loads(product) if isinstance(product, str) else product
 
 
 def _on_demand(product: Mapping[str, Any], units: Sequence[str]) -> Iterator[float]:

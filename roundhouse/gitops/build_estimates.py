@@ -10,8 +10,8 @@ from onboarding.prices import price
 from onboarding.text_generation.checkpoint_key import QUANTIZER, QuantizerRoute
 from onboarding.text_generation.checkpoint_lock import GenerationLock
 from roundhouse.deploy.builds.requests import BuildRequest, CheckpointRequest, EngineRequest
-from roundhouse.figures import usd
 from roundhouse.session import Session
+from roundhouse.text import usd
 
 CODEBUILD_HOSTS = {"cpu": "linux.large", "gpu": "linux-gpu.small", QUANTIZER: "linux.xlarge"}
 """The hosts of our CodeBuild projects, as prices.yaml names them; a fleet is paid by the hour."""

@@ -17,9 +17,9 @@ from onboarding.tree import Tree, read_tree
 from roundhouse import settings
 from roundhouse.deploy.cdk import stack_artifacts
 from roundhouse.deploy.images import current_image_tags
+from roundhouse.deploy.stacks import Template
 from roundhouse.gitops.plan import Change, environment_plan
 from roundhouse.gitops.plan_document import Plan, Side
-from roundhouse.gitops.template_changes import Template
 from roundhouse.paths import Paths
 from roundhouse.processes import Run
 from roundhouse.promoted_tree import promoted_folder

@@ -6,19 +6,25 @@ detect-stack-drift`. What scaling and schedules change is no drift.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from textwrap import shorten
 from typing import Any
 
-from botocore.exceptions import ClientError
-
 from onboarding.names import stack_name
-from roundhouse.aws.clients import Client, calling
-from roundhouse.gitops.endpoint_facts import CONFIG, ENDPOINT, TARGET, resources_of, variant_name
+from roundhouse.aws.clients import Client, calling, or_absent, pages
+from roundhouse.deploy.stacks import Template
+from roundhouse.gitops.endpoint_facts import (
+    CONFIG,
+    ENDPOINT,
+    TARGET,
+    count_bounds,
+    managed_bounds,
+    resources_of,
+    variant_name,
+)
 from roundhouse.gitops.markdown import cut_body, markdown
-from roundhouse.gitops.template_changes import Template
 from roundhouse.session import Session
 from roundhouse.table import Table, table
 from roundhouse.text import quantity
@@ -104,10 +110,9 @@ def environment_drift(
 def deleted_stacks(cloudformation: Client) -> set[str]:
     """Return the names of stacks that were deleted in the last 90 days, as CloudFormation keeps."""
     with calling("Listing the deleted stacks"):
-        pages = cloudformation.get_paginator("list_stacks").paginate(
-            StackStatusFilter=["DELETE_COMPLETE"]
-        )
-        return {stack["StackName"] for page in pages for stack in page["StackSummaries"]}
+        chosen = {"StackStatusFilter": ["DELETE_COMPLETE"]}
+        found = pages(cloudformation, "list_stacks", "StackSummaries", **chosen)
+        return {stack["StackName"] for stack in found}
 
 
 def _stack(
@@ -139,7 +144,7 @@ def _endpoint(
     targets: Sequence[Mapping[str, Any]],
 ) -> Compared:
     name = endpoint["EndpointName"]
-    live = _describe(sagemaker.describe_endpoint, EndpointName=name)
+    live = or_absent(lambda: sagemaker.describe_endpoint(EndpointName=name), name)
     if live is None:
         yield "endpoint", name, None
         return
@@ -162,9 +167,7 @@ def _variant(
     if "InitialVariantWeight" in variant:
         weight = float(variant["InitialVariantWeight"])
         yield f"weight of {name}", weight, float(live["CurrentWeight"])
-    count, managed = int(live["DesiredInstanceCount"]), variant.get("ManagedInstanceScaling")
-    if managed is not None:
-        bounds = [(int(managed["MinInstanceCount"]), int(managed["MaxInstanceCount"]))]
+    count, bounds = int(live["DesiredInstanceCount"]), managed_bounds(variant) or bounds
     if not bounds:
         yield f"instances of {name}", int(variant["InitialInstanceCount"]), count
         return
@@ -176,7 +179,9 @@ def _variant(
 def _component(sagemaker: Client, component: Mapping[str, Any], scaled: set[str]) -> Compared:
     """Yield an inference component's model, and its copies where nothing scales them."""
     name, wanted = component["InferenceComponentName"], component["Specification"]
-    live = _describe(sagemaker.describe_inference_component, InferenceComponentName=name)
+    live = or_absent(
+        lambda: sagemaker.describe_inference_component(InferenceComponentName=name), name
+    )
     if live is None:
         yield f"inference component {name}", name, None
         return
@@ -204,29 +209,6 @@ def _scalable_target(scaling: Client, target: Mapping[str, Any]) -> Compared:
         yield f"bounds of {variant}", list(bounds[0]), list(live)
     suspended = [key for key, value in found[0].get("SuspendedState", {}).items() if value]
     yield f"suspended scaling of {variant}", [], suspended
-
-
-def count_bounds(target: Mapping[str, Any]) -> list[tuple[int, int]]:
-    """Return every (fewest, most) that the target or one of its schedules sets."""
-    first = (int(target["MinCapacity"]), int(target["MaxCapacity"]))
-    actions = [item["ScalableTargetAction"] for item in target.get("ScheduledActions", ())]
-    scheduled = [
-        (int(item.get("MinCapacity", first[0])), int(item.get("MaxCapacity", first[1])))
-        for item in actions
-    ]
-    return [first, *scheduled]
-
-
-def _describe(describe: Callable[..., Any], **name: str) -> Mapping[str, Any] | None:
-    """Return what SageMaker says of one thing; None: it is not there."""
-    with calling(" ".join(name.values())):
-        try:
-            found: Mapping[str, Any] = describe(**name)
-        except ClientError as error:
-            if "Could not find" not in str(error):
-                raise
-            return None
-    return found
 
 
 def drift_table(found: Sequence[Difference]) -> Table:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from onboarding.deployment import Deployment
 from onboarding.prices import HOURS_A_MONTH, price
+from roundhouse.deploy.stacks import Template
 from roundhouse.gitops.plan_document import MonthlyCost, RolloutPlan
-from roundhouse.gitops.template_changes import Template
 from stacks.rollout import initial_count
 from stacks.scaling import TARGET_ID, named_id, scaled_counts
 
 CONFIG, ENDPOINT = "AWS::SageMaker::EndpointConfig", "AWS::SageMaker::Endpoint"
 TARGET = "AWS::ApplicationAutoScaling::ScalableTarget"
 PERCENT = 100.0
+Bounds = tuple[int, int]
+"""Fewest and most of something that is scaled."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,20 +47,13 @@ def declared_variants(deployment: Deployment) -> tuple[VariantFacts, ...]:
     counts = {count.id: count for count in scaled_counts(deployment)}
     found = []
     for variant in deployment.variants:
-        count = counts.get(named_id(variant.name, TARGET_ID))
-        first = initial_count(variant)
+        count, first = counts.get(named_id(variant.name, TARGET_ID)), initial_count(variant)
         bounds = [(first, first)]
         if count is not None:
             scheduled = ((row.least, row.most) for row in count.schedule)
             bounds = [(count.least, count.most), *scheduled]
-        found.append(
-            VariantFacts(
-                name=variant.name,
-                instance_types=tuple(pool.instance_type.name for pool in variant.pools),
-                least=min(least for least, _ in bounds),
-                most=max(most for _, most in bounds),
-            )
-        )
+        types = (pool.instance_type.name for pool in variant.pools)
+        found.append(_variant_facts(variant.name, types, bounds))
     return tuple(found)
 
 
@@ -95,22 +90,15 @@ def rollout_plan(template: Template, updates: int) -> RolloutPlan | None:
     config = endpoints[0]["Properties"].get("DeploymentConfig", {})
     fleet = sum(variant.least for variant in variant_facts(template))
     if "RollingUpdatePolicy" in config:
-        policy = config["RollingUpdatePolicy"]
-        percent = float(policy["MaximumBatchSize"]["Value"])
-        count = math.ceil(PERCENT / percent)
-        return RolloutPlan(
-            kind="rolling",
-            step_percents=_steps(percent, count),
-            minutes=count * policy["WaitIntervalInSeconds"] / 60,
-            extra_instances=math.ceil(fleet * percent / PERCENT),
-            updates=updates,
-        )
+        found = rolling_plan(config, "rolling")
+        extra = math.ceil(fleet * found.step_percents[0] / PERCENT)
+        return found.model_copy(update={"extra_instances": extra, "updates": updates})
     policy = config.get("BlueGreenUpdatePolicy", {})
     routing = policy.get("TrafficRoutingConfiguration", {"Type": "ALL_AT_ONCE"})
     step = routing.get("CanarySize", routing.get("LinearStepSize", {"Value": PERCENT}))
     percent = float(step["Value"])
     is_canary = routing["Type"] == "CANARY"
-    steps = (percent, PERCENT) if is_canary else _steps(percent, math.ceil(PERCENT / percent))
+    steps = (percent, PERCENT) if is_canary else _steps(percent)
     waits = len(steps) - 1
     seconds = waits * routing.get("WaitIntervalInSeconds", 0)
     return RolloutPlan(
@@ -122,35 +110,47 @@ def rollout_plan(template: Template, updates: int) -> RolloutPlan | None:
     )
 
 
-def _steps(percent: float, count: int) -> tuple[float, ...]:
+def rolling_plan(config: Mapping[str, Any], kind: str) -> RolloutPlan:
+    """Return the batches of a deployment config that rolls, with one instance more meanwhile."""
+    policy = config["RollingUpdatePolicy"]
+    steps = _steps(float(policy["MaximumBatchSize"]["Value"]))
+    minutes = len(steps) * policy["WaitIntervalInSeconds"] / 60
+    return RolloutPlan(kind=kind, step_percents=steps, minutes=minutes, extra_instances=1)
+
+
+def _steps(percent: float) -> tuple[float, ...]:
+    count = math.ceil(PERCENT / percent)
     return tuple(min(PERCENT, percent * number) for number in range(1, count + 1))
 
 
 def _facts(variant: Mapping[str, Any], target: Mapping[str, Any] | None) -> VariantFacts:
     pools = variant.get("InstancePools", [{"InstanceType": variant.get("InstanceType")}])
-    first = int(variant.get("InitialInstanceCount", 0))
-    if "ManagedInstanceScaling" in variant:
-        managed = variant["ManagedInstanceScaling"]
-        return VariantFacts(
-            name=variant["VariantName"],
-            instance_types=tuple(pool["InstanceType"] for pool in pools),
-            least=int(managed["MinInstanceCount"]),
-            most=int(managed["MaxInstanceCount"]),
-        )
-    bounds = [] if target is None else [target, *_scheduled(target)]
-    floors = [int(bound["MinCapacity"]) for bound in bounds if "MinCapacity" in bound] or [first]
-    ceilings = [int(bound["MaxCapacity"]) for bound in bounds if "MaxCapacity" in bound] or [first]
-    return VariantFacts(
-        name=variant["VariantName"],
-        instance_types=tuple(pool["InstanceType"] for pool in pools),
-        least=min(floors),
-        most=max(ceilings),
-    )
+    first, bounds = int(variant.get("InitialInstanceCount", 0)), managed_bounds(variant)
+    if not bounds:
+        bounds = [(first, first)] if target is None else count_bounds(target)
+    types = (pool["InstanceType"] for pool in pools)
+    return _variant_facts(variant["VariantName"], types, bounds)
 
 
-def _scheduled(target: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    for action in target.get("ScheduledActions", ()):
-        yield action["ScalableTargetAction"]
+def _variant_facts(name: str, types: Iterable[str], bounds: Sequence[Bounds]) -> VariantFacts:
+    least, most = min(low for low, _ in bounds), max(high for _, high in bounds)
+    return VariantFacts(name=name, instance_types=tuple(types), least=least, most=most)
+
+
+def managed_bounds(variant: Mapping[str, Any]) -> list[Bounds]:
+    """Return the (fewest, most) instances that SageMaker itself scales a variant by, if it does."""
+    managed = variant.get("ManagedInstanceScaling")
+    if managed is None:
+        return []
+    return [(int(managed["MinInstanceCount"]), int(managed["MaxInstanceCount"]))]
+
+
+def count_bounds(target: Mapping[str, Any]) -> list[Bounds]:
+    """Return every (fewest, most) that a scalable target or one of its schedules sets."""
+    first = {key: target[key] for key in ("MinCapacity", "MaxCapacity")}
+    actions = [item["ScalableTargetAction"] for item in target.get("ScheduledActions", ())]
+    rows = [{**first, **action} for action in ({}, *actions)]
+    return [(int(row["MinCapacity"]), int(row["MaxCapacity"])) for row in rows]
 
 
 def variant_name(item: Mapping[str, Any]) -> str:

@@ -7,8 +7,7 @@ which the CDK writes in this process with Node beside it.
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,11 +19,14 @@ from onboarding.prices import price, prices_date
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.tree import Tree
 from onboarding.workload import endpoint_deployments
+from roundhouse import settings
+from roundhouse.deploy.stacks import Template
 from roundhouse.gitops.endpoint_facts import (
     VariantFacts,
     declared_variants,
     monthly_cost,
     resources_of,
+    rolling_plan,
     rollout_plan,
     variant_facts,
 )
@@ -40,13 +42,11 @@ from roundhouse.gitops.plan_document import (
     plan_id,
 )
 from roundhouse.gitops.template_changes import (
-    Template,
     is_outage,
     permission_changes,
     resource_changes,
     template_digest,
 )
-from roundhouse.synthesis import endpoint_template, observability_template
 from stacks.endpoint.change import COMPONENT, hosting_fault, update_steps
 from stacks.endpoint.findings import endpoint_faults
 from stacks.engine_capacity import variant_capacity
@@ -58,7 +58,6 @@ OtherStacks = Callable[[EnvironmentSpec, Mapping[str, EnvironmentSpec]], Mapping
 Of the environment, among all of its tree by name.
 """
 Endpoint = Deployment | GenerationDeployment
-PERCENT = 100.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -309,20 +308,39 @@ def _rollout(
     if "AWS::SageMaker::EndpointConfig" in changed or not components:
         is_new = any(item.change == "new-version" for item in resources)
         return rollout_plan(after, len(update_steps(before, after))) if is_new else None
-    rolling = [item for item in components if "DeploymentConfig" in item["Properties"]]
-    return (
-        _component_rollout(rolling[0]["Properties"]) if COMPONENT in changed and rolling else None
-    )
+    configs = (item["Properties"].get("DeploymentConfig") for item in components)
+    rolling = [config for config in configs if config is not None]
+    if COMPONENT not in changed or not rolling:
+        return None
+    # The instance more holds one batch of copies.
+    return rolling_plan(rolling[0], "rolling copies")
 
 
-def _component_rollout(component: Mapping[str, Any]) -> RolloutPlan:
-    """Return the batches of an inference component; extra instances hold one batch."""
-    policy = component["DeploymentConfig"]["RollingUpdatePolicy"]
-    percent = float(policy["MaximumBatchSize"]["Value"])
-    steps = math.ceil(PERCENT / percent)
-    return RolloutPlan(
-        kind="rolling copies",
-        step_percents=tuple(min(PERCENT, percent * number) for number in range(1, steps + 1)),
-        minutes=steps * policy["WaitIntervalInSeconds"] / 60,
-        extra_instances=1,
+def endpoint_template(endpoint: Endpoint, image_uris: Mapping[str, str]) -> dict[str, Any]:
+    """Return the template of an endpoint's stack; no resource where it cannot be deployed."""
+    settings.quieten_cdk()
+    from stacks import endpoint_stack
+
+    return endpoint_stack.endpoint_template(endpoint, image_uris)
+
+
+def observability_template(
+    environment: EnvironmentSpec, endpoints: Collection[Endpoint]
+) -> dict[str, Mapping[str, Any]]:
+    """Return the stack of an environment's dashboard, by its name; none without an endpoint."""
+    if not endpoints:
+        return {}
+    settings.quieten_cdk()
+    from stacks.endpoint_stack import synthesize
+    from stacks.environment_stage import ObservabilityStack
+
+    template = synthesize(
+        lambda app: ObservabilityStack(
+            app,
+            "Observability",
+            environment=environment,
+            deployments=[item for item in endpoints if isinstance(item, Deployment)],
+            generators=[item for item in endpoints if isinstance(item, GenerationDeployment)],
+        )
     )
+    return {names.stack_name(environment, "observability"): template}

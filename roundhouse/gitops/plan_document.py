@@ -169,11 +169,6 @@ class EnvironmentPlan(Value):
         """Engines that must be built, here or in the environment that this one receives from."""
         return tuple(engine for engine in self.engines if engine.state == "missing")
 
-    @property
-    def has_changes(self) -> bool:
-        """True when a deployment would change something."""
-        return bool(self.endpoints or self.stacks)
-
 
 class Side(Value):
     """One side of the comparison: a git reference with its commit, or what is deployed."""

@@ -9,7 +9,6 @@ from typing import Any
 from onboarding.prices import stale_note
 from onboarding.text_generation.checkpoint_key import QUANTIZER, QUANTIZER_JOB
 from onboarding.text_generation.plan import Candidate, TextGenerationPlan
-from roundhouse.figures import UNKNOWN, usd
 from roundhouse.gitops.plan_document import (
     CostChange,
     EndpointChange,
@@ -22,7 +21,7 @@ from roundhouse.gitops.plan_document import (
 )
 from roundhouse.gitops.predictions import errors_sentence, predictions_table
 from roundhouse.table import Table, table
-from roundhouse.text import quantity
+from roundhouse.text import UNKNOWN, quantity, usd
 
 SHOWN_VALUE = 60
 BUILT: Mapping[str | None, str] = {

@@ -28,9 +28,9 @@ from onboarding.prices import price
 from onboarding.text_generation.checkpoint import CheckpointError, read_folder
 from onboarding.values import Value
 from onboarding.yaml_text import load_yaml
-from roundhouse.figures import usd
 from roundhouse.gitops.plan_document import EnginePrediction
 from roundhouse.table import Table, table
+from roundhouse.text import usd
 
 WEIGHTS_RATIO = 1.25
 """At 1.0 off by 32 % at most in what was measured, at 28 by 241 %; nothing between was measured."""

@@ -17,7 +17,7 @@ from onboarding.resolve import deployments
 from onboarding.text_generation.checkpoint_lock import CheckpointEntry
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.tree import Tree
-from roundhouse.aws.clients import COPIES, Client, Clients, assumed_clients, calling
+from roundhouse.aws.clients import COPIES, Client, Clients, assumed_clients, calling, pages
 from roundhouse.errors import DeployFailedError, RoundhouseError
 from roundhouse.gitops.copies import Copied, Store, copy_entries
 from roundhouse.gitops.markdown import markdown
@@ -313,22 +313,14 @@ def last_alarm(
     prefix = f"{names.endpoint_name(deployment.environment, deployment.name)}-"
     watched = _alarm_names(deployment)
     with calling(f"Alarms of {prefix.rstrip('-')}"):
-        ringing = [
-            alarm
-            for page in cloudwatch.get_paginator("describe_alarms").paginate(
-                AlarmNamePrefix=prefix, StateValue="ALARM"
-            )
-            for alarm in page["MetricAlarms"]
-            if alarm["AlarmName"] in watched
-        ]
-        if ringing:
+        ringing = {"AlarmNamePrefix": prefix, "StateValue": "ALARM"}
+        alarms = pages(cloudwatch, "describe_alarms", "MetricAlarms", **ringing)
+        if any(alarm["AlarmName"] in watched for alarm in alarms):
             return until
+        changes = {"HistoryItemType": "StateUpdate", "StartDate": since, "EndDate": until}
         moments = [
             item["Timestamp"]
-            for page in cloudwatch.get_paginator("describe_alarm_history").paginate(
-                HistoryItemType="StateUpdate", StartDate=since, EndDate=until
-            )
-            for item in page["AlarmHistoryItems"]
+            for item in pages(cloudwatch, "describe_alarm_history", "AlarmHistoryItems", **changes)
             if item["AlarmName"] in watched and "to ALARM" in item["HistorySummary"]
         ]
     return max(moments, default=None)

@@ -7,9 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from roundhouse.deploy.stacks import Template
 from roundhouse.errors import DeployFailedError, RoundhouseError
 from roundhouse.gitops.plan_document import EnvironmentPlan, plan_id, read_plan_file
-from roundhouse.gitops.template_changes import Template, resource_changes, template_digest
+from roundhouse.gitops.template_changes import resource_changes, template_digest
 
 
 def read_plan(path: Path, environment: str) -> EnvironmentPlan:

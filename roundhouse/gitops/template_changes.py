@@ -8,14 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from roundhouse.deploy.permissions import added_permissions
+from roundhouse.deploy.stacks import Template
 from roundhouse.gitops.plan_document import (
     PermissionChange,
     PropertyChange,
     ResourceChange,
     ResourceClass,
 )
-
-Template = Mapping[str, Any]
 
 ENDPOINT = "AWS::SageMaker::Endpoint"
 UPDATE_PROPERTIES = ("RetainAllVariantProperties", "ExcludeRetainedVariantProperties")

@@ -38,7 +38,7 @@ BUDGETS = {"cosine": "{mean: 0.99, worst: 0.95}"}
 CALIBRATION = """\
   calibration:                   # texts like those that will be asked; they set the INT8 ranges
     dataset: {dataset}
-    samples: {samples}
+    samples: 256
     method: max                  # or percentile, entropy; transformers need the widest ranges
 """
 
@@ -49,7 +49,6 @@ class Datasets:
 
     validation: str
     calibration: str | None = None
-    calibration_samples: int = 256
 
 
 def model_file_text(
@@ -65,9 +64,7 @@ def model_file_text(
     task = next(task for task in METRICS if task == facts.task)
     metric = facts.metric or METRICS[task][0]
     calibration = (
-        ""
-        if datasets.calibration is None
-        else CALIBRATION.format(dataset=datasets.calibration, samples=datasets.calibration_samples)
+        "" if datasets.calibration is None else CALIBRATION.format(dataset=datasets.calibration)
     )
     lines = [
         f"# yaml-language-server: $schema={schema}",

@@ -21,7 +21,7 @@ from onboarding.dataset import is_inside
 from onboarding.fault import comma_list
 from onboarding.onnx_header import read_onnx_header
 from onboarding.source_spec import split_s3
-from roundhouse.aws.clients import Clients, calling
+from roundhouse.aws.clients import Clients, calling, stored_objects
 from roundhouse.errors import NotReadyError, RoundhouseError, UsageError
 from roundhouse.processes import Command, Run
 
@@ -187,10 +187,8 @@ def bucket_files(given: str, clients: Clients) -> SourceFiles:
     """
     bucket, prefix = split_s3(given)
     s3 = clients("s3")
-    with calling(f"Listing {given}"):
-        pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
-        keys = [item["Key"] for page in pages for item in page.get("Contents", ())]
-    names = frozenset(key.removeprefix(prefix) for key in keys)
+    listed = stored_objects(s3, bucket, prefix)
+    names = frozenset(item["Key"].removeprefix(prefix) for item in listed)
 
     def read(name: str, **options: str) -> bytes:
         with calling(f"Reading {given}{name}"):

@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from roundhouse.figures import milliseconds, per_second
 from roundhouse.measure.options import Loop, Phase
 from roundhouse.table import NOTHING
+from roundhouse.text import milliseconds, per_second
 
 SAMPLES_BEYOND = 10
 """A percentile is shown when at least so many values lie beyond it: p99 of 1,000 values."""

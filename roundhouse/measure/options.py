@@ -10,8 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from roundhouse.errors import RoundhouseError, UsageError
-from roundhouse.figures import per_second
-from roundhouse.text import quantity
+from roundhouse.text import per_second, quantity
 
 MAX_RATE = 100_000.0
 """Users, or requests a second: requests that are due and unanswered are kept in memory."""

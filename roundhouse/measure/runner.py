@@ -14,13 +14,13 @@ import aiohttp
 from rich.markup import escape
 
 from roundhouse.errors import NotReadyError, RoundhouseError, WrongAnswerError
-from roundhouse.figures import milliseconds, per_second
 from roundhouse.measure.destination import Destination, Requests, refusal, signer
 from roundhouse.measure.driver import ERROR_BYTES, Driver, not_answering, open_driver
 from roundhouse.measure.inputs import Inputs
 from roundhouse.measure.measurement import Measurement, Outcome, Verdict, percentile, samples_needed
 from roundhouse.measure.options import ClientOptions, LoadOptions, Loop, Phase, closed_phase
 from roundhouse.measure.slo import Slo, Step, hopeless, machine_limit, next_load, verdict
+from roundhouse.text import milliseconds, per_second
 
 LEVEL_USERS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 LEVEL_SECONDS = 2.0

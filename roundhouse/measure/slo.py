@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from roundhouse.figures import milliseconds
 from roundhouse.measure.measurement import (
     Measurement,
     Outcome,
@@ -17,7 +16,7 @@ from roundhouse.measure.measurement import (
     proven_percentile,
     samples_needed,
 )
-from roundhouse.text import quantity
+from roundhouse.text import milliseconds, quantity
 
 TTFT, ITL = "TTFT", "ITL"
 LOWER_PERCENTILES = (95.0, 50.0)

@@ -16,7 +16,6 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 from container.generation_client import Event, EventReader, StreamBroken, Usage, payload_parts
-from roundhouse.figures import milliseconds, per_second
 from roundhouse.measure.measurement import (
     EMPTY_ANSWER,
     Answer,
@@ -25,6 +24,7 @@ from roundhouse.measure.measurement import (
     proven_percentile,
 )
 from roundhouse.measure.slo import ITL, TTFT, Slo
+from roundhouse.text import milliseconds, per_second
 
 Unframe = Callable[[bytes], bytes]
 """Returns the bytes of the container's answer in bytes that arrived."""

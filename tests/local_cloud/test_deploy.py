@@ -21,7 +21,7 @@ from roundhouse.deploy.cdk import stack_artifacts
 from roundhouse.errors import BuildFailedError, DeployFailedError
 from roundhouse.processes import Processes
 from roundhouse.session import cloud_folder
-from roundhouse.status.state import state_of
+from roundhouse.status import state_of
 from tests.local_cloud.account import until
 from tests.local_cloud.synthesis import run_synthesis_here
 from tests.local_cloud.tiny_session import (

@@ -14,7 +14,7 @@ from onboarding.names import artifact_bucket
 from roundhouse import invocation
 from roundhouse.aws.clients import object_bytes
 from roundhouse.invocation import NoCapacityError
-from roundhouse.status.state import state_of
+from roundhouse.status import state_of
 from tests.local_cloud.account import until
 from tests.local_cloud.tiny_session import QUESTION, Caller, deploy_all, session_at, sound_network
 

@@ -75,8 +75,9 @@ def called_methods() -> Iterator[str]:
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                paged = node.func.attr == "get_paginator" and isinstance(node.args[0], ast.Constant)
-                yield str(node.args[0].value) if paged else node.func.attr
+                yield node.func.attr
+            if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "pages":
+                yield ast.literal_eval(node.args[1])
 
 
 def test_the_document_names_every_action_that_callers_need():

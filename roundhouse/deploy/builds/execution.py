@@ -16,7 +16,7 @@ from onboarding.environment_spec import EnvironmentSpec
 from onboarding.lock import BuiltEntry
 from onboarding.platform import aws_partition
 from onboarding.text_generation.checkpoint_key import QUANTIZER
-from roundhouse.aws.clients import Client, Clients, calling
+from roundhouse.aws.clients import Client, Clients, calling, pages
 from roundhouse.deploy.builds import codebuild
 from roundhouse.deploy.builds.codebuild import location
 from roundhouse.deploy.builds.requests import (
@@ -71,8 +71,8 @@ class Execution:
         with calling(f"Following {self.arn}"):
             execution = client.describe_execution(executionArn=self.arn)
             for run in client.list_map_runs(executionArn=self.arn)["mapRuns"]:
-                pages = client.get_paginator("list_executions").paginate(mapRunArn=run["mapRunArn"])
-                for child in [child for page in pages for child in page["executions"]]:
+                arn = run["mapRunArn"]
+                for child in [*pages(client, "list_executions", "executions", mapRunArn=arn)]:
                     self._look_at(client, child["executionArn"])
             self.status, self.cause = execution["status"], str(execution.get("cause") or "")
 
@@ -118,14 +118,15 @@ class Execution:
             codebuild.stop_all(client, project["name"], {"name": VARIABLE, "value": tag})
         sagemaker = self.clients("sagemaker")
         with calling("Looking for running training jobs"):
-            pages = sagemaker.get_paginator("list_training_jobs").paginate(
+            found = pages(
+                sagemaker,
+                "list_training_jobs",
+                "TrainingJobSummaries",
                 NameContains=f"-{tag}-",
                 StatusEquals="InProgress",
                 PaginationConfig={"PageSize": LISTED},
             )
-            jobs = [
-                job["TrainingJobName"] for page in pages for job in page["TrainingJobSummaries"]
-            ]
+            jobs = [job["TrainingJobName"] for job in found]
         for job in jobs:
             with calling(f"Stopping training job {job}"):
                 sagemaker.stop_training_job(TrainingJobName=job)

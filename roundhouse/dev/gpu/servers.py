@@ -98,7 +98,6 @@ def serving(
     python: str,
     variables: Mapping[str, str],
     tritonserver: Path | None = None,
-    start_seconds: float = START_SECONDS,
 ) -> Iterator[Server]:
     """Serve an unpacked archive by Python's server, or by Triton where its program is named.
 
@@ -122,8 +121,8 @@ def serving(
         ended = pool.submit(processes, Command(argv=argv, environment=own), lines.append)
         while not _is_healthy(client):
             how = _wait(ended, LOOK_SECONDS)
-            if how is None and time.monotonic() - begin > start_seconds:
-                how = f"is not healthy after {start_seconds:.0f} s"
+            if how is None and time.monotonic() - begin > START_SECONDS:
+                how = f"is not healthy after {START_SECONDS:.0f} s"
             if how is not None:
                 words = " | ".join(filter(None, map(str.strip, lines)))
                 raise NotReadyError(f"`{' '.join(argv[:3])} …` {how}: {words or 'no output'}")

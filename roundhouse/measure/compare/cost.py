@@ -9,7 +9,6 @@ from pathlib import Path
 from onboarding.deployment import Deployment
 from onboarding.prices import price, prices_date
 from roundhouse.deploy.builds.engines import missing_engines
-from roundhouse.figures import UNKNOWN, usd
 from roundhouse.gitops.build_estimates import build_preview
 from roundhouse.gitops.plan_document import EnginePrediction
 from roundhouse.gitops.predictions import (
@@ -19,13 +18,12 @@ from roundhouse.gitops.predictions import (
     predictions_table,
 )
 from roundhouse.measure.compare.cells import Cell
-from roundhouse.measure.compare.document import Report
-from roundhouse.measure.compare.result import CellResult, ranked
+from roundhouse.measure.compare.result import CellResult, Report, ranked
 from roundhouse.measure.compare.run import Run
 from roundhouse.measure.compare.tree import Subject, cell_model
 from roundhouse.measure.result import circumstances
 from roundhouse.table import Table, table
-from roundhouse.text import quantity
+from roundhouse.text import UNKNOWN, quantity, usd
 
 COLUMNS = ("candidate", "what is done", "build minutes", "build USD", "endpoint USD")
 MINUTES = 20

@@ -64,7 +64,6 @@ class CompareOptions:
     at_once: int = 12
     input: Path | None = None
     rows_per_request: int = 1
-    seed: int = 1
 
 
 @dataclass(kw_only=True)
@@ -113,7 +112,7 @@ class Run:
         """Deploy, load and record cells that stand at the same time, in a random order."""
         session = self._of(group)
         order = sorted(self._deploy(session, group), key=lambda cell: cell.name)
-        random.Random(self.options.seed).shuffle(order)
+        random.Random(1).shuffle(order)
         for cell in order:
             self._measure(session, cell)
 
@@ -310,9 +309,7 @@ def require_possible(run: Run, cells: Sequence[Cell]) -> None:
         )
 
 
-def delete_endpoints(
-    session: Session, subject: Subject, sleep: Callable[[float], None] = time.sleep
-) -> int:
+def delete_endpoints(session: Session, subject: Subject) -> int:
     """Delete the endpoints of a subject's cells, those of an interrupted run too; how many.
 
     What CloudFormation is still creating or updating is waited for, since it cannot be deleted.
@@ -321,7 +318,7 @@ def delete_endpoints(
     if any(map(is_changing, stacks)):
         with session.report.step("Waiting for CloudFormation, which deletes no stack it changes"):
             while any(map(is_changing, stacks)):
-                sleep(EVERY_SECONDS)
+                time.sleep(EVERY_SECONDS)
                 stacks = _standing(session, subject)
     if stacks:
         delete_stacks(session, stacks)

@@ -19,9 +19,9 @@ from onboarding.lock import LOCK_SUFFIX
 from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec
 from onboarding.platform import instance_types
 from onboarding.tree import Tree, read_tree
-from roundhouse.errors import NotReadyError, RoundhouseError, UsageError
+from roundhouse.errors import RoundhouseError, UsageError
 from roundhouse.measure.compare.cells import Cell, merge
-from roundhouse.paths import TREE_FOLDERS, Paths
+from roundhouse.paths import TREE_FOLDERS, Paths, writing
 from roundhouse.text import choices
 
 MARK = "-cmp-"
@@ -162,7 +162,7 @@ def write_tree(
     Raises NotReadyError, and FaultsError where the environment's own files have faults.
     """
     own = replace(paths, tree=folder)
-    try:
+    with writing(folder):
         for name in TREE_FOLDERS:
             _copy(paths.tree / name, folder / name)
         specs = read_tree(paths.tree).environments
@@ -179,10 +179,6 @@ def write_tree(
             document = cell_document(subject, cell, slo_ms)
             text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
             _file(folder, subject, cell).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise NotReadyError(
-            f"{folder}: cannot be written ({error.strerror}); free the folder, then try again."
-        ) from error
     return own, _remove_refused(folder, subject, cells, environments)
 
 

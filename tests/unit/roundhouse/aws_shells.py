@@ -20,20 +20,20 @@ sso_start_url=https://x.awsapps.com/start
 class Shell(NamedTuple):
     """A shell and the error that it leads to; `~` in a variable is the folder of the files."""
 
-    reason: str
+    cause: str
     message: str
     way_out: str
     variables: dict[str, str]
     files: Mapping[str, bytes] = MappingProxyType({})
 
 
-def _file(reason: str, message: str, way_out: str, text: bytes) -> Shell:
+def _file(cause: str, message: str, way_out: str, text: bytes) -> Shell:
     variables, files = {"AWS_CONFIG_FILE": "~/config"}, {"config": text}
-    return Shell(reason, message, way_out, variables, files)
+    return Shell(cause, message, way_out, variables, files)
 
 
-def _set(reason: str, message: str, way_out: str, **variables: str) -> Shell:
-    return Shell(reason, message, way_out, {**KEYS, **variables})
+def _set(cause: str, message: str, way_out: str, **variables: str) -> Shell:
+    return Shell(cause, message, way_out, {**KEYS, **variables})
 
 
 ROLE = {"AWS_ROLE_ARN": "arn:aws:iam::111122223333:role/x"}
@@ -67,7 +67,7 @@ SHELLS = {
         "AWS_… variables",
         {"AWS_WEB_IDENTITY_TOKEN_FILE": "/nope/t", **ROLE},
     ),
-    "no-address": _set("InvalidEndpoint", "x, which", "https://HOST", AWS_ENDPOINT_URL="x"),
+    "no-address": _set("ValueError", "x, which", "https://HOST", AWS_ENDPOINT_URL="x"),
     "nobody-there": _set("EndpointConnectionError", HOST[7:], "online", AWS_ENDPOINT_URL=HOST),
     "no-proxy-there": _set("ProxyConnectionError", HOST[7:], "NO_PROXY", HTTPS_PROXY=HOST),
 }

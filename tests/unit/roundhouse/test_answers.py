@@ -17,11 +17,13 @@ from roundhouse.answers import (
     arrays_document,
     arrays_table,
     cosine_table,
+    read_arrays,
+    read_image,
+    require_inputs,
     text_answers,
 )
 from roundhouse.errors import UsageError, WrongAnswerError
-from roundhouse.invocation import Address, invoke_labels, invoke_texts
-from roundhouse.invocation_inputs import read_arrays, read_image, require_inputs
+from roundhouse.invocation import Address, endpoint_client
 from tests.unit.roundhouse.engines import copied_tree, local_deployments
 
 PLAIN = Address(endpoint="e", target_model=None)
@@ -106,22 +108,26 @@ def test_a_single_vector_is_a_line_and_a_text_without_entities_a_row():
     assert answers_table([{"text": "b", "entities": []}]).rows == (("b", "none"),)
 
 
-def test_request_names_target_model_and_prompt_and_keeps_every_character():
+def test_request_names_target_model_and_prompt_and_keeps_every_character(target):
     runtime, to = Runtime(vectors((1.0, 0.0))), Address(endpoint="e", target_model="k/m")
-    assert invoke_texts(runtime, to, ("ü",), prompt_name="query") == ((1.0, 0.0),)
+    own = of_task(target, "text-embedding")
+    (answer,) = text_answers(runtime, to, own, ("ü",), prompt_name="query")
+    assert answer["embedding"] == (1.0, 0.0)
     assert runtime.request["TargetModel"] == "k/m" and "ü".encode() in runtime.request["Body"]
     assert json.loads(runtime.request["Body"])["parameters"] == {"prompt_name": "query"}
 
 
 def test_images_are_sent_as_they_are():
     runtime, image = Runtime(*LABELS), b"\xff\xd8\xff one"
-    assert invoke_labels(runtime, PLAIN, [image]) == ((("good", 0.75), ("bad", 0.25)),)
+    with endpoint_client(runtime, PLAIN, binary=True) as client:
+        assert client.classify_images([image]) == [[("good", 0.75), ("bad", 0.25)]]
     assert runtime.request["Body"].endswith(len(image).to_bytes(4, "little") + image)
 
 
-def test_refuses_an_answer_without_labels():
+def test_refuses_an_answer_without_labels(target):
+    own = of_task(target, "text-classification")
     with pytest.raises(WrongAnswerError, match="should have 'labels' of each; it has 'logits'"):
-        invoke_labels(Runtime(LABELS[0]), PLAIN, ("a",))
+        text_answers(Runtime(LABELS[0]), PLAIN, own, ("a",))
 
 
 FILE, PICTURE = Path("a.npz"), Path("a.jpg")

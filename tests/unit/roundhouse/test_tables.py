@@ -9,9 +9,9 @@ from rich.console import Console
 
 from onboarding.fault import Fault
 from roundhouse.cli.check import fault_lines
-from roundhouse.figures import usd
 from roundhouse.report import Report
 from roundhouse.table import table
+from roundhouse.text import usd
 from tests.unit.roundhouse.measure.phases import measurement, searched, second
 
 pytestmark = pytest.mark.unit

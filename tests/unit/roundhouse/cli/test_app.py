@@ -102,7 +102,7 @@ def test_status_of_an_environment_nobody_can_ask_is_unknown(tree, tmp_path):
     from rich.console import Console
 
     from roundhouse.report import Report
-    from roundhouse.status.state import state_of
+    from roundhouse.status import state_of
 
     state = state_of(find_paths(code), Report(console=Console(quiet=True)), "local")
     assert state.cloud is None

@@ -31,6 +31,9 @@ def tree(tmp_path_factory):
         (("--axes", "instance_type"), "give the types, instance_type=TYPE,TYPE"),
         (("--axes", "precision=fp17"), "--axes precision=fp17: not known; "),
         (("--axes", "colour"), "--axes colour: no such axis; "),
+        (("--axes", "runtime=torch"), "--axes runtime=torch: not known; "),
+        (("--axes", "batching=maybe"), "--axes batching=maybe: not known; "),
+        (("--axes", "instances=0"), "--axes instances=0: engines at once on one GPU"),
         (
             ("--axes", f"instances={NUMBERS}", "--axes", "precision=fp32,int8"),
             "the grid has 200 cells, and each is built, deployed and loaded; at most 64",

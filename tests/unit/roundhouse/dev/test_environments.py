@@ -72,6 +72,20 @@ def test_every_environment_is_made_and_stamped_once(workshop):
     assert workshop.run.commands == []
 
 
+def test_refuses_a_folder_that_a_link_leads_out_of_the_repository(workshop, tmp_path_factory):
+    other = tmp_path_factory.mktemp("other-checkout")
+    for recipe in RECIPES:
+        (other / recipe.folder).mkdir(parents=True)
+        (other / recipe.folder / STAMP).write_text("of other files")
+    for link in (".venv", ".venvs", "node_modules"):
+        (workshop.root / link).symlink_to(other / link)
+    for recipe in RECIPES:
+        with pytest.raises(NotReadyError, match=r"outside this repository.*; remove the link"):
+            prepare(workshop, (recipe,))
+        assert (other / recipe.folder / STAMP).is_file()
+    assert workshop.run.commands == []
+
+
 def test_a_changed_lock_file_makes_only_its_environment_again(workshop):
     prepare(workshop)
     old = workshop.root / ".venvs" / "server" / "stale-file"

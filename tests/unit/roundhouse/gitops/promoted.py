@@ -1,4 +1,4 @@
-"""A promotion whose file is written, as `roundhouse promote` writes it without --pr."""
+"""A promotion whose file is written, as `roundhouse promote` writes it."""
 
 from __future__ import annotations
 

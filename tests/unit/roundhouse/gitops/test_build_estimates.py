@@ -38,26 +38,31 @@ def test_preview_of_a_first_build_knows_where_and_not_how_long(session):
     assert preview.cells()[5] == "unknown: none was timed"
 
 
-def test_preview_follows_the_last_build_of_the_model(session):
+BUILDER = BuilderRecord(machine="a", built_at="2026-01-01T00:00:00Z", seconds=90.0)
+
+
+@pytest.fixture
+def earlier(session):
+    """The target of the model, and an entry of an engine that was built for it in 90 s."""
     deployment = next(item for item in session.deployments() if item.name == "sentence-embedder")
     (target,) = deployment.targets
-    builder = BuilderRecord(machine="a", built_at="2026-01-01T00:00:00Z", seconds=90.0)
-    entry = entry_for(deployment, target, builder=builder, engine_key="0" * 20)
-    write_lock_entry(session.paths.tree / session.environment.locks, "sentence-embedder", entry)
+    return target, entry_for(deployment, target, builder=BUILDER, engine_key="0" * 20)
+
+
+def test_preview_follows_the_last_build_of_the_model(session, earlier):
+    locks = session.paths.tree / session.environment.locks
+    write_lock_entry(locks, "sentence-embedder", earlier[1])
     preview = previews(session)["sentence-embedder"]
     assert (preview.minutes, preview.usd) == (1.5, 0.03)
     assert preview.cells()[5:] == ("1.5", "0.03")
 
 
-def test_preview_says_repackage_where_a_lock_has_the_plan(session):
-    deployment = next(item for item in session.deployments() if item.name == "sentence-embedder")
-    (target,) = deployment.targets
-    builder = BuilderRecord(machine="a", built_at="2026-01-01T00:00:00Z", seconds=90.0)
-    entry = entry_for(deployment, target, builder=builder, engine_key="0" * 20)
+def test_preview_says_repackage_where_a_lock_has_the_plan(session, earlier):
+    target, entry = earlier
     packaged = RepackagingRecord(
         engine_key="1" * 20,
         archive_sha256="a" * 64,
-        builder=builder.model_copy(update={"seconds": 12.0}),
+        builder=BUILDER.model_copy(update={"seconds": 12.0}),
     )
     locks = session.paths.tree / session.environment.locks
     assert previews(session)["sentence-embedder"].action == "compile"

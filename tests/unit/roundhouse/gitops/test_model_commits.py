@@ -107,7 +107,7 @@ def twice(rungs):
 
 
 def roll_back(paths, *options, **named_options):
-    """Write the earlier promotion, as `roundhouse rollback` does without --pr."""
+    """Write the earlier promotion, as `roundhouse rollback` does."""
     promotion = earlier_promotion(paths, *options, **named_options)
     write_promotion(paths.tree, promotion)
     return promotion

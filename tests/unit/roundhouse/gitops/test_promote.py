@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from botocore.exceptions import ClientError
 
 from onboarding.lock import read_lock, write_lock_entry
 from onboarding.manifest import AccuracyRecord
@@ -15,6 +14,7 @@ from roundhouse.gitops.promote import promotion_markdown
 from roundhouse.paths import find_paths
 from tests.unit.roundhouse.gitops.repository import BUDGET, ROOT, git
 from tests.unit.roundhouse.gitops.rungs import BUCKETS, MODELS, NOW, keys
+from tests.unit.roundhouse.memory_s3 import MemoryS3
 
 pytestmark = pytest.mark.unit
 
@@ -66,7 +66,7 @@ def test_plan_of_a_promoted_environment_follows_its_promotion(rungs):
     rungs.repository.edit("models/model-001.yaml", {"endpoint": {"scaling": {"max": 9}}})
     plans = {item.environment: item for item in rungs.repository.plan().environments}
     assert [item.name for item in plans["dev"].endpoints] == ["model-001"]
-    assert not plans["prod"].has_changes
+    assert not plans["prod"].digests
 
 
 def test_refuses_every_gate_that_is_not_met_at_once(rungs):
@@ -190,14 +190,10 @@ def test_environment_never_builds_what_it_receives(rungs):
     from roundhouse.deploy.builds.engines import missing_engines
 
     tree = read_tree(rungs.root)
-    empty = {"s3": type("Empty", (), {"head_object": _absent})()}
+    empty = {"s3": MemoryS3()}
     session = type("Session", (), {})()
     session.paths = find_paths(ROOT, rungs.root)
     session.environment, session.clients = tree.environments["prod"], empty.__getitem__
     session.deployments, session.is_promoted = lambda: deployments(tree, "prod"), False
     with pytest.raises(BuildFailedError, match="`roundhouse promote --from dev --to prod`"):
         missing_engines(session)
-
-
-def _absent(_, **__):
-    raise ClientError({"Error": {"Code": "404"}}, "HeadObject")

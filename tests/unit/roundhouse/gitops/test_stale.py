@@ -10,11 +10,10 @@ from onboarding.resolve import deployments
 from onboarding.tree import read_tree
 from roundhouse.errors import DeployFailedError, RoundhouseError
 from roundhouse.gitops.compare import change_of, plan_against_deployed
-from roundhouse.gitops.plan import environment_plan
+from roundhouse.gitops.plan import environment_plan, observability_template
 from roundhouse.gitops.stale import read_plan, refuse_unplanned_builds, require_planned
 from roundhouse.paths import find_paths
 from roundhouse.processes import Processes
-from roundhouse.synthesis import observability_template
 from stacks.endpoint_stack import endpoint_template
 from tests.unit.roundhouse.gitops.repository import ROOT
 

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 from types import SimpleNamespace
-
-from rich.console import Console
 
 from onboarding.lock import read_lock, write_lock_entry
 from onboarding.names import artifact_bucket, engine_archive_path
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
-from roundhouse.paths import Paths
-from roundhouse.report import Report
-from roundhouse.session import Session
+from tests.unit.roundhouse.build_cloud import session_of
 from tests.unit.roundhouse.engines import copied_tree, entry_for
 
 
@@ -55,18 +50,6 @@ def described(deployment, target):
     }
 
 
-def session_of(root, environment, clients, code=None):
-    """A session over a tree, whose console keeps what is printed."""
-    return Session(
-        paths=Paths(code=root if code is None else code, tree=root, build=root / "build"),
-        environment=environment,
-        variables={},
-        clients=clients,
-        run=None,
-        report=Report(console=Console(file=io.StringIO(), width=200)),
-    )
-
-
 @dataclasses.dataclass
 class Served:
     """A tree of its own with one built engine, and the session of one environment over it."""
@@ -78,7 +61,7 @@ class Served:
 
     @property
     def session(self):
-        return session_of(self.root, self.deployment.environment, self.clients.__getitem__)
+        return session_of(self.root, self.clients.__getitem__, self.deployment.environment.name)
 
     @property
     def lock(self):

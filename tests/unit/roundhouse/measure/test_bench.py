@@ -243,11 +243,9 @@ def test_a_broken_stream_is_an_error_and_no_answer(run):
     ("words", "code", "reason"),
     [
         (("--rows", "3"), 2, "--rows: belongs to engines"),
-        (("--users", "0"), 2, "--users 0: give whole numbers"),
         (("--input", "500:500"), 2, "needs an SLO; give --slo TTFT:ITL in milliseconds"),
         (("--rate", "1"), 2, "has no lengths"),
         (("--rate", "1", "--slo", "5"), 1, "--slo 5: give the p95 to the first token and between"),
-        (("--input", "0:5", "--rate", "1"), 1, "--input 0:5: give PROMPT:OUTPUT tokens"),
         (("--input", "mine.jsonl", "--rate", "1"), 1, "give PROMPT:OUTPUT tokens"),
         (("--record",), 2, "--record: needs an ENDPOINT"),
     ],

@@ -86,7 +86,7 @@ def test_a_failed_request_is_an_error_with_its_reason(answer, reason):
 
 def test_a_request_that_cannot_be_signed_is_an_error_with_its_reason():
     def sign(body):
-        raise AwsError("Signing the requests: the session has expired.", reason="x")
+        raise AwsError("Signing the requests: the session has expired.")
 
     measurement = run("http://127.0.0.1:9/", burst(2), sign=sign)
     assert measurement.errors == {"Signing the requests: the session has expired.": 2}

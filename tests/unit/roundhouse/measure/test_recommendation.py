@@ -30,8 +30,8 @@ from roundhouse.measure.recommendation import (
     run_job,
     sample_payload,
 )
+from tests.unit.roundhouse.build_cloud import session_of
 from tests.unit.roundhouse.engines import REPOSITORY, copied_tree, entry_for
-from tests.unit.roundhouse.measure.served import session_of
 
 pytestmark = pytest.mark.unit
 
@@ -72,8 +72,7 @@ def session(tmp_path):
                 service, region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="b"
             )
             stubs[service] = stack.enter_context(Stubber(clients[service]))
-        environment = read_tree(tree).environments["dev"]
-        yield session_of(tree, environment, clients.__getitem__, code=REPOSITORY), stubs
+        yield session_of(tree, clients.__getitem__, "dev", code=REPOSITORY), stubs
 
 
 def request(session, *wanted, model=MODEL):

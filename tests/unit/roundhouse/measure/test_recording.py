@@ -22,6 +22,7 @@ from roundhouse.measure.served_engine import gpu_utilization_percent
 from tests.synth.deployments import instance_capacity
 from tests.unit.onboarding.text_generation.entries import checkpoint_entry
 from tests.unit.onboarding.text_generation.shapes import FIXTURES, generator_tree
+from tests.unit.roundhouse.build_cloud import session_of
 from tests.unit.roundhouse.engines import copied_tree
 from tests.unit.roundhouse.measure.phases import (
     STREAM_PHASES,
@@ -37,7 +38,6 @@ from tests.unit.roundhouse.measure.served import (
     instances,
     object_of,
     served_endpoint,
-    session_of,
 )
 
 SHARED = {"endpoint": "text-shared", "model": "sentence-embedder-int8"}
@@ -378,7 +378,7 @@ def record_knee_of(subject, sagemaker, result=None, *, during=lambda: None, opti
         during()
         return LoadReport(result=result, file=paths.build / "load" / "r.json")
 
-    session = session_of(subject.root, subject.environment, lambda service: sagemaker)
+    session = session_of(subject.root, lambda service: sagemaker, "cloud")
     return record_load(session, options, run=run)
 
 

@@ -15,20 +15,18 @@ from onboarding.tree import read_tree
 from roundhouse.errors import UsageError
 from roundhouse.measure.compare.cells import cells, default_values
 from roundhouse.measure.compare.cost import CellCost, cell_predictions, predictions_of
-from roundhouse.measure.compare.document import (
-    Report,
-    document,
-    markdown,
-    sizing_sentence,
-    table_of,
-)
 from roundhouse.measure.compare.result import (
     CellResult,
     Knee,
+    Report,
     State,
+    document,
+    markdown,
     parse_demand,
     ranked,
     size,
+    sizing_sentence,
+    table_of,
 )
 from roundhouse.measure.compare.tree import (
     cell_model,
@@ -103,19 +101,6 @@ def test_values_by_default_are_those_of_the_hardware_and_the_file(
     axis, is_gpu, has_calibration, values
 ):
     assert default_values(axis, is_gpu=is_gpu, has_calibration=has_calibration) == values
-
-
-@pytest.mark.parametrize(
-    ("axes", "words"),
-    [
-        ({"runtime": ["torch"]}, "--axes runtime=torch"),
-        ({"batching": ["maybe"]}, "--axes batching=maybe"),
-        ({"instances": ["0"]}, "--axes instances=0"),
-    ],
-)
-def test_refuses_values_that_no_candidate_has(axes, words):
-    with pytest.raises(UsageError, match=words):
-        cells(axes)
 
 
 def test_runtimes_of_a_cpu_are_models_that_check_takes(tmp_path):

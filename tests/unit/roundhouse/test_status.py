@@ -1,4 +1,4 @@
-"""What an account runs, and what of that ends a deployment."""
+"""What an account runs, what of that ends a deployment, and what `status` says without one."""
 
 from __future__ import annotations
 
@@ -13,9 +13,18 @@ from roundhouse.deploy.endpoint_steps import (
     require_live_config,
 )
 from roundhouse.errors import DeployFailedError
-from roundhouse.status.live import live_endpoint
-from roundhouse.status.table import components_table, live_lines, live_table
+from roundhouse.status import (
+    State,
+    artifact_states,
+    components_table,
+    endpoint_notes,
+    live_endpoint,
+    live_lines,
+    live_table,
+    state_table,
+)
 from tests.synth.generation_cases import SCALED, generator
+from tests.unit.onboarding.text_generation.test_generation_resolve import _build, _deployment, _root
 from tests.unit.roundhouse.engines import copied_tree, local_deployments
 from tests.unit.roundhouse.live_account import Account
 
@@ -137,3 +146,19 @@ def test_refuses_copies_that_went_back(generation):
     account.watch("first")
     with pytest.raises(DeployFailedError, match=r"runs model old, not model-1.*in ALARM: first"):
         require_live_component(account, generation)
+
+
+def test_a_text_generator_has_a_row_for_each_checkpoint(tmp_path):
+    root = _root(tmp_path)
+    (problem,) = endpoint_notes(_deployment(root))
+    assert "has no checkpoint to serve" in problem
+    _build(root, "bf16")
+    _build(root, "awq", accepted=False, reason="KL 0.7 is above 0.1")
+    found = _deployment(root)
+    states = tuple(artifact_states(found, None, None))
+    state = State(environment="cloud", cloud=None, artifacts=states)
+    assert [row[2:] for row in state_table(state).rows] == [
+        (lock, "unknown", "cloud-chat (ml.g6e.2xlarge): unknown")
+        for lock in ("serves: bf16", "not built: fp8", "refused: awq")
+    ]
+    assert list(endpoint_notes(found)) == ["chat in awq: KL 0.7 is above 0.1"]

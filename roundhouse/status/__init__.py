@@ -1,1 +1,0 @@
-"""The state of an environment: files, locks, and what its account runs."""
