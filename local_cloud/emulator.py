@@ -46,24 +46,22 @@ def serve(settings: Settings) -> None:
 
 def _install(emulator: Any, settings: Settings) -> Callable[[], None]:
     """Add the services of this package to MiniStack; return the function that stops them."""
-    from local_cloud import service_quotas
+    from local_cloud import cloudformation, service_quotas, step_functions
     from local_cloud.application_autoscaling.api import Scaling
     from local_cloud.application_autoscaling.autoscaler import Autoscaler
     from local_cloud.application_autoscaling.registry import Registry
     from local_cloud.clock import Clock
-    from local_cloud.cloudformation import resource_types
     from local_cloud.cloudwatch.alarms import alarm_states
-    from local_cloud.codebuild.api import Builds
+    from local_cloud.codebuild import Builds
     from local_cloud.containers.job import stop_jobs
-    from local_cloud.iam import actions, condition_keys, web_identity
-    from local_cloud.ministack import corrections
+    from local_cloud.iam import authorization, web_identity
+    from local_cloud.ministack.account import correct_copies
     from local_cloud.sagemaker.components.api import ComponentActions
     from local_cloud.sagemaker.components.components import Components
     from local_cloud.sagemaker.control_plane import ControlPlane
     from local_cloud.sagemaker.hosting.endpoints import Endpoints
     from local_cloud.sagemaker.runtime.api import Runtime
     from local_cloud.sagemaker.training.training_jobs import TrainingJobs
-    from local_cloud.step_functions import state_machines
 
     endpoints, builds, registry = Endpoints(settings, alarm_states), Builds(settings), Registry()
     components = Components(endpoints, alarm_states)
@@ -76,13 +74,12 @@ def _install(emulator: Any, settings: Settings) -> Callable[[], None]:
     clock = Clock(settings, components, scaling)
     jobs = TrainingJobs(settings)
     control_plane.add(jobs.actions)
-    resource_types.install(control_plane, components, scaling)
+    cloudformation.install(control_plane, components, scaling)
     builds.install()
-    state_machines.install()
-    condition_keys.install(emulator)
-    corrections.install()
+    step_functions.install()
+    authorization.install(emulator)
+    correct_copies()
     web_identity.install()
-    actions.install()
     clock.start()
     threads = ThreadPoolExecutor(INVOCATION_THREADS, thread_name_prefix="invocation")
     _add_service(emulator, "sagemaker", _handler(control_plane.answer, runtime.answer, threads))
