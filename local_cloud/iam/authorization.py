@@ -51,7 +51,7 @@ def install(emulator: Any) -> None:
 
 
 def _install_actions() -> None:
-    """Name actions and resources of our services, and a key itself where a request names its alias."""
+    """Name the actions and resources of our services, and the key behind an alias of KMS."""
     action, resource = iam_actions.extract_iam_action, iam_actions.extract_resource_arn
 
     def action_of(

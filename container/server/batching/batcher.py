@@ -17,7 +17,6 @@ from container.server.batching.failures import (
     FaultIsolation,
     admission_refusal,
     engine_refusal,
-    is_memory_shortage,
 )
 from container.server.batching.fair_queue import FairQueue, Head
 from container.server.batching.selection import (
@@ -39,7 +38,7 @@ from container.server.batching.slots import (
     SlotThread,
     Watchdog,
 )
-from container.server.engines.engine import Costs, Engine, LinearCosts
+from container.server.engines.engine import Costs, Engine, LinearCosts, is_memory_shortage
 from container.server.types import (
     Arrays,
     DeadlinePassed,

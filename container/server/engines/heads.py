@@ -122,9 +122,6 @@ class TokenClassEngine:
     def warm_up_inline(self) -> None:
         self._engine.warm_up_inline()
 
-    def close(self) -> None:
-        self._engine.close()
-
     def _fill(self, values: Array) -> Array:
         whole: Array = np.zeros((len(values), self._longest), values.dtype)
         whole[:, : values.shape[1]] = values

@@ -16,13 +16,12 @@ import onnxruntime
 
 from container.server.engines.buckets import Bucket
 from container.server.engines.engine import Costs, LinearCosts, Size, memory_of
-from container.server.engines.onnxruntime_cuda import numpy_type
+from container.server.engines.onnxruntime_cuda import input_tensors
 from container.server.engines.shaping import (
     BucketEngine,
     Part,
     Runner,
     Shaping,
-    Tensor,
     TokenShaping,
 )
 from container.server.process import trim_memory
@@ -55,10 +54,7 @@ class SessionRunner:
                 str(path), options, providers=["CPUExecutionProvider"]
             )
         trim_memory()
-        self.inputs = {
-            tensor.name: Tensor(dtype=numpy_type(tensor), rank=len(tensor.shape))
-            for tensor in self._session.get_inputs()
-        }
+        self.inputs = input_tensors(self._session)
         first = self._session.get_outputs()[0].name
         self.outputs = (first,) if outputs is None else tuple(outputs)
         self._shrinking = onnxruntime.RunOptions()
@@ -73,10 +69,6 @@ class SessionRunner:
     def run_once(self, part: Part) -> None:
         """Run, and free what this batch size needed: for MiniLM at 32 x 128, 260 MB."""
         self._session.run(self.outputs, part.feed, self._shrinking)
-
-    def close(self) -> None:
-        """Forget the session."""
-        del self._session
 
 
 class CpuRunner(Runner, Protocol):
