@@ -279,11 +279,8 @@ class Batcher:
             return
         self._free(slot)
         if outcome is not None:
-            self._deliver(batch, outcome, seconds)
-
-    def _deliver(self, batch: Batch, answers: Arrays, seconds: float) -> None:
-        batch.deliver(answers)
-        self._observe(batch, seconds)
+            batch.deliver(outcome)
+            self._observe(batch, seconds)
 
     def _observe(self, batch: Batch, seconds: float) -> None:
         self._observer.batch_ran(

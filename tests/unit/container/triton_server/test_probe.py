@@ -8,8 +8,8 @@ import struct
 import pytest
 
 from container.server.codecs import tensors, texts
+from container.server.triton.health import PIXEL, health_request
 from container.server.triton.kserve_request import checked_request
-from container.server.triton.probe import PIXEL, health_request
 from container.server.triton.routes import watched_model
 from onboarding.manifest import (
     MANIFEST_NAME,
