@@ -16,7 +16,7 @@ from typing import Any
 import ministack.core.router as router
 
 from local_cloud.address import own_address, write_address
-from local_cloud.protocol.errors import Reply
+from local_cloud.protocol.errors import Reply, dispatch
 from local_cloud.settings import Settings
 
 PATTERNS: dict[str, dict[str, list[str]]] = {
@@ -46,7 +46,7 @@ def serve(settings: Settings) -> None:
 
 def _install(emulator: Any, settings: Settings) -> Callable[[], None]:
     """Add the services of this package to MiniStack; return the function that stops them."""
-    from local_cloud import cloudformation, service_quotas, step_functions
+    from local_cloud import cloudformation, step_functions
     from local_cloud.application_autoscaling.api import Registry, Scaling
     from local_cloud.application_autoscaling.autoscaler import Autoscaler
     from local_cloud.clock import Clock
@@ -83,7 +83,7 @@ def _install(emulator: Any, settings: Settings) -> Callable[[], None]:
     threads = ThreadPoolExecutor(INVOCATION_THREADS, thread_name_prefix="invocation")
     _add_service(emulator, "sagemaker", _handler(control_plane.answer, runtime.answer, threads))
     _add_service(emulator, "application-autoscaling", _handler(scaling.answer))
-    _add_service(emulator, "servicequotas", _handler(service_quotas.answer))
+    _add_service(emulator, "servicequotas", _handler(_quotas))
 
     def stop() -> None:
         clock.stop()
@@ -134,6 +134,12 @@ async def _answers(port: int) -> bool:
     except OSError:
         return False
     return b" 200 " in status
+
+
+def _quotas(target: str, body: bytes) -> Reply:
+    """Answer a request of Service Quotas: the local cloud has none, so that it names none."""
+    names = ("ListServiceQuotas", "ListAWSDefaultServiceQuotas")
+    return dispatch("ServiceQuotas", dict.fromkeys(names, lambda _: {"Quotas": []}), target, body)
 
 
 def _add_service(emulator: Any, name: str, handler: Any) -> None:

@@ -12,21 +12,22 @@ from typing import Any, TypeVar
 from local_cloud.ministack.account import Scoped, account_id, in_background, region, sagemaker_arn
 from local_cloud.protocol.errors import validation_error
 from local_cloud.sagemaker.hosting.changes import AlarmStates, Monitor, RolledBack, Watch
-from local_cloud.sagemaker.hosting.endpoint import Endpoint, Traffic
-from local_cloud.sagemaker.hosting.fleet import Fleet, new_fleet
-from local_cloud.sagemaker.hosting.instance import ServerError
-from local_cloud.sagemaker.hosting.rollout import rollout
-from local_cloud.sagemaker.hosting.update_request import (
+from local_cloud.sagemaker.hosting.endpoint import (
     COUNT,
+    Endpoint,
+    Record,
+    Traffic,
     Wanted,
     apply_changes,
     check_changes,
     check_update,
     keep_properties,
 )
+from local_cloud.sagemaker.hosting.fleet import Fleet, new_fleet
+from local_cloud.sagemaker.hosting.instance import ServerError
+from local_cloud.sagemaker.hosting.rollout import rollout
 from local_cloud.settings import Settings
 
-Record = Mapping[str, Any]
 R = TypeVar("R")
 
 
