@@ -18,11 +18,11 @@ from typing import Any
 import yaml
 from ministack.services import codebuild
 
+from local_cloud.account import account_id, in_background, read_object, region
 from local_cloud.containers.archive import ArchiveError, unpack_source
 from local_cloud.containers.container import ContainerSpec
 from local_cloud.containers.images import ImageError, local_image
 from local_cloud.containers.job import STOP_SECONDS, Job
-from local_cloud.ministack.account import account_id, in_background, read_object, region
 from local_cloud.protocol.errors import AwsError, Reply, Request, error_reply, json_reply
 from local_cloud.settings import Settings
 

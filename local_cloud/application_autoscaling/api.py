@@ -16,6 +16,7 @@ from typing import Any
 from ministack.core.responses import request_scope
 from ministack.services import cloudwatch
 
+from local_cloud.account import Scoped, account_id, region
 from local_cloud.application_autoscaling.autoscaler import Autoscaler, Breach
 from local_cloud.application_autoscaling.records import (
     CONFIGURATIONS,
@@ -28,7 +29,6 @@ from local_cloud.application_autoscaling.records import (
     not_found,
 )
 from local_cloud.cloudwatch.evaluation import Verdict
-from local_cloud.ministack.account import Scoped, account_id, region
 from local_cloud.protocol.constraints import SCALING, checked_actions
 from local_cloud.protocol.errors import (
     Actions,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, MutableMapping
 from functools import partial
 from typing import Any
 
-from local_cloud.ministack.account import Scoped, in_background, sagemaker_arn
+from local_cloud.account import Scoped, in_background, sagemaker_arn
 from local_cloud.protocol.errors import validation_error
 from local_cloud.sagemaker.components.component import Component, Spec
 from local_cloud.sagemaker.components.copies import Copies, load_adapter, unload_adapter

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, MutableMapping
 from functools import partial
 from typing import Any, TypeVar
 
-from local_cloud.ministack.account import Scoped, account_id, in_background, region, sagemaker_arn
+from local_cloud.account import Scoped, account_id, in_background, region, sagemaker_arn
 from local_cloud.protocol.errors import validation_error
 from local_cloud.sagemaker.hosting.changes import AlarmStates, Monitor, RolledBack, Watch
 from local_cloud.sagemaker.hosting.endpoint import (

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from local_cloud.account import object_keys, read_object
 from local_cloud.containers.archive import ArchiveError, s3_location, unpack_model
 from local_cloud.containers.container import SERVER_PORT, Container, ContainerSpec, start_container
 from local_cloud.containers.images import ImageError, LocalImage, local_image
 from local_cloud.containers.server_client import ServerClient
-from local_cloud.ministack.account import object_keys, read_object
 from local_cloud.sagemaker.definitions import containers
 from local_cloud.sagemaker.hosting.multi_model import TargetModels
 from local_cloud.settings import Settings

@@ -14,11 +14,7 @@ from typing import Any
 
 from ministack.services import cloudwatch_logs
 
-from local_cloud.containers.archive import s3_location
-from local_cloud.containers.container import ContainerSpec
-from local_cloud.containers.images import ImageError, LocalImage, local_image
-from local_cloud.containers.job import Job
-from local_cloud.ministack.account import (
+from local_cloud.account import (
     Scoped,
     account_id,
     in_background,
@@ -26,6 +22,10 @@ from local_cloud.ministack.account import (
     region,
     sagemaker_arn,
 )
+from local_cloud.containers.archive import s3_location
+from local_cloud.containers.container import ContainerSpec
+from local_cloud.containers.images import ImageError, LocalImage, local_image
+from local_cloud.containers.job import Job
 from local_cloud.protocol.errors import Actions, AwsError, Request, validation_error
 from local_cloud.protocol.listing import list_page
 from local_cloud.settings import Settings
