@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import logging
 import signal
 import sys
+import threading
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 import ministack.core.router as router
+from ministack.core.responses import StreamingResponse
 
 from local_cloud.address import own_address, write_address
-from local_cloud.protocol.errors import Reply
+from local_cloud.protocol.errors import Reply, dispatch
 from local_cloud.settings import Settings
 
 PATTERNS: dict[str, dict[str, list[str]]] = {
@@ -32,6 +35,8 @@ PATTERNS: dict[str, dict[str, list[str]]] = {
 }
 INVOCATION_THREADS = 64
 Answer = Callable[[str, bytes], Reply]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
 Invoke = Callable[[str, Mapping[str, str], bytes], Any]
 """Returns a reply, or one that is streamed."""
 
@@ -46,24 +51,21 @@ def serve(settings: Settings) -> None:
 
 def _install(emulator: Any, settings: Settings) -> Callable[[], None]:
     """Add the services of this package to MiniStack; return the function that stops them."""
-    from local_cloud import service_quotas
-    from local_cloud.application_autoscaling.api import Scaling
+    from local_cloud import cloudformation, step_functions
+    from local_cloud.account import correct_copies
+    from local_cloud.application_autoscaling.api import Registry, Scaling
     from local_cloud.application_autoscaling.autoscaler import Autoscaler
-    from local_cloud.application_autoscaling.registry import Registry
     from local_cloud.clock import Clock
-    from local_cloud.cloudformation import resource_types
     from local_cloud.cloudwatch.alarms import alarm_states
-    from local_cloud.codebuild.api import Builds
+    from local_cloud.codebuild import Builds
     from local_cloud.containers.job import stop_jobs
-    from local_cloud.iam import actions, condition_keys, web_identity
-    from local_cloud.ministack import corrections
+    from local_cloud.iam import authorization, web_identity
     from local_cloud.sagemaker.components.api import ComponentActions
     from local_cloud.sagemaker.components.components import Components
     from local_cloud.sagemaker.control_plane import ControlPlane
     from local_cloud.sagemaker.hosting.endpoints import Endpoints
     from local_cloud.sagemaker.runtime.api import Runtime
     from local_cloud.sagemaker.training.training_jobs import TrainingJobs
-    from local_cloud.step_functions import state_machines
 
     endpoints, builds, registry = Endpoints(settings, alarm_states), Builds(settings), Registry()
     components = Components(endpoints, alarm_states)
@@ -76,18 +78,17 @@ def _install(emulator: Any, settings: Settings) -> Callable[[], None]:
     clock = Clock(settings, components, scaling)
     jobs = TrainingJobs(settings)
     control_plane.add(jobs.actions)
-    resource_types.install(control_plane, components, scaling)
+    cloudformation.install(control_plane, components, scaling)
     builds.install()
-    state_machines.install()
-    condition_keys.install(emulator)
-    corrections.install()
+    step_functions.install()
+    authorization.install(emulator)
+    correct_copies()
     web_identity.install()
-    actions.install()
     clock.start()
     threads = ThreadPoolExecutor(INVOCATION_THREADS, thread_name_prefix="invocation")
     _add_service(emulator, "sagemaker", _handler(control_plane.answer, runtime.answer, threads))
     _add_service(emulator, "application-autoscaling", _handler(scaling.answer))
-    _add_service(emulator, "servicequotas", _handler(service_quotas.answer))
+    _add_service(emulator, "servicequotas", _handler(_quotas))
 
     def stop() -> None:
         clock.stop()
@@ -140,6 +141,12 @@ async def _answers(port: int) -> bool:
     return b" 200 " in status
 
 
+def _quotas(target: str, body: bytes) -> Reply:
+    """Answer a request of Service Quotas: the local cloud has none, so that it names none."""
+    names = ("ListServiceQuotas", "ListAWSDefaultServiceQuotas")
+    return dispatch("ServiceQuotas", dict.fromkeys(names, lambda _: {"Quotas": []}), target, body)
+
+
 def _add_service(emulator: Any, name: str, handler: Any) -> None:
     """Registers a handler, and the module that MiniStack's reset expects behind each service."""
     module_name = f"roundhouse_{name.replace('-', '_')}"
@@ -154,7 +161,6 @@ def _handler(
     answer: Answer, invoke: Invoke | None = None, threads: ThreadPoolExecutor | None = None
 ) -> Any:
     """A handler of both APIs: SageMaker Runtime signs as SageMaker does, and differs by path."""
-    from local_cloud.ministack.streaming import streaming_response
 
     async def handler(
         method: str, path: str, headers: dict[str, str], body: bytes, query: dict[str, list[str]]
@@ -168,6 +174,46 @@ def _handler(
         return reply.status, reply.headers, streaming_response(reply.parts, reply.close)
 
     return handler
+
+
+def streaming_response(parts: Iterator[bytes], close: Callable[[], None]) -> Any:
+    """Return MiniStack's marker of a body whose parts are read in a thread of their own.
+
+    `close` ends the reading from any thread: once the caller has left, and at last in any case.
+    """
+
+    async def send_parts(send: Send, receive: Receive) -> None:
+        loop, queue = asyncio.get_running_loop(), asyncio.Queue[bytes | None]()
+
+        def put(item: bytes | None) -> None:
+            with contextlib.suppress(RuntimeError):  # The loop has ended with the cloud.
+                loop.call_soon_threadsafe(queue.put_nowait, item)
+
+        def read() -> None:
+            try:
+                for part in parts:
+                    put(part)
+            finally:
+                close()
+                put(None)
+
+        async def watch() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            close()
+            queue.put_nowait(None)
+
+        context = contextvars.copy_context()
+        threading.Thread(target=context.run, args=(read,), name="stream", daemon=True).start()
+        watching = asyncio.ensure_future(watch())
+        try:
+            while (part := await queue.get()) is not None:
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            watching.cancel()
+
+    return StreamingResponse(send_parts)
 
 
 logging.getLogger("roundhouse").setLevel(logging.INFO)

@@ -107,12 +107,6 @@ class Program:
             arrays = [output.cpu().numpy() for output in outputs]
         return dict(zip(self.signature.outputs, arrays, strict=True))
 
-    def close(self) -> None:
-        """Forget the program, and give its device memory back."""
-        del self._module
-        if self._device == "cuda":
-            self._torch.cuda.empty_cache()
-
 
 def _move(torch: Any, exported: Any, device: str) -> Any:
     """Return the module of a program on another device, its constants and casts included."""

@@ -57,7 +57,7 @@ from container.server.settings import (
     process_settings,
 )
 from container.server.telemetry.failure_log import FailureLog, stderr
-from container.server.telemetry.metrics import CONTENT_TYPE, RequestMetrics, ServerMetrics
+from container.server.telemetry.metrics import CONTENT_TYPE, ServerMetrics
 from container.server.types import (
     JSON_TYPE,
     Form,
@@ -69,7 +69,6 @@ SETTING, ARCHIVE, ENGINE = 2, 3, 4
 EMPTY = Response(200, b"", JSON_TYPE)
 NOT_READY = "The server is not ready: it is loading, draining or its engine fails."
 OpenEngine = Callable[[EngineArchive, Settings], Engine]
-Say = Callable[[str], object]
 
 
 def main(arguments: list[str], open_engine: OpenEngine | None = None) -> int:
@@ -125,7 +124,7 @@ def _serve(settings: Settings, listener: socket.socket, open_engine: OpenEngine)
         raise tokenizer_fault(archive.tokenizer, fault) from fault
     log = FailureLog(stderr, model=model.name)
     try:
-        return _run(serve_model(settings, model, listener, log=log, say=_print_line), log)
+        return _run(serve_model(settings, model, listener, log), log)
     except LoadFault as fault:
         raise LoadFault(
             f"The engine {archive.manifest.engine_file} cannot be loaded: {fault}"
@@ -154,7 +153,7 @@ def _run(serving: Coroutine[Any, Any, None], log: FailureLog) -> int:
 
 
 def model_application(
-    plane: DataPlane, settings: Settings, observer: RequestMetrics, log: FailureLog
+    plane: DataPlane, settings: Settings, metrics: ServerMetrics, log: FailureLog
 ) -> Application:
     """Return the HTTP application of one model."""
 
@@ -164,7 +163,7 @@ def model_application(
         return EMPTY
 
     async def metrics_text(request: Request, stages: Stages) -> Response:
-        return Response(200, observer.metrics.exposition(), CONTENT_TYPE)
+        return Response(200, metrics.exposition(), CONTENT_TYPE)
 
     inference = partial(infer, plane, deadline_seconds=settings.deadline_seconds)
     routes = {
@@ -174,40 +173,39 @@ def model_application(
     }
     model = plane.signature.model
     elsewhere = f"GET /ping and POST /invocations are, with model {model!r}."
-    return dispatch_by_path(routes.get, elsewhere=elsewhere, log=log, over=observer.request_over)
+    return dispatch_by_path(routes.get, elsewhere=elsewhere, log=log, over=metrics.record_request)
 
 
 async def serve_model(
-    settings: Settings, model: Model, listener: socket.socket, *, log: FailureLog, say: Say
+    settings: Settings, model: Model, listener: socket.socket, log: FailureLog
 ) -> None:
     """Serve one model until a signal drains it; /ping is 503 while it loads.
 
     Raises LoadFault and StoppedWhileLoading.
     """
     tune_interpreter()
-    metrics, stop, more = ServerMetrics(), stop_event(), {}
+    metrics, stop, more = ServerMetrics(model.name, log=log), stop_event(), {}
     if model.encoder is not None:
-        more["truncated"] = metrics.truncated_texts.labels(model.name).inc
+        more["truncated"] = metrics.count_truncated()
     plane = DataPlane(
         signature=model.signature,
         encoder=model.encoder,
         max_request_rows=settings.max_request_rows,
         **more,
     )
-    observer = RequestMetrics(metrics, model.name)
-    application = model_application(plane, settings, observer, log)
+    application = model_application(plane, settings, metrics, log)
     server = HttpServer(application, limits=HttpLimits.of(settings))
     metrics.connections.set_function(lambda: server.connections)
     metrics.models_loaded.set_function(lambda: int(plane.ready))
     await server.start(listener)
     try:
-        batcher = await load_unless_stopped(load_batcher(model, settings, metrics, log), stop)
+        batcher = await load_unless_stopped(load_batcher(model, settings, metrics), stop)
     except BaseException as fault:
         plane.drain()
         await server.drain(settings.drain_seconds if isinstance(fault, StoppedWhileLoading) else 0)
         raise
     plane.open(batcher)
-    say(f"Serving {model.name} on {bind_address(settings)}.")
+    _print_line(f"Serving {model.name} on {bind_address(settings)}.")
     await stop.wait()
     plane.drain()
     await server.drain(settings.drain_seconds)

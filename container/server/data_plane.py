@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from container.archive import EngineArchive
 from container.server.batching.batch import Limits
@@ -19,8 +19,7 @@ from container.server.engines.heads import ImageEncoder, PairEncoder, SpanEncode
 from container.server.engines.tokens import TextEncoder
 from container.server.process import trim_memory
 from container.server.settings import Settings
-from container.server.telemetry.failure_log import FailureLog
-from container.server.telemetry.metrics import BatchMetrics, ServerMetrics
+from container.server.telemetry.metrics import ServerMetrics
 from container.server.types import (
     Arrays,
     DeadlinePassed,
@@ -36,22 +35,13 @@ from onboarding.manifest import Manifest
 TRIM_COST = 1_000_000
 """Encoding so much leaves memory behind that is worth returning, in the encoder's units."""
 Result = TypeVar("Result")
+Encoder = TextEncoder | ImageEncoder
 INLINE_CHARACTERS = 4096
 """Texts up to this much are tokenized on the event loop (about a tenth of a millisecond per
 thousand characters).
 """
 DRAINING = "The server is draining; try again in a second."
 LOADING = "The server is still loading its engine; try again in a second."
-
-
-class Encoder(Protocol):
-    """Turns texts or images into the engine's rows."""
-
-    def encode(self, texts: Sequence[Any]) -> Encoded:
-        """Return one row per text, in order. Raises RequestFault."""
-
-    def cost(self, texts: Sequence[Any]) -> int:
-        """Return the cost of encoding, in characters."""
 
 
 class DataPlane:
@@ -240,9 +230,7 @@ def servable_model(archive: EngineArchive, settings: Settings, load: Callable[[]
     )
 
 
-async def load_batcher(
-    model: Model, settings: Settings, metrics: ServerMetrics, log: FailureLog
-) -> Batcher:
+async def load_batcher(model: Model, settings: Settings, metrics: ServerMetrics) -> Batcher:
     """Load and warm up the model's engine in its first slot's thread, and return its batcher.
 
     Raises what loading raises.
@@ -260,7 +248,6 @@ async def load_batcher(
         first.close()
         raise
     threads = [first, *(SlotThread(f"slot {number}") for number in range(1, engine.slots))]
-    observer = BatchMetrics(metrics, model.name, log=log)
     batcher = Batcher(
         engine=engine,
         probe=model.probe,
@@ -271,10 +258,10 @@ async def load_batcher(
         ),
         costs=costs,
         kind=_shapes if model.signature.form == "tensors" else None,
-        observer=observer,
+        observer=metrics,
         threads=threads,
     )
-    observer.watch_queue(lambda: batcher.waiting)
+    metrics.watch_queue(lambda: batcher.waiting)
     return batcher
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from ministack.services import iam, sts
 
-from local_cloud.ministack.account import account_id
+from local_cloud.account import account_id
 from onboarding.aws_limits import GITHUB_ISSUER
 
 DEFAULT_DURATION = 3600

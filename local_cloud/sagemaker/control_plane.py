@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, MutableMapping
 from functools import partial
 from typing import Any
 
-from local_cloud.ministack.account import sagemaker_arn
+from local_cloud.account import sagemaker_arn
 from local_cloud.protocol.constraints import checked_actions
 from local_cloud.protocol.errors import (
     Actions,

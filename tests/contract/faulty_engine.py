@@ -68,9 +68,6 @@ class FaultyEngine:
 
     def warm_up_inline(self) -> None: ...
 
-    def close(self) -> None:
-        self._engine.close()
-
 
 def load_faulty_engine(archive: EngineArchive, settings: Settings) -> Engine:
     """The archive's engine, loaded when nothing holds it up."""

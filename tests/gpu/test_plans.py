@@ -245,7 +245,8 @@ def test_text_plan_of_several_outputs_answers_with_the_networks_first(tmp_path):
         tokenizer=tmp_path / "tokenizer.json",
     )
     manifest = Manifest.from_bytes((root / "manifest.json").read_bytes())
-    with closing(tensorrt_engine(EngineArchive(root=root, manifest=manifest), slots=1)) as engine:
+    engine = tensorrt_engine(EngineArchive(root=root, manifest=manifest), slots=1)
+    with closing(engine._runner):
         engine.warm_up()
         rows = [Tokens(np.array(ids, np.int32)) for ids in ([5, 6, 7], [9] * 11)]
         (found,) = engine.run(engine.prepare(rows), 0)

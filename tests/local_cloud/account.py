@@ -32,6 +32,20 @@ MARK = f"TEST_MARK_{uuid.uuid4().hex[:12]}"
 """A variable of this run alone: another one on this machine makes endpoints of the same names."""
 
 
+def new_client(address, service, account=ACCOUNT, region="us-east-1", **options):
+    """A client of an account's root, in a region; `options` are botocore's."""
+    settings = lifecycle.environment(address, account, region)
+    return boto3.client(
+        service,
+        endpoint_url=settings["AWS_ENDPOINT_URL"],
+        aws_access_key_id=settings["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=settings["AWS_SECRET_ACCESS_KEY"],
+        region_name=settings["AWS_REGION"],
+        config=Config(retries={"max_attempts": 1}, proxies={}, **options),
+        verify=False,
+    )
+
+
 class Account:
     """Clients of one running local cloud, with what most tests need done by them.
 
@@ -50,27 +64,15 @@ class Account:
         # boto3 makes clients from one thread only; what it made, any number of threads may use.
         with self._turn:
             if service not in self._clients:
-                self._clients[service] = self._new_client(service)
+                self._clients[service] = new_client(
+                    self.address,
+                    service,
+                    max_pool_connections=20,
+                    parameter_validation=False,
+                    connect_timeout=DEADLINE_SECONDS,
+                    read_timeout=DEADLINE_SECONDS,
+                )
             return self._clients[service]
-
-    def _new_client(self, service):
-        settings = lifecycle.environment(self.address)
-        return boto3.client(
-            service,
-            endpoint_url=settings["AWS_ENDPOINT_URL"],
-            aws_access_key_id=settings["AWS_ACCESS_KEY_ID"],
-            aws_secret_access_key=settings["AWS_SECRET_ACCESS_KEY"],
-            region_name=settings["AWS_REGION"],
-            config=Config(
-                retries={"max_attempts": 1},
-                proxies={},
-                max_pool_connections=20,
-                parameter_validation=False,
-                connect_timeout=DEADLINE_SECONDS,
-                read_timeout=DEADLINE_SECONDS,
-            ),
-            verify=False,
-        )
 
     def close(self):
         for client in self._clients.values():

@@ -43,3 +43,9 @@ def new_state(tmp_path):
     write_images(state)
     yield state
     lifecycle.stop(state)
+
+
+@pytest.fixture
+def session(tiny):
+    """The session of a module's own `tiny`, its local cloud started when it is not up."""
+    return tiny.start()

@@ -48,11 +48,6 @@ def tiny(tmp_path_factory):
         yield tiny
 
 
-@pytest.fixture
-def session(tiny):
-    return tiny.start()
-
-
 def test_the_tiny_tree_answers_and_a_second_deploy_changes_nothing(tiny, session):
     assert sum(number * number for number in vector(session)) == pytest.approx(1, abs=1e-5)
     done = deploy_all(session)

@@ -28,11 +28,6 @@ def tiny(tmp_path_factory):
         yield tiny
 
 
-@pytest.fixture
-def session(tiny):
-    return tiny.start()
-
-
 def live_config(session):
     endpoint = session.clients("sagemaker").describe_endpoint(EndpointName="local-tiny")
     return endpoint["EndpointConfigName"]

@@ -29,11 +29,6 @@ def tiny(tmp_path_factory):
         yield tiny
 
 
-@pytest.fixture
-def session(tiny):
-    return tiny.start()
-
-
 def differences(session):
     """What differs, by part and name."""
     found = environment_drift(session, environment_templates(session))

@@ -41,11 +41,6 @@ def tiny(tmp_path_factory):
         yield tiny
 
 
-@pytest.fixture
-def session(tiny):
-    return tiny.start()
-
-
 def invocations(session, variant):
     """How many requests a variant got, by its metric."""
     now = datetime.datetime.now(datetime.UTC)

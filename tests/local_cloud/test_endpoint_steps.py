@@ -33,11 +33,6 @@ def tiny(tmp_path_factory):
 
 
 @pytest.fixture
-def session(tiny):
-    return tiny.start()
-
-
-@pytest.fixture
 def caller(session):
     return Caller(session)
 

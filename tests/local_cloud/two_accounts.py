@@ -8,11 +8,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-import boto3
-from botocore.config import Config
 from rich.console import Console
 
-from local_cloud import lifecycle
 from local_cloud.address import CloudAddress
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.names import artifact_bucket
@@ -20,6 +17,7 @@ from roundhouse.aws.clients import COPIES
 from roundhouse.paths import Paths
 from roundhouse.processes import Processes, Run
 from roundhouse.report import Report
+from tests.local_cloud.account import new_client
 from tests.unit.roundhouse.gitops.promoted import Promoted, promote
 
 SOURCE, DESTINATION = "111122223333", "444455556666"
@@ -39,15 +37,7 @@ class TwoAccounts:
 
     def client(self, service: str, account: str, region: str) -> Any:
         """A client of an account's root, in a region."""
-        settings = lifecycle.environment(self.address, account, region)
-        client = boto3.client(
-            service,
-            endpoint_url=settings["AWS_ENDPOINT_URL"],
-            aws_access_key_id=settings["AWS_ACCESS_KEY_ID"],
-            aws_secret_access_key=settings["AWS_SECRET_ACCESS_KEY"],
-            region_name=region,
-            config=Config(retries={"max_attempts": 1}, proxies={}),
-        )
+        client = new_client(self.address, service, account, region)
         client.meta.events.register("before-send", lambda **_: self.on_request())
         return client
 

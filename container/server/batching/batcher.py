@@ -17,7 +17,6 @@ from container.server.batching.failures import (
     FaultIsolation,
     admission_refusal,
     engine_refusal,
-    is_memory_shortage,
 )
 from container.server.batching.fair_queue import FairQueue, Head
 from container.server.batching.selection import (
@@ -39,7 +38,7 @@ from container.server.batching.slots import (
     SlotThread,
     Watchdog,
 )
-from container.server.engines.engine import Costs, Engine, LinearCosts
+from container.server.engines.engine import Costs, Engine, LinearCosts, is_memory_shortage
 from container.server.types import (
     Arrays,
     DeadlinePassed,
@@ -280,11 +279,8 @@ class Batcher:
             return
         self._free(slot)
         if outcome is not None:
-            self._deliver(batch, outcome, seconds)
-
-    def _deliver(self, batch: Batch, answers: Arrays, seconds: float) -> None:
-        batch.deliver(answers)
-        self._observe(batch, seconds)
+            batch.deliver(outcome)
+            self._observe(batch, seconds)
 
     def _observe(self, batch: Batch, seconds: float) -> None:
         self._observer.batch_ran(

@@ -8,7 +8,7 @@ from typing import Any
 
 from container.server.batching.batch import Batch, Drop, Job, RequestPart
 from container.server.batching.slots import Outcome, RunEnded
-from container.server.engines.engine import EngineOutOfMemory
+from container.server.engines.engine import is_memory_shortage
 from container.server.types import (
     DeadlinePassed,
     EngineRefused,
@@ -60,11 +60,6 @@ def engine_refusal(fault: Exception, *, is_broken: bool) -> tuple[Drop, RequestF
     if is_memory_shortage(fault):
         return "memory", MemoryShort(SHORT)
     return "refused", EngineRefused(REFUSED)
-
-
-def is_memory_shortage(fault: Exception) -> bool:
-    """Return True when an engine failed for lack of memory."""
-    return isinstance(fault, EngineOutOfMemory | MemoryError)
 
 
 class FaultIsolation:

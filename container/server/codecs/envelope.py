@@ -17,6 +17,7 @@ from container.server.types import (
     BINARY_TYPE,
     JSON_TYPE,
     Array,
+    InferenceRequest,
     RequestFault,
     Signature,
     TooLarge,
@@ -161,6 +162,27 @@ def wanted_outputs(
     if len(wanted) != len(outputs):
         raise RequestFault('"outputs" asks for the same output twice.')
     return tuple(wanted.items())
+
+
+def plain_texts(inputs: object) -> Sequence[str] | None:
+    """Return the texts of plain JSON, one or a list of them; None of KServe's tensors."""
+    texts = [inputs] if isinstance(inputs, str) else inputs
+    return texts if isinstance(texts, list) and set(map(type, texts)) == {str} else None
+
+
+def kserve_request(
+    document: Mapping[str, Any], rows: Sequence[Any], names: Sequence[str]
+) -> InferenceRequest:
+    """Return the request of some rows, and how its client wants the outputs of these names.
+
+    Raises RequestFault.
+    """
+    return InferenceRequest(
+        rows=rows,
+        wanted=wanted_outputs(document, names),
+        id=request_id(document),
+        timeout_seconds=timeout_seconds(document),
+    )
 
 
 def binary_size(tensor: Mapping[str, Any]) -> Any:

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from container.server.codecs import tensors
 from container.server.codecs.envelope import (
     claimed_pieces,
-    encode_outputs,
     excerpt,
     json_bytes,
     json_type,
+    kserve_request,
     parameter,
+    plain_texts,
     read_envelope,
-    request_id,
     timeout_seconds,
-    wanted_outputs,
 )
 from container.server.codecs.texts import kserve_texts
 from container.server.types import (
@@ -42,7 +42,6 @@ def decode_request(body: bytes, content_type: str, signature: Signature) -> Infe
     names = [record.name for record in signature.inputs]
     is_paired = len(names) > 1
     document, tail = read_envelope(body, content_type, has_inputs=not is_paired)
-    timeout = timeout_seconds(document)
     plain = _plain_rows(document, is_paired=is_paired)
     if plain is not None:
         if tail:
@@ -51,15 +50,10 @@ def decode_request(body: bytes, content_type: str, signature: Signature) -> Infe
             rows=_rows(signature, (plain,) if not is_paired else plain),
             dialect="plain",
             top_k=top_labels(document, signature),
-            timeout_seconds=timeout,
+            timeout_seconds=timeout_seconds(document),
         )
-    columns = _columns(document.get("inputs"), tail, names)
-    return InferenceRequest(
-        rows=_rows(signature, columns),
-        wanted=wanted_outputs(document, [record.name for record in signature.outputs]),
-        id=request_id(document),
-        timeout_seconds=timeout,
-    )
+    rows = _rows(signature, _columns(document.get("inputs"), tail, names))
+    return kserve_request(document, rows, [record.name for record in signature.outputs])
 
 
 def encode_response(
@@ -69,15 +63,8 @@ def encode_response(
     outputs = _outputs(arrays, request, signature)
     if request.dialect == "plain":
         return json_bytes({"outputs": _plain_answer(outputs, request, signature)}), JSON_TYPE
-    records = signature.outputs
-    return encode_outputs(
-        signature,
-        request.id,
-        [
-            (records[index].name, records[index].datatype, outputs[records[index].name], is_binary)
-            for index, is_binary in request.wanted
-        ],
-    )
+    named = [outputs[record.name] for record in signature.outputs]
+    return tensors.encode_response(named, request, signature)
 
 
 def _outputs(
@@ -95,9 +82,7 @@ def _outputs(
 def _plain_rows(document: Mapping[str, Any], *, is_paired: bool) -> Any:
     """Return the texts of plain JSON, or the two columns of a ranker's; None of a KServe body."""
     if not is_paired:
-        inputs = document["inputs"]
-        texts = [inputs] if isinstance(inputs, str) else inputs
-        return texts if isinstance(texts, list) and set(map(type, texts)) == {str} else None
+        return plain_texts(document["inputs"])
     if "inputs" in document:
         return None
     query, texts = document.get("query"), document.get("texts")

@@ -7,10 +7,10 @@ PNG file as the whole body. Pure; files are decoded later, in a thread.
 from __future__ import annotations
 
 from container.server.codecs.envelope import (
+    kserve_request,
+    plain_texts,
     read_envelope,
-    request_id,
     timeout_seconds,
-    wanted_outputs,
 )
 from container.server.codecs.heads import encode_response, top_labels
 from container.server.codecs.texts import Words, kserve_rows, refuse_tail
@@ -29,26 +29,22 @@ def decode_request(body: bytes, content_type: str, signature: Signature) -> Infe
     if base in FILE_TYPES:
         return InferenceRequest(rows=(body,), dialect="plain")
     document, tail = read_envelope(body, content_type)
-    inputs, timeout = document["inputs"], timeout_seconds(document)
-    texts = [inputs] if isinstance(inputs, str) else inputs
-    if isinstance(texts, list) and set(map(type, texts)) == {str}:
+    inputs = document["inputs"]
+    texts = plain_texts(inputs)
+    if texts is not None:
         refuse_tail(tail)
         return InferenceRequest(
             rows=[file_bytes(text.encode()) for text in texts],
             dialect="plain",
             top_k=top_labels(document, signature),
-            timeout_seconds=timeout,
+            timeout_seconds=timeout_seconds(document),
         )
-    return InferenceRequest(
-        rows=kserve_rows(
-            inputs,
-            tail,
-            signature.inputs[0].name,
-            IMAGES,
-            lambda text: file_bytes(text.encode()),
-            lambda _, file: file_bytes(file),
-        ),
-        wanted=wanted_outputs(document, [record.name for record in signature.outputs]),
-        id=request_id(document),
-        timeout_seconds=timeout,
+    rows = kserve_rows(
+        inputs,
+        tail,
+        signature.inputs[0].name,
+        IMAGES,
+        lambda text: file_bytes(text.encode()),
+        lambda _, file: file_bytes(file),
     )
+    return kserve_request(document, rows, [record.name for record in signature.outputs])

@@ -14,10 +14,8 @@ from container.server.codecs.envelope import (
     claimed_pieces,
     encode_outputs,
     excerpt,
+    kserve_request,
     read_envelope,
-    request_id,
-    timeout_seconds,
-    wanted_outputs,
 )
 from container.server.types import Array, InferenceRequest, RequestFault, Signature
 from onboarding.manifest import ProfileRecord, TensorRecord
@@ -58,12 +56,7 @@ def decode_request(body: bytes, content_type: str, signature: Signature) -> Infe
             for record, array in zip(signature.inputs, arrays, strict=True)
         )
         raise RequestFault(f"The inputs have different numbers of rows: {counts}.")
-    return InferenceRequest(
-        rows=TensorRows(arrays),
-        wanted=wanted_outputs(document, [record.name for record in signature.outputs]),
-        id=request_id(document),
-        timeout_seconds=timeout_seconds(document),
-    )
+    return kserve_request(document, TensorRows(arrays), [item.name for item in signature.outputs])
 
 
 def encode_response(

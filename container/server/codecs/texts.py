@@ -17,11 +17,11 @@ from container.server.codecs.envelope import (
     excerpt,
     json_bytes,
     json_type,
+    kserve_request,
+    plain_texts,
     prompt_prefix,
     read_envelope,
-    request_id,
     timeout_seconds,
-    wanted_outputs,
 )
 from container.server.types import JSON_TYPE, InferenceRequest, RequestFault, Signature
 
@@ -32,20 +32,16 @@ def decode_request(body: bytes, content_type: str, signature: Signature) -> Infe
     """Return the request in a body. Raises RequestFault with the sentence for the client."""
     document, tail = read_envelope(body, content_type)
     inputs = document["inputs"]
-    texts = (inputs,) if isinstance(inputs, str) else inputs
-    if isinstance(texts, tuple | list) and set(map(type, texts)) == {str}:
+    texts = plain_texts(inputs)
+    if texts is not None:
         refuse_tail(tail)
         timeout = timeout_seconds(document)
         prefix = prompt_prefix(document, signature.prompts, plain=True)
         rows = _prefixed(prefix, texts)
         return InferenceRequest(rows=rows, dialect="plain", timeout_seconds=timeout)
     prefix = prompt_prefix(document, signature.prompts)
-    return InferenceRequest(
-        rows=_prefixed(prefix, kserve_texts(inputs, tail, signature.inputs[0].name)),
-        wanted=wanted_outputs(document, (signature.outputs[0].name,)),
-        id=request_id(document),
-        timeout_seconds=timeout_seconds(document),
-    )
+    rows = _prefixed(prefix, kserve_texts(inputs, tail, signature.inputs[0].name))
+    return kserve_request(document, rows, (signature.outputs[0].name,))
 
 
 def encode_response(

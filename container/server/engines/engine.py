@@ -119,9 +119,6 @@ class Engine(Protocol):
         Takes no longer than those batches.
         """
 
-    def close(self) -> None:
-        """Free the memory; nothing runs any more."""
-
 
 def longest_sequence(profiles: Sequence[ProfileRecord]) -> int | None:
     """Return the most tokens of a row; `None` when no profile has a sequence axis."""

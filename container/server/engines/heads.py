@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,8 @@ import numpy as np
 from tokenizers import Encoding
 
 from container.server.codecs.tensors import TensorRow
-from container.server.engines.engine import Costs, Engine
+from container.server.engines.buckets import Buckets
+from container.server.engines.shaping import Tensor, TokenShaping
 from container.server.engines.tokens import (
     CHARACTERS_AT_ONCE,
     GROWTH,
@@ -97,33 +98,27 @@ class SpanEncoder(TextEncoder):
         return SpannedTokens(super()._row(encoding), token_spans(encoding))
 
 
-class TokenClassEngine:
-    """An engine whose first output is logits [rows, tokens, labels].
+class TokenClassShaping(TokenShaping):
+    """Texts whose first output is logits [rows, tokens, labels].
 
-    It answers int32 classes and float32 probabilities, [rows, longest]: batches are padded to
+    Answered are int32 classes and float32 probabilities, [rows, longest]: batches are padded to
     different lengths, and the rows of one request may run in several of them.
     """
 
-    def __init__(self, engine: Engine, *, longest: int) -> None:
+    def __init__(
+        self,
+        buckets: Buckets | None,
+        *,
+        inputs: Mapping[str, Tensor],
+        outputs: Sequence[str],
+        longest: int,
+    ) -> None:
         """`longest` is the most tokens of a row."""
-        self._engine, self._longest = engine, longest
-        self.slots, self.inline_rows = engine.slots, engine.inline_rows
-        self.max_rows, self.sequence_buckets = engine.max_rows, engine.sequence_buckets
+        super().__init__(buckets, inputs=inputs, outputs=outputs)
+        self._longest = longest
 
-    def prepare(self, rows: Sequence[Any]) -> Any:
-        return self._engine.prepare(rows)
-
-    def run(self, prepared: Any, slot: int) -> Arrays:
-        return tuple(map(self._fill, token_classes(self._engine.run(prepared, slot)[0])))
-
-    def warm_up(self) -> Costs:
-        return self._engine.warm_up()
-
-    def warm_up_inline(self) -> None:
-        self._engine.warm_up_inline()
-
-    def close(self) -> None:
-        self._engine.close()
+    def answer(self, outputs: Mapping[str, Array]) -> Arrays:
+        return tuple(map(self._fill, token_classes(super().answer(outputs)[0])))
 
     def _fill(self, values: Array) -> Array:
         whole: Array = np.zeros((len(values), self._longest), values.dtype)

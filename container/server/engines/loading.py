@@ -12,7 +12,7 @@ from container.pytorch.program import CPU_BUILD, torch_version
 from container.pytorch.program import DeviceName as ProgramDevice
 from container.server.engines.buckets import Buckets, ladder
 from container.server.engines.engine import Engine, longest_sequence
-from container.server.engines.heads import TokenClassEngine
+from container.server.engines.heads import TokenClassShaping
 from container.server.engines.onnxruntime_cpu import CpuEngine, CpuRunner, SessionRunner
 from container.server.engines.onnxruntime_cuda import (
     CUDA,
@@ -116,34 +116,26 @@ def load_engine(
     manifest = archive.manifest
     if manifest.runtime.name == "tensorrt":
         count = PLAN_SLOTS if slots is None else slots
-        engine: Engine = tensorrt_engine(archive, slots=count, warn=warn, installed=installed)
-    elif manifest.compute_capability == CPU:
+        return tensorrt_engine(archive, slots=count, warn=warn, installed=installed)
+    if manifest.compute_capability == CPU:
         count = cores if slots is None else slots
-        engine = cpu_engine(archive, slots=count, threads=1 if threads is None else threads)
-    elif manifest.runtime.name in PYTORCH_RUNTIMES:
-        engine = program_engine(archive, slots=1 if slots is None else slots)
-    else:
-        engine = cuda_engine(archive, slots=1 if slots is None else slots, warn=warn)
-    longest = longest_sequence(manifest.optimization_profiles)
-    if manifest.task == "token-classification" and longest is not None:
-        return TokenClassEngine(engine, longest=longest)
-    return engine
+        return cpu_engine(archive, slots=count, threads=1 if threads is None else threads)
+    if manifest.runtime.name in PYTORCH_RUNTIMES:
+        return program_engine(archive, slots=1 if slots is None else slots)
+    return cuda_engine(archive, slots=1 if slots is None else slots, warn=warn)
 
 
 def cpu_engine(archive: EngineArchive, *, slots: int, threads: int) -> Engine:
     """Load a network in ONNX Runtime on the CPU, or a program in PyTorch."""
     manifest, path = archive.manifest, archive.engine
-    runner: CpuRunner
     if manifest.runtime.name in PYTORCH_RUNTIMES:
-        runner = program = _program(archive, slots, device="cpu", threads=threads)
-        inputs, outputs = program.inputs, program.outputs
+        runner: CpuRunner = _program(archive, slots, device="cpu", threads=threads)
     else:
         computed = None if archive.tokenizer is not None else _output_names(manifest)
-        runner = session = SessionRunner(path, slots=slots, threads=threads, outputs=computed)
-        inputs, outputs = session.inputs, session.outputs
+        runner = SessionRunner(path, slots=slots, threads=threads, outputs=computed)
     return CpuEngine(
         runner,
-        _shaping(manifest, None, inputs, outputs),
+        _shaping(manifest, None, runner.inputs, runner.outputs),
         max_rows=manifest.max_batch_size,
         sizes=warm_up_sizes(manifest.model_dump(mode="json")),
     )
@@ -243,6 +235,9 @@ def _shaping(
     outputs: Sequence[str],
 ) -> Shaping:
     """Return how rows are shaped. Raises ValueError where the engine has other inputs."""
+    longest = longest_sequence(manifest.optimization_profiles)
+    if manifest.task == "token-classification" and longest is not None:
+        return TokenClassShaping(buckets, inputs=inputs, outputs=outputs, longest=longest)
     if manifest.tokenizer_file is not None:
         return TokenShaping(buckets, inputs=inputs, outputs=outputs)
     records, answers = network_records(manifest)

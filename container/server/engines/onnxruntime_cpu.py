@@ -10,25 +10,23 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import onnxruntime
 
 from container.server.engines.buckets import Bucket
 from container.server.engines.engine import Costs, LinearCosts, Size, memory_of
-from container.server.engines.onnxruntime_cuda import numpy_type
+from container.server.engines.onnxruntime_cuda import input_tensors
+from container.server.engines.pytorch import ProgramRunner
 from container.server.engines.shaping import (
     BucketEngine,
     Part,
-    Runner,
     Shaping,
-    Tensor,
     TokenShaping,
 )
 from container.server.process import trim_memory
 from container.server.types import Array
 
-Run = Callable[[], Any]
 TIMED_TOKENS, TIMED_RUNS = 16, 3
 
 
@@ -55,10 +53,7 @@ class SessionRunner:
                 str(path), options, providers=["CPUExecutionProvider"]
             )
         trim_memory()
-        self.inputs = {
-            tensor.name: Tensor(dtype=numpy_type(tensor), rank=len(tensor.shape))
-            for tensor in self._session.get_inputs()
-        }
+        self.inputs = input_tensors(self._session)
         first = self._session.get_outputs()[0].name
         self.outputs = (first,) if outputs is None else tuple(outputs)
         self._shrinking = onnxruntime.RunOptions()
@@ -74,16 +69,8 @@ class SessionRunner:
         """Run, and free what this batch size needed: for MiniLM at 32 x 128, 260 MB."""
         self._session.run(self.outputs, part.feed, self._shrinking)
 
-    def close(self) -> None:
-        """Forget the session."""
-        del self._session
 
-
-class CpuRunner(Runner, Protocol):
-    """Runs parts on the CPU."""
-
-    def run_once(self, part: Part) -> None:
-        """Run a part of a size that may not come again."""
+CpuRunner = SessionRunner | ProgramRunner
 
 
 class CpuEngine(BucketEngine):
@@ -106,57 +93,48 @@ class CpuEngine(BucketEngine):
         self.inline_rows = max_rows if runner.slots == 1 else 0
 
     def warm_up(self) -> Costs:
-        """Run every size, and time two small ones. Raises EngineOutOfMemory."""
+        """Run the sizes of `spread_sizes`, then fit a fixed cost and one per cell to two of them.
+
+        Cells are tokens, or rows without tokens. Large sizes are not timed: from a few hundred
+        tokens on a CPU's cost per token is flat (MiniLM on two cores: 340 microseconds a token at
+        1 x 16, 230 at 8 x 16, 222 at 32 x 16, 243 at 8 x 128). Raises EngineOutOfMemory.
+        """
+        if not self._sizes:
+            return LinearCosts()
         if isinstance(self._shaping, TokenShaping):
             timed: dict[int, Size] = {rows * TIMED_TOKENS: (rows, TIMED_TOKENS) for rows in (1, 8)}
         else:
-            tokens = self._sizes[0][1] if self._sizes else None
-            timed = {rows: (rows, tokens) for rows in (1, 4)}
-        return warm_up_session(
-            self._run_of, self._sizes, timed=timed, slots=self.slots, clock=self._clock
+            timed = {rows: (rows, self._sizes[0][1]) for rows in (1, 4)}
+        with ThreadPoolExecutor(self.slots, "warm up") as threads:
+            list(threads.map(self._run_size, spread_sizes(self._sizes, self.slots)))
+        (few, first), (many, second) = sorted(
+            (cells, self._best_seconds(size)) for cells, size in timed.items()
         )
+        trim_memory()
+        slope = (second - first) / (many - few)
+        if slope <= 0:
+            return LinearCosts()
+        return LinearCosts(fixed_seconds=max(0.0, first - slope * few), seconds_per_token=slope)
 
     def warm_up_inline(self) -> None:
         """Do nothing: nothing belongs to a thread."""
 
-    def _run_of(self, size: Size) -> Run:
-        rows, tokens = size
-        part = self._shaping.blank(Bucket(rows=rows, tokens=tokens))
-        return lambda: self._cpu_runner.run_once(part)
-
-
-def warm_up_session(
-    runner: Callable[[Size], Run],
-    sizes: Sequence[Size],
-    *,
-    timed: Mapping[int, Size],
-    slots: int,
-    clock: Callable[[], float] = time.perf_counter,
-) -> Costs:
-    """Run the sizes of `spread_sizes`, then fit a fixed cost and a cost per cell to two small ones.
-
-    `timed` has those two by their cells: tokens, or rows without tokens. Large sizes are not timed:
-    from a few hundred tokens on a CPU's cost per token is flat (MiniLM on two cores: 340
-    microseconds a token at 1 x 16, 230 at 8 x 16, 222 at 32 x 16, 243 at 8 x 128). Raises
-    EngineOutOfMemory.
-    """
-    if not sizes:
-        return LinearCosts()
-
-    def warm(size: Size) -> None:
+    def _run_size(self, size: Size) -> None:
         with memory_of(f"A batch of rows and tokens {size}"):
-            runner(size)()
+            self._cpu_runner.run_once(self._part(size))
 
-    with ThreadPoolExecutor(slots, "warm up") as threads:
-        list(threads.map(warm, spread_sizes(sizes, slots)))
-    (few, first), (many, second) = sorted(
-        (cells, _best_seconds(runner(size), clock)) for cells, size in timed.items()
-    )
-    trim_memory()
-    slope = (second - first) / (many - few)
-    if slope <= 0:
-        return LinearCosts()
-    return LinearCosts(fixed_seconds=max(0.0, first - slope * few), seconds_per_token=slope)
+    def _best_seconds(self, size: Size) -> float:
+        """Return the shortest of some runs: disturbances only lengthen them."""
+        part, seconds = self._part(size), []
+        for _ in range(TIMED_RUNS):
+            begin = self._clock()
+            self._cpu_runner.run_once(part)
+            seconds.append(self._clock() - begin)
+        return min(seconds)
+
+    def _part(self, size: Size) -> Part:
+        rows, tokens = size
+        return self._shaping.blank(Bucket(rows=rows, tokens=tokens))
 
 
 def spread_sizes(sizes: Sequence[Size], slots: int) -> list[Size]:
@@ -174,16 +152,6 @@ def spread_sizes(sizes: Sequence[Size], slots: int) -> list[Size]:
         for slot in range(min(slots, rows))
     ]
     return sorted([*whole, *parts], key=_cells, reverse=True)
-
-
-def _best_seconds(run: Run, clock: Callable[[], float]) -> float:
-    """Return the shortest of some runs: disturbances only lengthen them."""
-    seconds = []
-    for _ in range(TIMED_RUNS):
-        begin = clock()
-        run()
-        seconds.append(clock() - begin)
-    return min(seconds)
 
 
 def _cells(size: Size) -> int:

@@ -67,10 +67,7 @@ class OnnxRunner:
         with self._memory():
             self._sessions = [self._open(warn, tensorrt) for _ in range(slots)]
         session = self._sessions[0]
-        self.inputs = {
-            tensor.name: Tensor(dtype=numpy_type(tensor), rank=len(tensor.shape))
-            for tensor in session.get_inputs()
-        }
+        self.inputs = input_tensors(session)
         self._types = {tensor.name: numpy_type(tensor) for tensor in session.get_outputs()}
         self.outputs = tuple(self._types)
         self._graph_numbers: dict[tuple[tuple[int, ...], ...], int] = {}
@@ -183,6 +180,14 @@ def tensorrt_options(manifest: Manifest, shapes: Sequence[Shapes]) -> dict[str, 
 
 def _shapes_text(shapes: Shapes) -> str:
     return ",".join(f"{name}:{'x'.join(map(str, sizes))}" for name, sizes in shapes.items())
+
+
+def input_tensors(session: Any) -> dict[str, Tensor]:
+    """Return a session's inputs. Raises ValueError for a type that numpy lacks."""
+    return {
+        tensor.name: Tensor(dtype=numpy_type(tensor), rank=len(tensor.shape))
+        for tensor in session.get_inputs()
+    }
 
 
 def numpy_type(tensor: Any) -> Any:

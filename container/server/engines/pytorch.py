@@ -51,7 +51,3 @@ class ProgramRunner:
     def run_once(self, part: Part) -> None:
         """Run a part of a size that may not come again."""
         self.run(part, 0)
-
-    def close(self) -> None:
-        """Give the device memory back."""
-        self._program.close()

@@ -192,9 +192,6 @@ class Runner(Protocol):
     def run(self, part: Part, slot: int) -> Mapping[str, Array]:
         """Return the part's own rows of every output, in arrays that no later run changes."""
 
-    def close(self) -> None:
-        """Free everything."""
-
 
 class BucketEngine:
     """A runner, and the shaping of what it runs.
@@ -255,9 +252,6 @@ class BucketEngine:
                 part = self._shaping.blank(bucket)
                 for _ in range(2):
                     self._runner.run(part, 0)
-
-    def close(self) -> None:
-        self._runner.close()
 
     def _seconds(self, part: Part) -> float:
         """Return the best of some runs: what disturbs a run only ever makes it longer."""

@@ -41,16 +41,12 @@ class Route(NamedTuple):
     methods: Mapping[str, Answer]
 
 
-def _ignore_end(kind: str, status: int, seconds: float, stages: Stages) -> None:
-    """Record nothing."""
-
-
 def dispatch_by_path(
     find_route: Callable[[str], Route | None],
     *,
     elsewhere: str,
     log: FailureLog,
-    over: Callable[..., object] = _ignore_end,
+    over: Callable[..., object] = lambda *_: None,
     error_body: ErrorBody = error_body,
 ) -> Application:
     """Return an application that answers by path, and turns every fault into a response.

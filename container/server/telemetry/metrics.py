@@ -78,122 +78,108 @@ class Histogram:
         yield family
 
 
-class ServerMetrics:
-    """The metrics of one server, in a registry of its own; updated on its event loop."""
+class ServerMetrics(BatchObserver):
+    """The metrics of one server and its model, in a registry of its own; of one event loop.
 
-    def __init__(self) -> None:
+    What every batch and every request updates is looked up once.
+    """
+
+    def __init__(self, model: str, *, log: FailureLog | None = None) -> None:
+        """`log` gets a line for every batch on which the engine fails."""
+        self._model, self._log = model, log
         self._registry = registry = CollectorRegistry(auto_describe=False)
         counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
         seconds = partial(Histogram, registry=registry, bounds=SECONDS)
         rows = partial(Histogram, registry=registry, bounds=ROWS)
-        model = ("model",)
-        self.batch_rows = rows("roundhouse_batch_rows", "Rows of a batch.", model)
+        labels = ("model",)
+        self._batch_rows = rows("roundhouse_batch_rows", "Rows of a batch.", labels).labels(model)
         self.connections = gauge("roundhouse_connections", "Open HTTP connections.")
-        self.dropped_rows = counter(
+        self._dropped_rows = counter(
             "roundhouse_dropped_rows", "Rows without an answer.", ("model", "reason")
         )
-        self.engine_failures = counter(
-            "roundhouse_engine_failures", "Batches on which the engine failed.", model
-        )
-        self.engine_seconds = seconds("roundhouse_engine_seconds", "Seconds of a batch.", model)
+        self._engine_failures = counter(
+            "roundhouse_engine_failures", "Batches on which the engine failed.", labels
+        ).labels(model)
+        self._engine_seconds = seconds(
+            "roundhouse_engine_seconds", "Seconds of a batch.", labels
+        ).labels(model)
         self.models_loaded = gauge("roundhouse_models_loaded", "Models that would answer now.")
-        self.queue_rows = gauge("roundhouse_queue_rows", "Rows that no batch holds yet.", model)
-        self.queue_seconds = seconds(
+        self._queue_rows = gauge("roundhouse_queue_rows", "Rows that no batch holds yet.", labels)
+        self._queue_seconds = seconds(
             "roundhouse_queue_seconds",
             "Seconds that an answered request's last row waited.",
-            model,
-        )
-        self.request_seconds = seconds(
+            labels,
+        ).labels(model)
+        self._request_seconds = seconds(
             "roundhouse_request_seconds", "Seconds of an inference request, answered or not."
         ).labels()
-        self.requests = counter(
+        self._requests = counter(
             "roundhouse_requests", "HTTP requests, by kind of path.", ("path", "model", "status")
         )
-        self.stage_seconds = seconds(
+        stage_seconds = seconds(
             "roundhouse_stage_seconds",
             "Seconds of an inference request's stages; wait: for queue, engine and the way "
             "to them.",
             ("stage",),
         )
-        self.tokens = counter(
+        self._stages = {stage: stage_seconds.labels(stage) for stage in STAGES}
+        tokens = counter(
             "roundhouse_tokens", "Tokens that the engine ran: real, or padding.", ("model", "kind")
         )
-        self.truncated_texts = counter(
-            "roundhouse_truncated_texts", "Texts cut to the engine's longest sequence.", model
+        self._real, self._padding = tokens.labels(model, "real"), tokens.labels(model, "padding")
+        self._truncated_texts = counter(
+            "roundhouse_truncated_texts", "Texts cut to the engine's longest sequence.", labels
         )
-        self._request_counters: dict[tuple[str, str, int], Counter] = {}
-
-    def count_request(self, path_kind: str, model: str, status: int) -> None:
-        """Count a request; each counter is looked up once."""
-        key = (path_kind, model, status)
-        counter = self._request_counters.get(key)
-        if counter is None:
-            counter = self._request_counters[key] = self.requests.labels(*key)
-        counter.inc()
-
-    def exposition(self) -> bytes:
-        """Return the metrics as Prometheus reads them, of content type CONTENT_TYPE."""
-        text: bytes = generate_latest(self._registry)
-        return text
-
-
-class BatchMetrics(BatchObserver):
-    """The metrics of one model's batches; what every batch updates is looked up once."""
-
-    def __init__(
-        self, metrics: ServerMetrics, model: str, *, log: FailureLog | None = None
-    ) -> None:
-        """`log` gets a line for every batch on which the engine fails."""
-        self._metrics, self._model, self._log = metrics, model, log
-        self._rows = metrics.batch_rows.labels(model)
-        self._engine = metrics.engine_seconds.labels(model)
-        self._queue = metrics.queue_seconds.labels(model)
-        self._real = metrics.tokens.labels(model, "real")
-        self._padding = metrics.tokens.labels(model, "padding")
-        self._failures = metrics.engine_failures.labels(model)
+        self._request_counters: dict[tuple[str, int], Counter] = {}
 
     def batch_ran(
         self, *, rows: int, tokens: int, padded_tokens: int, engine_seconds: float
     ) -> None:
-        self._rows.observe(rows)
+        self._batch_rows.observe(rows)
         self._real.inc(tokens)
         if padded_tokens > tokens:
             self._padding.inc(padded_tokens - tokens)
-        self._engine.observe(engine_seconds)
+        self._engine_seconds.observe(engine_seconds)
 
     def request_over(self, *, queue_seconds: float) -> None:
-        self._queue.observe(queue_seconds)
+        self._queue_seconds.observe(queue_seconds)
 
     def record_drop(self, *, reason: Drop, rows: int) -> None:
-        self._metrics.dropped_rows.labels(self._model, reason).inc(rows)
+        self._dropped_rows.labels(self._model, reason).inc(rows)
 
     def engine_failed(self, *, fault: Exception, rows: int) -> None:
-        self._failures.inc()
+        self._engine_failures.inc()
         if self._log is not None:
             self._log.report("engine_failed", fault, stage="engine", rows=rows)
 
     def watch_queue(self, waiting: Callable[[], int]) -> None:
         """Read the queue's length whenever metrics are read."""
-        self._metrics.queue_rows.labels(self._model).set_function(waiting)
+        self._queue_rows.labels(self._model).set_function(waiting)
 
+    def count_truncated(self) -> Callable[[int], object]:
+        """Return what counts the truncated texts of a model of texts."""
+        count: Callable[[int], object] = self._truncated_texts.labels(self._model).inc
+        return count
 
-class RequestMetrics:
-    """The metrics of a server's HTTP requests."""
-
-    def __init__(self, metrics: ServerMetrics, model: str) -> None:
-        self.metrics, self._model = metrics, model
-        self._stages = {stage: metrics.stage_seconds.labels(stage) for stage in STAGES}
-
-    def request_over(
+    def record_request(
         self, path_kind: str, status: int, seconds: float, stages: Mapping[str, float]
     ) -> None:
-        """Record a request that was answered, or whose client left.
+        """Record an HTTP request that was answered, or whose client left.
 
         `path_kind` is infer, health, metrics or elsewhere; `stages` has the seconds of STAGES, as
         far as the request got.
         """
-        self.metrics.count_request(path_kind, self._model, status)
+        counter = self._request_counters.get((path_kind, status))
+        if counter is None:
+            counter = self._requests.labels(path_kind, self._model, status)
+            self._request_counters[path_kind, status] = counter
+        counter.inc()
         if path_kind == INFER:
-            self.metrics.request_seconds.observe(seconds)
+            self._request_seconds.observe(seconds)
             for stage, taken in stages.items():
                 self._stages[stage].observe(taken)
+
+    def exposition(self) -> bytes:
+        """Return the metrics as Prometheus reads them, of content type CONTENT_TYPE."""
+        text: bytes = generate_latest(self._registry)
+        return text

@@ -22,9 +22,8 @@ from container.server.http.messages import Reply, Request, Response, fault_respo
 from container.server.process import trim_memory
 from container.server.settings import Settings
 from container.server.telemetry.failure_log import FailureLog
-from container.server.triton.health import Health, ModelHealth
+from container.server.triton.health import Health, ModelHealth, health_request, input_tables
 from container.server.triton.kserve_request import NO_TABLES, Tables, checked_request
-from container.server.triton.probe import health_request, input_tables
 from container.server.types import (
     JSON_TYPE,
     DeadlinePassed,

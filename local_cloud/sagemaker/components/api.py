@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from local_cloud.ministack.account import sagemaker_arn
+from local_cloud.account import sagemaker_arn
 from local_cloud.protocol.errors import Actions, Request, validation_error
 from local_cloud.protocol.listing import list_page
 from local_cloud.sagemaker.components.component import Component, description, summary

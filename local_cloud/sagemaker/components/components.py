@@ -9,12 +9,11 @@ import contextvars
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, MutableMapping
 from functools import partial
 from typing import Any
 
-from local_cloud.ministack.account import Scoped, in_background, sagemaker_arn
+from local_cloud.account import Scoped, in_background, sagemaker_arn
 from local_cloud.protocol.errors import validation_error
 from local_cloud.sagemaker.components.component import Component, Spec
 from local_cloud.sagemaker.components.copies import Copies, load_adapter, unload_adapter
@@ -30,78 +29,7 @@ from local_cloud.sagemaker.hosting.endpoints import Endpoints
 from local_cloud.sagemaker.hosting.fleet import RETRY_SECONDS, Fleet
 from local_cloud.sagemaker.hosting.instance import Instance, ServerError
 from local_cloud.sagemaker.hosting.machine import Machine
-from local_cloud.sagemaker.hosting.rollout import Rollout, rollout
-
-
-@dataclass(kw_only=True)
-class CopyUpdate:
-    """Each batch's new copies answer before the old ones end; `copies` are wanted at last."""
-
-    component: Component
-    specification: Spec
-    copies: int
-    plan: Rollout
-    fleet: Fleet
-    starter: Copies
-    adapters: Sequence[Component]
-    alarm_states: AlarmStates
-    new: list[Instance] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        """Begin to watch."""
-        self._watch = Watch(
-            plan=self.plan,
-            settings=self.starter.settings,
-            alarm_states=self.alarm_states,
-            trouble=self._trouble,
-        )
-
-    def run(self) -> None:
-        """End with new copies alone. Raises RolledBack, with the old ones as before."""
-        component, old = self.component, list(self.component.copies)
-        before, had = component.specification, len(old)
-        try:
-            for batch in self.plan.batches or (self.copies,):
-                self._watch.check()
-                self._add(self.specification, batch)
-                self._watch.bake()
-                self._remove(old, len(old) if not self.plan.batches else batch)
-            self._remove(old, len(old))
-        except Exception as error:
-            reason = failure_reason(error)
-            self._roll_back(before, had - len(old), reason)
-            raise RolledBack(reason) from error
-        component.specification = self.specification
-
-    def _add(self, specification: Spec, count: int) -> None:
-        count = min(count, self.copies - len(self.new))
-        started = self.starter.start(
-            self.component, specification, self.fleet, count, self.adapters
-        )
-        self.new.extend(started)
-        self.component.add(started)
-
-    def _remove(self, copies: list[Instance], count: int) -> None:
-        """Take the first copies of a list out of service and end them."""
-        ending = copies[:count]
-        del copies[:count]
-        self.component.remove(ending)
-        self.starter.end(ending, self.fleet)
-
-    def _roll_back(self, before: Spec, missing: int, reason: str) -> None:
-        """End as many new copies as old ones are missing, start those again, end the other new."""
-        self._remove(self.new, missing)
-        try:
-            started = self.starter.start(self.component, before, self.fleet, missing, self.adapters)
-        except ServerError as error:
-            raise RolledBack(f"{reason} The rollback failed too: {error}") from error
-        self.component.add(started)
-        self._remove(self.new, len(self.new))
-
-    def _trouble(self) -> str | None:
-        ended = any(copy.has_ended() for copy in self.new)
-        return "new copies did not stay healthy." if ended else None
-
+from local_cloud.sagemaker.hosting.rollout import rollout
 
 logger = logging.getLogger("roundhouse.components")
 
@@ -211,11 +139,8 @@ class Components:
             if component.base is not None:
                 continue
             with component.changing:
-                old, adapters = list(component.copies), self.adapters_of(component)
-                new = self.copies.start(
-                    component, component.specification, fleet, component.desired, adapters
-                )
-                component.add(new)
+                old = list(component.copies)
+                self._start(component, component.specification, fleet, component.desired)
                 component.remove(old)
                 for present in endpoint.fleets:
                     self.copies.end(old, present)
@@ -258,20 +183,28 @@ class Components:
     def _scale(self, component: Component, desired: int) -> None:
         """Start missing copies or none; end surplus ones, newest first."""
         fleet, before = self.fleet(component), component.desired
-        missing, adapters = desired - len(component.copies), self.adapters_of(component)
-        component.desired = desired
+        missing, component.desired = desired - len(component.copies), desired
         try:
-            started = self.copies.start(
-                component, component.specification, fleet, missing, adapters
-            )
+            self._start(component, component.specification, fleet, missing)
         except BaseException:
             component.desired = before
             raise
-        component.add(started)
-        surplus = component.copies[desired:]
-        component.remove(surplus)
-        self.copies.end(surplus, fleet)
+        self._end(component, component.copies[desired:], fleet)
         self.copies.release_unused(fleet)
+
+    def _start(
+        self, component: Component, specification: Spec, fleet: Fleet, count: int
+    ) -> list[Instance]:
+        """Start copies, which take requests then, or none. Raises ServerError."""
+        adapters = self.adapters_of(component)
+        started = self.copies.start(component, specification, fleet, count, adapters)
+        component.add(started)
+        return started
+
+    def _end(self, component: Component, copies: Collection[Instance], fleet: Fleet) -> None:
+        """Take copies out of service and end them."""
+        component.remove(copies)
+        self.copies.end(copies, fleet)
 
     def _replace(self, component: Component, specification: Spec, desired: int) -> None:
         """Replace the copies of a component, or the files of an adapter."""
@@ -283,19 +216,52 @@ class Components:
             return
         fleet = self.fleet(component)
         try:
-            CopyUpdate(
-                component=component,
-                specification=specification,
-                copies=desired,
-                plan=rollout(component.deployment_config, {"copies": desired}),
-                fleet=fleet,
-                starter=self.copies,
-                adapters=self.adapters_of(component),
-                alarm_states=self._alarm_states,
-            ).run()
+            self._roll_out(component, specification, desired, fleet)
             component.desired = desired
         finally:
             self.copies.release_unused(fleet)
+
+    def _roll_out(
+        self, component: Component, specification: Spec, desired: int, fleet: Fleet
+    ) -> None:
+        """Start the new copies of each batch before the old ones end.
+
+        Raises RolledBack, with the old copies as before.
+        """
+        plan = rollout(component.deployment_config, {"copies": desired})
+        old, new = list(component.copies), list[Instance]()
+        watch = Watch(
+            plan=plan,
+            settings=self.endpoints.settings,
+            alarm_states=self._alarm_states,
+            trouble=partial(_trouble, new),
+        )
+        replaced = 0
+        try:
+            for batch in plan.batches or (desired,):
+                watch.check()
+                new += self._start(component, specification, fleet, min(batch, desired - len(new)))
+                watch.bake()
+                ending = old[replaced : replaced + batch if plan.batches else None]
+                replaced += len(ending)
+                self._end(component, ending, fleet)
+            self._end(component, old[replaced:], fleet)
+        except Exception as error:
+            reason = failure_reason(error)
+            self._roll_back(component, new, fleet, replaced, reason)
+            raise RolledBack(reason) from error
+        component.specification = specification
+
+    def _roll_back(
+        self, component: Component, new: list[Instance], fleet: Fleet, missing: int, reason: str
+    ) -> None:
+        """End as many new copies as old ones are missing, start those again, end the other new."""
+        self._end(component, new[:missing], fleet)
+        try:
+            self._start(component, component.specification, fleet, missing)
+        except ServerError as error:
+            raise RolledBack(f"{reason} The rollback failed too: {error}") from error
+        self._end(component, new[missing:], fleet)
 
     def _remove(self, component: Component) -> None:
         try:
@@ -351,6 +317,12 @@ class Components:
             logger.warning("inference component %s: %s", component.name, error)
         finally:
             component.changing.release()
+
+
+def _trouble(new: Collection[Instance]) -> str | None:
+    """Why an update to new copies must not go on."""
+    ended = any(copy.has_ended() for copy in new)
+    return "new copies did not stay healthy." if ended else None
 
 
 def _lost_copies(fleet: Fleet, component: Component) -> list[Instance]:

@@ -20,11 +20,11 @@ from local_cloud.sagemaker.hosting.instance import (
     Launch,
     ServerError,
     end_together,
+    fetch_model_data,
     start_instance,
     start_together,
 )
 from local_cloud.sagemaker.hosting.machine import Machine, Requirements, copy_requirements
-from local_cloud.sagemaker.hosting.model_data import fetch_model_data
 from local_cloud.settings import Settings
 
 GRACE_SECONDS = 30.0

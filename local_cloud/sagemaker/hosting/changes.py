@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from local_cloud.ministack.account import in_background
+from local_cloud.account import in_background
 from local_cloud.protocol.errors import AwsError
 from local_cloud.sagemaker.hosting.instance import ServerError
 from local_cloud.sagemaker.hosting.rollout import Rollout

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections.abc import Callable, Collection, Mapping, MutableMapping
 from functools import partial
 from typing import Any, TypeVar
 
-from local_cloud.ministack.account import Scoped, account_id, in_background, region, sagemaker_arn
+from local_cloud.account import Scoped, account_id, in_background, region, sagemaker_arn
 from local_cloud.protocol.errors import validation_error
-from local_cloud.sagemaker.hosting.changes import AlarmStates, Monitor
-from local_cloud.sagemaker.hosting.endpoint import Endpoint, Traffic
-from local_cloud.sagemaker.hosting.fleet import Fleet, inspect, new_fleet
-from local_cloud.sagemaker.hosting.rollout import rollout
-from local_cloud.sagemaker.hosting.update import Update
-from local_cloud.sagemaker.hosting.update_request import (
+from local_cloud.sagemaker.hosting.changes import AlarmStates, Monitor, RolledBack, Watch
+from local_cloud.sagemaker.hosting.endpoint import (
     COUNT,
+    Endpoint,
+    Record,
+    Traffic,
     Wanted,
     apply_changes,
     check_changes,
     check_update,
     keep_properties,
 )
+from local_cloud.sagemaker.hosting.fleet import Fleet, new_fleet
+from local_cloud.sagemaker.hosting.instance import ServerError
+from local_cloud.sagemaker.hosting.rollout import rollout
 from local_cloud.settings import Settings
 
-Record = Mapping[str, Any]
 R = TypeVar("R")
 
 
@@ -146,18 +148,39 @@ class Endpoints:
         endpoint.route(Traffic(fleet=fleet))
 
     def _update(self, endpoint: Endpoint, before: Traffic, request: Record, config: Record) -> None:
-        fleet = self._fleet(endpoint, config)
-        keep_properties(request, before.fleet, fleet)
-        counts = {name: variant.desired for name, variant in fleet.production.items()}
-        Update(
-            before=before,
-            new=fleet,
-            plan=rollout(endpoint.deployment_config, counts),
+        """Start the whole new fleet, then shift the traffic share by share; of rolling updates too.
+
+        Raises RolledBack, with the old fleet alone as before.
+        """
+        new = self._fleet(endpoint, config)
+        keep_properties(request, before.fleet, new)
+        counts = {name: variant.desired for name, variant in new.production.items()}
+        plan = rollout(endpoint.deployment_config, counts)
+        watch = Watch(
+            plan=plan,
             settings=self.settings,
             alarm_states=self._alarm_states,
-            route=endpoint.route,
-            place=partial(self.move_components, endpoint),
-        ).run()
+            trouble=partial(_trouble, new),
+        )
+        try:
+            new.start()
+            self.move_components(endpoint, new)
+        except ServerError as error:
+            new.stop()
+            raise RolledBack(str(error)) from error
+        try:
+            for share in plan.shares:
+                watch.check()
+                endpoint.route(Traffic(fleet=before.fleet, new=new, new_share=share))
+                watch.bake()
+        except BaseException:
+            self.move_components(endpoint, before.fleet)
+            endpoint.route(before)
+            new.stop()
+            raise
+        endpoint.route(Traffic(fleet=new))
+        time.sleep(self.settings.scaled_wait(plan.termination_wait_seconds))
+        before.fleet.stop()
 
     def _fleet(self, endpoint: Endpoint, config: Record) -> Fleet:
         owner = f"{account_id()}-{region()}-{endpoint.name}-{uuid.uuid4().hex[:8]}"
@@ -176,9 +199,17 @@ class Endpoints:
             endpoint.become("Deleted")
 
 
+def _trouble(fleet: Fleet) -> str | None:
+    """Why an update to a fleet must not go on."""
+    fleet.drop_lost()
+    if any(variant.lost for variant in fleet.variants):
+        return f"instances of endpoint config {fleet.config_name} did not stay healthy."
+    return None
+
+
 def _inspect(fleet: Fleet) -> None:
     """Drop lost instances, and start others in their place."""
-    inspect(fleet)
+    fleet.drop_lost()
     for variant in fleet.variants:
         variant.mend()
 

@@ -209,6 +209,13 @@ class Fleet:
             self.stop(0.0)
             raise
 
+    def drop_lost(self) -> None:
+        """Remove instances whose server ended."""
+        for variant in self.variants:
+            for instance in tuple(variant.instances):
+                if instance.has_ended():
+                    variant.drop(instance)
+
     def stop(self, drain_seconds: float = DRAIN_SECONDS) -> None:
         """Stop every variant's instances and remove the fleet's folder."""
         for variant in self.variants:
@@ -239,11 +246,3 @@ def new_fleet(config: Spec, settings: Settings, find_model: FindModel, folder: P
         production=variants("ProductionVariants"),
         shadow=variants("ShadowProductionVariants"),
     )
-
-
-def inspect(fleet: Fleet) -> None:
-    """Remove instances whose server ended."""
-    for variant in fleet.variants:
-        for instance in tuple(variant.instances):
-            if instance.has_ended():
-                variant.drop(instance)

@@ -17,8 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 
+from local_cloud.account import account_id
 from local_cloud.containers.container import NotListening
-from local_cloud.ministack.account import account_id
 from local_cloud.protocol.constraints import RUNTIME, checked_request, header_fields
 from local_cloud.protocol.errors import AwsError, Reply, error_reply
 from local_cloud.sagemaker.components.component import Component

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from local_cloud.account import in_background, read_object, write_object
 from local_cloud.cloudwatch import metric_store
 from local_cloud.containers.archive import s3_location
-from local_cloud.ministack.account import in_background, read_object, write_object
 from local_cloud.protocol.errors import AwsError, Reply, json_reply
 from local_cloud.sagemaker.hosting.endpoint import Endpoint
 from local_cloud.sagemaker.metrics import variant_metrics

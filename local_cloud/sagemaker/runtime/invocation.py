@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
+from local_cloud.account import account_id, region
 from local_cloud.containers.archive import ArchiveError
 from local_cloud.containers.container import NotListening
 from local_cloud.containers.server_client import Response
-from local_cloud.ministack.account import account_id, region
 from local_cloud.protocol.errors import AwsError, Reply, error_reply
 from local_cloud.sagemaker.components.component import Component
 from local_cloud.sagemaker.hosting.endpoint import Endpoint

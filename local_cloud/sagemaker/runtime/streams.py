@@ -1,21 +1,21 @@
-"""Invocations whose answers are passed on part by part, in SageMaker's event stream."""
+"""Invocations whose answers are passed on part by part, in SageMaker's event stream.
+
+Source: Smithy 2.0, "Amazon Event Stream Specification".
+"""
 
 from __future__ import annotations
 
 import http.client
+import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ministack.services.kinesis import _eventstream_message
+
 from local_cloud.containers.container import NotListening
 from local_cloud.containers.server_client import OpenResponse, Response
 from local_cloud.protocol.errors import Reply
-from local_cloud.protocol.event_stream import (
-    CONTENT_TYPE,
-    payload_part,
-    stream_exception,
-    uneven_parts,
-)
 from local_cloud.sagemaker.hosting.instance import Instance
 from local_cloud.sagemaker.runtime.invocation import (
     TIMED_OUT,
@@ -25,6 +25,7 @@ from local_cloud.sagemaker.runtime.invocation import (
     refusal,
 )
 
+CONTENT_TYPE = "application/vnd.amazon.eventstream"
 AMZN_CONTENT_TYPE = "X-Amzn-SageMaker-Content-Type"
 
 
@@ -93,3 +94,26 @@ class StreamedInvocation(Invocation):
             if first:
                 metrics.add("FirstChunkModelLatency", first * 1e6, "Microseconds")
                 metrics.add("MidStreamErrors", int(broken))
+
+
+def payload_part(content: bytes) -> bytes:
+    """Return an event that carries a part of a container's body."""
+    headers = {":event-type": "PayloadPart", ":content-type": "application/octet-stream"}
+    return bytes(_eventstream_message({**headers, ":message-type": "event"}, content))
+
+
+def stream_exception(kind: str, **fields: str) -> bytes:
+    """Return the exception that ends a stream."""
+    headers = {":exception-type": kind, ":content-type": "application/json"}
+    content = json.dumps(fields).encode()
+    return bytes(_eventstream_message({**headers, ":message-type": "exception"}, content))
+
+
+def uneven_parts(chunk: bytes) -> Iterator[bytes]:
+    """Yield a chunk in two parts: inside its first character of several bytes, or in its middle.
+
+    AWS promises no boundaries, so a client that relies on whole lines must fail here.
+    """
+    wide = next((position for position, byte in enumerate(chunk) if byte >= 0xC0), None)
+    cut = len(chunk) // 2 if wide is None else wide + 1
+    yield from filter(None, (chunk[:cut], chunk[cut:]))

@@ -115,8 +115,6 @@ class HeldEngine:
 
     def warm_up_inline(self) -> None: ...
 
-    def close(self) -> None: ...
-
 
 def identities(rows: Sequence[Row]) -> Arrays:
     """Two outputs: [rows, 2] and [rows]."""

@@ -25,7 +25,6 @@ class Recorder:
     def __init__(self):
         self.now = 0.0
         self.runs: list[tuple[int, tuple[int, ...]]] = []
-        self.is_closed = False
 
     def clock(self):
         return self.now
@@ -34,9 +33,6 @@ class Recorder:
         self.runs.append((slot, part.shapes["input_ids"]))
         self.now += part.shapes["input_ids"][0] + len(self.runs) % 2
         return {"sum": part.feed["input_ids"].sum(axis=1).astype(np.float16)[: part.rows]}
-
-    def close(self):
-        self.is_closed = True
 
 
 @pytest.fixture

@@ -9,8 +9,9 @@ from tokenizers import Tokenizer
 from container.server.engines.heads import (
     PAIR_CHARACTERS,
     PairEncoder,
-    TokenClassEngine,
+    TokenClassShaping,
 )
+from container.server.engines.shaping import Tensor
 from container.server.types import RequestFault
 from tests.fixtures.tiny_embedder.archive import HERE
 
@@ -51,23 +52,16 @@ def test_refuses_long_pairs_that_are_not_cut():
         encoder.encode([("a", "b"), ("cat " * 6, "dog " * 6)])
 
 
-class Logits:
-    slots, inline_rows, max_rows, sequence_buckets = 1, 2, 3, None
-
-    def run(self, prepared, slot):
-        logits = np.zeros((2, prepared, 4), np.float32)
-        logits[:, :, 3] = 50
-        return (logits,)
-
-
 def test_rows_are_as_wide_as_the_longest_sequence_whatever_their_batch():
-    engine = TokenClassEngine(Logits(), longest=6)
+    inputs = {"input_ids": Tensor(dtype=np.int64, rank=2)}
+    shaping = TokenClassShaping(None, inputs=inputs, outputs=["logits"], longest=6)
     for tokens in (2, 6):
-        classes, scores = engine.run(tokens, 0)
+        logits = np.zeros((2, tokens, 4), np.float32)
+        logits[:, :, 3] = 50
+        classes, scores = shaping.answer({"logits": logits})
         assert classes.shape == scores.shape == (2, 6)
         assert (classes[:, :tokens] == 3).all() and np.allclose(scores[:, :tokens], 1)
         assert not classes[:, tokens:].any() and not scores[:, tokens:].any()
-    assert (engine.inline_rows, engine.max_rows) == (2, 3)
 
 
 pytestmark = pytest.mark.unit

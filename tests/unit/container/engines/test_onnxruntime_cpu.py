@@ -5,27 +5,38 @@ from __future__ import annotations
 import threading
 from itertools import accumulate
 
+import numpy as np
 import pytest
 
 from container.server.engines.engine import EngineOutOfMemory, LinearCosts
 from container.server.engines.onnxruntime_cpu import (
     CpuEngine,
-    SessionRunner,
     spread_sizes,
-    warm_up_session,
 )
-from container.server.engines.shaping import TokenShaping
-from tests.fixtures.tiny_embedder.archive import HERE
+from container.server.engines.shaping import Tensor, TokenShaping
 
-
-def embedder(**more):
-    runner = SessionRunner(HERE / "model.onnx", slots=2, threads=1, outputs=None)
-    shaping = TokenShaping(None, inputs=runner.inputs, outputs=runner.outputs)
-    return CpuEngine(runner, shaping, max_rows=32, **more)
-
-
+INPUTS = {"input_ids": Tensor(dtype=np.int64, rank=2)}
 SIZES = ((1, 8), (8, 64), (32, 128))
-TIMED = {16: (1, 16), 128: (8, 16)}
+
+
+class Runner:
+    """Keeps the sizes that it runs; `act` is called with each before."""
+
+    outputs = ("y",)
+
+    def __init__(self, slots, act):
+        self.slots, self.act, self.runs = slots, act, []
+
+    def run_once(self, part):
+        size = part.feed["input_ids"].shape
+        self.act(size)
+        self.runs.append(size)
+
+
+def engine(*, slots=2, sizes=SIZES, act=lambda size: None, **more):
+    runner = Runner(slots, act)
+    shaping = TokenShaping(None, inputs=INPUTS, outputs=runner.outputs)
+    return CpuEngine(runner, shaping, max_rows=32, sizes=sizes, **more), runner.runs
 
 
 def test_one_slot_warms_every_declared_size_the_largest_first():
@@ -42,17 +53,9 @@ def test_several_slots_share_the_rows_of_every_size_and_run_each_count_of_rows_i
 
 
 def test_warm_up_works_on_every_slot_at_once_and_times_when_that_is_done():
-    barrier, runs = threading.Barrier(2, timeout=20), []
-
-    def runner(size):
-        def run():
-            if size == (16, 128):
-                barrier.wait()
-            runs.append(size)
-
-        return run
-
-    warm_up_session(runner, SIZES, timed=TIMED, slots=2)
+    barrier = threading.Barrier(2, timeout=20)
+    both, runs = engine(act=lambda size: size == (16, 128) and barrier.wait())
+    both.warm_up()
     count = len(spread_sizes(SIZES, 2))
     assert sorted(runs[:count]) == sorted(spread_sizes(SIZES, 2))
     assert set(runs[count:]) == {(1, 16), (8, 16)}
@@ -64,13 +67,16 @@ def clock_of_runs(*seconds):
     return lambda: next(readings)
 
 
-def test_costs_are_fitted_to_the_shortest_runs_of_two_sizes():
-    clock = clock_of_runs(9.0, 2.0, 3.0, 16.0, 17.0, 90.0)
-    engine = embedder(sizes=((1, 8), (32, 128)), clock=clock)
-    assert engine.warm_up() == LinearCosts(fixed_seconds=0.0, seconds_per_token=0.125)
-    clock = clock_of_runs(3.0, 3.0, 3.0, 10.0, 10.0, 10.0)
-    costs = warm_up_session(lambda size: bool, ((1, 8),), timed=TIMED, slots=1, clock=clock)
-    assert costs == LinearCosts(fixed_seconds=2.0, seconds_per_token=0.0625)
+@pytest.mark.parametrize(
+    ("seconds", "fixed", "per_token"),
+    [
+        ((9.0, 2.0, 3.0, 16.0, 17.0, 90.0), 0.0, 0.125),
+        ((3.0, 3.0, 3.0, 10.0, 10.0, 10.0), 2.0, 0.0625),
+    ],
+)
+def test_costs_are_fitted_to_the_shortest_runs_of_two_sizes(seconds, fixed, per_token):
+    costs = engine(clock=clock_of_runs(*seconds))[0].warm_up()
+    assert costs == LinearCosts(fixed_seconds=fixed, seconds_per_token=per_token)
 
 
 @pytest.mark.parametrize(
@@ -85,12 +91,9 @@ def test_costs_are_fitted_to_the_shortest_runs_of_two_sizes():
     ],
 )
 def test_refuses_a_size_that_fails_at_warm_up(fault, kind, sentence):
-    def runner(size):
-        def run():
-            if size == (16, 128):
-                raise fault
-
-        return run
+    def act(size):
+        if size == (16, 128):
+            raise fault
 
     with pytest.raises(kind, match=sentence):
-        warm_up_session(runner, SIZES, timed=TIMED, slots=2)
+        engine(act=act)[0].warm_up()

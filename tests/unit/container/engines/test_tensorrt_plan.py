@@ -99,7 +99,7 @@ def test_tensors_keep_their_length_even_where_no_graph_has_it(machine, tmp_path)
         assert np.array_equal(run_rows(engine, rows), scaled_rows(rows))
         assert machine.plan.runs[-1][2] == (4, width)
     assert len(machine.cuda.graphs) == graphs
-    engine.close()
+    engine._runner.close()
     assert machine.is_empty()
 
 
@@ -117,7 +117,7 @@ def test_closing_gives_back_what_a_broken_gpu_still_takes(machine, tmp_path):
     engine.warm_up()
     machine.cuda.fails["cudaGraphExecDestroy"] = Error.cudaErrorIllegalAddress
     with pytest.raises(DeviceFault, match="illegal memory access"):
-        engine.close()
+        engine._runner.close()
     assert (machine.cuda.blocks, machine.cuda.host, machine.cuda.queues) == ({}, {}, {})
 
 

@@ -12,7 +12,6 @@ from container.server.app import model_application
 from container.server.codecs.envelope import BINARY_TYPE
 from container.server.http.messages import Request
 from container.server.settings import Settings
-from container.server.telemetry.metrics import ServerMetrics
 from container.server.types import DeadlinePassed, Encoded, TooLarge
 from tests.unit.container.signatures import record, tensor_signature
 
@@ -49,13 +48,13 @@ class Observer(list):
 
     def __init__(self):
         super().__init__()
-        self.metrics, self.faults = ServerMetrics(), []
+        self.faults = []
 
     def report(self, event, fault=None, **facts):
         """The failure log's."""
         self.faults.append((event, fault, facts["status"]))
 
-    def request_over(self, path_kind, status, seconds, stages):
+    def record_request(self, path_kind, status, seconds, stages):
         assert 60 > seconds >= sum(stages.values()) >= 0
         self.append((path_kind, status, list(stages)))
 

@@ -5,11 +5,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from container.server.telemetry.metrics import (
-    BatchMetrics,
-    RequestMetrics,
-    ServerMetrics,
-)
+from container.server.telemetry.metrics import ServerMetrics
 
 STAGES = {"decode": 1e-4, "tokenize": 2e-4, "wait": 3e-3, "encode": 1e-5}
 NAMES = """batch_rows connections dropped_rows engine_failures engine_seconds models_loaded
@@ -28,15 +24,14 @@ def samples(metrics: ServerMetrics) -> dict[tuple[str, tuple[tuple[str, str], ..
 
 
 def example_metrics() -> ServerMetrics:
-    metrics = ServerMetrics()
-    batches, requests = BatchMetrics(metrics, "m"), RequestMetrics(metrics, "m")
-    batches.batch_ran(rows=3, tokens=30, padded_tokens=48, engine_seconds=0.004)
-    batches.request_over(queue_seconds=0.001)
-    batches.record_drop(reason="deadline", rows=2)
-    batches.engine_failed(fault=RuntimeError("x"), rows=1)
-    batches.watch_queue(lambda: 7)
-    requests.request_over("infer", 200, 0.0034, STAGES)
-    requests.request_over("health", 200, 1e-5, {})
+    metrics = ServerMetrics("m")
+    metrics.batch_ran(rows=3, tokens=30, padded_tokens=48, engine_seconds=0.004)
+    metrics.request_over(queue_seconds=0.001)
+    metrics.record_drop(reason="deadline", rows=2)
+    metrics.engine_failed(fault=RuntimeError("x"), rows=1)
+    metrics.watch_queue(lambda: 7)
+    metrics.record_request("infer", 200, 0.0034, STAGES)
+    metrics.record_request("health", 200, 1e-5, {})
     metrics.connections.set_function(lambda: 4)
     return metrics
 

@@ -31,7 +31,7 @@ def is_loaded(path):
 
 def test_engine_loads_the_libraries_of_its_archive(library, tmp_path):
     archive = text_archive(tmp_path, embedder([LONG]), LONG, plugins=("libscale.so",))
-    GpuMachine().open(archive).close()
+    GpuMachine().open(archive)
     assert is_loaded(library)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from container.server.triton.probe import PIXEL
+from container.server.triton.health import PIXEL
 from container.triton.images import ImageProcessor, ImageRefused, decoded_image
 
 pytestmark = pytest.mark.unit

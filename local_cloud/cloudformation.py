@@ -12,10 +12,10 @@ from typing import Any
 
 from ministack.services.cloudformation import provisioners, stacks
 
+from local_cloud.account import sagemaker_arn
 from local_cloud.application_autoscaling.api import Scaling
 from local_cloud.cloudwatch.alarms import without_metric
 from local_cloud.iam.web_identity import delete_provider, put_provider
-from local_cloud.ministack.account import sagemaker_arn
 from local_cloud.protocol.constraints import input_shape
 from local_cloud.protocol.errors import AwsError
 from local_cloud.sagemaker.components.components import Components
