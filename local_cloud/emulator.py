@@ -53,8 +53,9 @@ def _install(emulator: Any, settings: Settings) -> Callable[[], None]:
     """Add the services of this package to MiniStack; return the function that stops them."""
     from local_cloud import cloudformation, step_functions
     from local_cloud.account import correct_copies
-    from local_cloud.application_autoscaling.api import Registry, Scaling
+    from local_cloud.application_autoscaling.api import Scaling
     from local_cloud.application_autoscaling.autoscaler import Autoscaler
+    from local_cloud.application_autoscaling.registry import Registry
     from local_cloud.clock import Clock
     from local_cloud.cloudwatch.alarms import alarm_states
     from local_cloud.codebuild import Builds

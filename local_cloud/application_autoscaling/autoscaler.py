@@ -12,7 +12,7 @@ from local_cloud.application_autoscaling.records import Change, Key, Policy, Tar
 from local_cloud.protocol.errors import AwsError, validation_error
 
 if TYPE_CHECKING:
-    from local_cloud.application_autoscaling.api import Registry
+    from local_cloud.application_autoscaling.registry import Registry
     from local_cloud.sagemaker.components.component import Component
     from local_cloud.sagemaker.components.components import Components
     from local_cloud.sagemaker.hosting.endpoint import Endpoint

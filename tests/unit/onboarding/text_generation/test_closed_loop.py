@@ -18,32 +18,32 @@ ENGINE = Engine(
 PROMPT, ANSWER, MOST = log_normal(100, 100), log_normal(11, 11), 4096
 
 
-def seen(users, engine=ENGINE, prompt=PROMPT, **changes):
+def measure(users, engine=ENGINE, prompt=PROMPT, **changes):
     return simulate(dataclasses.replace(engine, **changes), prompt, ANSWER, MOST, users)
 
 
 def test_one_user_waits_for_the_server_and_the_own_prompt():
-    alone = seen(1)
+    alone = measure(1)
     assert alone.ttft_p95 == pytest.approx(0.005 + 0.01 + 0.01)
     assert (alone.itl_p95, alone.itl_mean) == (pytest.approx(0.01), pytest.approx(0.01))
     assert alone.tokens_per_second == pytest.approx(11 / (0.025 + 0.1), rel=0.01)
 
 
 def test_prompts_of_others_delay_the_next_token():
-    many = seen(8)
+    many = measure(8)
     assert many.itl_p95 >= 0.02 > many.itl_mean > 0.011
     assert many.ttft_p95 > 0.03, "two steps pass before a prompt is scheduled"
 
 
 def test_prompt_longer_than_a_step_takes_several():
-    long = seen(1, prompt=log_normal(2500, 2500))
+    long = measure(1, prompt=log_normal(2500, 2500))
     assert long.ttft_p95 == pytest.approx(0.005 + 3 * 0.01 + 0.25)
 
 
 def test_server_streams_no_more_tokens_than_it_can():
-    slow = seen(8, token_seconds=0.005)
+    slow = measure(8, token_seconds=0.005)
     assert 180 < slow.tokens_per_second <= 200 and slow.itl_p95 > 0.03
-    assert seen(1, token_seconds=0.001).itl_mean == pytest.approx(0.01), "it streams meanwhile"
+    assert measure(1, token_seconds=0.001).itl_mean == pytest.approx(0.01), "it streams meanwhile"
 
 
 def test_cached_tokens_are_those_of_the_requests_that_run():
@@ -53,5 +53,5 @@ def test_cached_tokens_are_those_of_the_requests_that_run():
         most.append((cached, requests))
         return 0.01
 
-    seen(4, step_seconds=step)
+    measure(4, step_seconds=step)
     assert max(cached for cached, _ in most) <= 4 * 110 and min(c for c, r in most if not r) == 0
