@@ -7,6 +7,7 @@ health request through Triton, so that its tokenizer, its engine and their queue
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +36,10 @@ BUSY = (429, 503, 507)
 STUB = "triton_python_backend_stub"
 """The program of the python backend: Triton starts one for each instance of a Python model, and
 never replaces nor waits for one that died.
+"""
+STUB_FAULT = re.compile(rb"Stub process '[^']*' is not healthy")
+"""Triton's words where a Python process does not say within a second that it lives, as on a busy
+machine; as every fault while it infers, its answer has status 400.
 """
 PROC = Path("/proc")
 Ask = Callable[[UpstreamRequest], Awaitable[Response]]
@@ -140,12 +145,13 @@ class Health:
         try:
             async with self._asking:
                 answer = await asyncio.wait_for(self._ask(model.request), ANSWER_SECONDS)
-            if answer.status == 200:
+            status = status_of(answer)
+            if status == 200:
                 model.proven, model.failures, model.confirmed = self._clock(), 0, True
-            elif not model.confirmed and 400 <= answer.status < 500:
+            elif not model.confirmed and 400 <= status < 500:
                 # What it is fed by others is not what its archive says: its processes are watched.
                 model.request = None
-            elif answer.status not in BUSY:
+            elif status not in BUSY:
                 excerpt = answer.body[:200].decode(errors="replace")
                 failure = f"its health request was answered {answer.status} {excerpt}"
         except TimeoutError:
@@ -177,6 +183,12 @@ class Health:
 def _is_of(path: str | None, model: ModelHealth) -> bool:
     """Return True for a file of a model's archive."""
     return path is not None and Path(path).is_relative_to(model.archive)
+
+
+def status_of(answer: Response) -> int:
+    """Return Triton's status; 500 where it blames the request for its own Python process."""
+    is_own = answer.status == 400 and STUB_FAULT.search(answer.body) is not None
+    return 500 if is_own else answer.status
 
 
 def stub_processes(triton: int, proc: Path = PROC) -> tuple[Stub, ...]:

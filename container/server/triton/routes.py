@@ -22,7 +22,13 @@ from container.server.http.messages import Reply, Request, Response, fault_respo
 from container.server.process import trim_memory
 from container.server.settings import Settings
 from container.server.telemetry.failure_log import FailureLog
-from container.server.triton.health import Health, ModelHealth, health_request, input_tables
+from container.server.triton.health import (
+    Health,
+    ModelHealth,
+    health_request,
+    input_tables,
+    status_of,
+)
 from container.server.triton.kserve_request import NO_TABLES, Tables, checked_request
 from container.server.types import (
     JSON_TYPE,
@@ -149,7 +155,10 @@ class TritonRoutes:
             checked, kind = await asyncio.to_thread(_check_large, body, kind, tables)
         sent = UpstreamRequest("POST", request.path, checked, kind, passed)
         answer = await self._pass_on(sent, self._deadline_seconds)
-        self._health.observe(name, answer.status)
+        status = status_of(answer)
+        self._health.observe(name, status)
+        if status != answer.status:
+            raise Unavailable("The model's Python process did not answer in time; try again.")
         return answer
 
     async def _load(self, request: Request, stages: Stages) -> Response:

@@ -12,7 +12,7 @@ from container.server.http.messages import Request
 from container.server.settings import Settings
 from container.server.supervisor import free_ports
 from container.server.triton.app import has_metrics, triton_command
-from container.server.triton.health import Health, ModelHealth
+from container.server.triton.health import PROOF_SECONDS, Health, ModelHealth
 from container.server.triton.routes import TritonRoutes, watched_model
 from container.server.types import Response
 from container.server.upstream import UpstreamRequest
@@ -25,14 +25,14 @@ BODY = json.dumps({"inputs": [TEXT]}).encode()
 class Triton:
     """Answers every request with one status."""
 
-    def __init__(self, status: int | Exception = 200) -> None:
-        self.status, self.requests = status, []
+    def __init__(self, status: int | Exception = 200, body: bytes = b"{}") -> None:
+        self.status, self.body, self.requests = status, body, []
 
     async def request(self, request: UpstreamRequest) -> Response:
         self.requests.append(request)
         if isinstance(self.status, Exception):
             raise self.status
-        return Response(self.status, b"{}", "application/json")
+        return Response(self.status, self.body, "application/json")
 
 
 class Log(list):
@@ -132,6 +132,20 @@ def test_model_that_cannot_answer_is_refused_and_makes_health_503():
     assert ask(routes, "POST", "/models/a/invoke", BODY).status == 503
     assert ask(routes, "GET", "/ping").status == 503
     assert triton.requests == []
+
+
+def test_python_process_that_is_late_is_no_fault_of_the_request():
+    """Triton answers 400, as it does for a text that no tokenizer takes."""
+    words = b'{"error":"Stub process \'a_0_0\' is not healthy."}'
+    routes = front(Triton(400, words))
+    model = routes._health.models[""]
+    model.proven = 0.0
+    assert ask(routes, "POST", "/invocations", BODY).status == 503
+    assert model.proven == -PROOF_SECONDS, "its health is in doubt"
+    model.request, model.proven = UpstreamRequest("POST", "/invocations"), None
+    asyncio.run(routes._health.inspect())
+    assert model.request is not None and model.failures == 1
+    assert ask(front(Triton(400)), "POST", "/invocations", BODY).status == 400
 
 
 def test_ping_is_good_once_the_only_model_has_answered():
