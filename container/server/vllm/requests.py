@@ -221,6 +221,8 @@ DEEPEST = 32
 COUNTS = ("minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties",
           "minContains", "maxContains")  # fmt: skip
 REPEATS = frozenset({"MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"})
+SCHEMAS = ("json", "schema", "parameters")
+"""Keys of whole schemas; vLLM answers 500 to one that is a reference to itself."""
 UNTAKEN = ("grammar", "structural_tag")
 """Grammars in languages of their own, whose size cannot be seen here."""
 
@@ -254,6 +256,8 @@ def _weight(value: Any, depth: int, key: str = "") -> int:
     if depth == 0:
         raise RequestFault(f"A schema is nested deeper than {DEEPEST}.")
     if isinstance(value, dict):
+        if key in SCHEMAS and value.get("$ref") == "#":
+            raise RequestFault(f"The schema {key!r} is a reference to itself, and takes nothing.")
         times = max([1, *(_count(value.get(name)) for name in COUNTS)])
         names = sum(_expression_weight(name) for name in value) if key == "patternProperties" else 0
         return times * (
@@ -264,7 +268,7 @@ def _weight(value: Any, depth: int, key: str = "") -> int:
     if isinstance(value, str) and key in ("regex", "pattern"):
         return _expression_weight(value)
     if isinstance(value, str) and key == "json":
-        return _weight(_parse(value), depth - 1)
+        return _weight(_parse(value), depth - 1, key)
     return 0
 
 

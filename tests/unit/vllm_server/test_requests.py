@@ -162,6 +162,8 @@ def test_takes_what_people_write(document):
         (schema({"pattern": "(["}), "is not read here"),
         ({"structured_outputs": {"json": '{"minItems": 1000000}'}}, "becomes a grammar"),
         ({"structured_outputs": {"json": "{"}}, "is no JSON"),
+        ({"structured_outputs": {"json": {"$ref": "#"}}}, "a reference to itself"),
+        ({"structured_outputs": {"json": '{"$ref": "#"}'}}, "a reference to itself"),
         ({"structured_outputs": {"choice": ["a" * 70_000]}}, "more than 65536 bytes"),
         ({"structured_outputs": {"grammar": "root ::= root"}}, "not 'grammar'"),
         ({"structured_outputs": {"structural_tag": "{}"}}, "not 'structural_tag'"),
