@@ -87,17 +87,15 @@ class _Loop:
 
     def advance(self) -> None:
         """Run one step, or as many alike as there are until something changes."""
-        if not self.running and not self.waiting and self.arrivals:
+        if not self.running and not self.waiting:
             self.now = max(self.now, self.arrivals[0][0])
             self.last_start = self.now
         while self.arrivals and self.arrivals[0][0] <= self.last_start:
             self.waiting.append(self.arrivals.popleft()[1])
         if self.waiting:
             self._read_prompts()
-        elif self.running:
-            self._answer()
         else:
-            self.last_start = self.now
+            self._answer()
         while self.running and self.running[0][0] == self.step:
             _, _, request = heapq.heappop(self.running)
             self._end(request)

@@ -47,7 +47,7 @@ from onboarding.text_generation.spec import (
     GenerationSloSpec,
     TextGenerationSpec,
 )
-from onboarding.text_generation.weights import Weights, count_weights
+from onboarding.text_generation.weights import BYTES_16, Weights, count_weights
 
 CONCURRENT_STEPS = 2
 """vLLM schedules a step while another runs, and holds the tokens of both."""
@@ -337,7 +337,7 @@ def _too_slow(item: Candidate, speed: Speed, spec: TextGenerationSpec) -> Candid
 
 FLOPS_A_PARAMETER = 2
 """Of one token: a multiplication and an addition."""
-ALL_REDUCES, BYTES_16 = 2, 2
+ALL_REDUCES = 2
 """Of a layer on several GPUs, each of a vector of 16-bit numbers a token."""
 EIGHT_BITS, FOUR_BITS = 8.5, 5.0
 """Most bits of a weight that count as such, scales included."""
@@ -394,11 +394,8 @@ class Speed:
             rate *= datasheet_shares().rate
         count, speed = sum(item.count for item in self.layers), self._format
         link, size = all_reduce(nvlink=self.gpu.nvlink), self.tensor_parallel
-        weights, always, token = (
-            self.weights.gpu_bytes / bandwidth,
-            count * speed.layer_us * 1e-6,
-            0.0,
-        )
+        weights = self.weights.gpu_bytes / bandwidth
+        always, token = count * speed.layer_us * 1e-6, 0.0
         if size > 1:
             always += count * ALL_REDUCES * link.microseconds * 1e-6
             sent = count * ALL_REDUCES * self.hidden * BYTES_16 * 2 * (size - 1) / size

@@ -23,7 +23,7 @@ from typing import Any
 
 from onboarding.text_generation.checkpoint import Checkpoint
 from onboarding.text_generation.gpu_memory import gpu_memory
-from onboarding.text_generation.kv_cache import cache_layers, cache_size
+from onboarding.text_generation.kv_cache import CacheSize, cache_layers, cache_size
 from onboarding.text_generation.planner import CONCURRENT_STEPS, Speed
 from onboarding.text_generation.platforms import gpus, schemes
 from onboarding.text_generation.spec import ContextSpec, GenerationSloSpec
@@ -153,19 +153,22 @@ class Cell:
             step_tokens=STEP_TOKENS,
         )
 
-    def predict(self) -> dict[str, Any]:
-        """Return what the planner says, in the words of `measure`."""
+    def cache(self, utilization: float, length: int) -> CacheSize:
+        """Return the planner's KV cache for requests of a length."""
         speed = self.speed()
-        memory = gpu_memory(speed.weights, speed.gpu, VERSION, UTILIZATION)
+        memory = gpu_memory(speed.weights, speed.gpu, VERSION, utilization)
         assert memory is not None
-        size = cache_size(
+        return cache_size(
             speed.layers,
             memory.cache_bytes,
-            length=CONTEXT.max_model_len,
+            length=length,
             tensor_parallel=self.tensor_parallel,
             step_tokens=CONCURRENT_STEPS * STEP_TOKENS,
         )
-        loads = {}
+
+    def predict(self) -> dict[str, Any]:
+        """Return what the planner says, in the words of `measure`."""
+        speed, size, loads = self.speed(), self.cache(UTILIZATION, CONTEXT.max_model_len), {}
         for users in self.users:
             seen = speed.experience(users)
             loads[str(users)] = {
