@@ -2,7 +2,8 @@
 
 vLLM 0.26 schedules a step while the one before runs: the tokens of every running request, and of
 waiting prompts as many as max_num_batched_tokens leave (vllm/v1/core/sched/scheduler.py). So a
-prompt delays the next token of all others, which is what a 95th percentile is made of.
+prompt delays the next token of all others, which is what a 95th percentile is made of. Tokens that
+its HTTP process has not sent yet leave in one chunk (RequestOutputCollector).
 """
 
 from __future__ import annotations
@@ -15,12 +16,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from onboarding.text_generation.lengths import LogNormal
+from onboarding.text_generation.lengths import LogNormal, draw_lengths
 
 ANSWERS, WAVES = 200, 4
 """Answers that are counted at least, and of each user."""
-STRATA = 64
-"""Lengths are drawn so evenly that few answers have the distribution's percentiles."""
 PERCENT = 0.95
 
 
@@ -34,13 +33,13 @@ class Engine:
     """Most tokens of a step."""
     request_seconds: float
     """Of a request in the server, before it waits for a step."""
-    token_seconds: float
-    """Of a token in the server, which streams them one after the other."""
+    chunk_seconds: float
+    """Of a chunk in the server, which sends one after the other."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Experience:
-    """What users see: seconds, at the 95th percentile and on average; tokens a second of all."""
+    """What users see: seconds to a first token, and between chunks; tokens a second of all."""
 
     ttft_p95: float
     itl_p95: float
@@ -63,11 +62,12 @@ class _Loop:
     engine: Engine
     lengths: Iterator[tuple[int, int]]
     now: float = 0.0
-    streamed: float = 0.0
-    """When the server has sent the tokens of all steps so far."""
+    sent: float = 0.0
+    """When the server has sent the tokens of the last step."""
     step: int = 0
     cached: int = 0
     answered: int = 0
+    tokens: int = 0
     last_start: float = -math.inf
     """When the step before began: what had arrived then is in the next one."""
     arrivals: deque[tuple[float, _Request]] = field(default_factory=deque)
@@ -76,8 +76,8 @@ class _Loop:
     """A heap by the step of the last token."""
     order: Iterator[int] = field(default_factory=itertools.count)
     ttfts: list[float] = field(default_factory=list)
-    gaps: list[tuple[float, int]] = field(default_factory=list)
-    """Seconds of a step, and how many tokens after a first came of it."""
+    gaps: list[tuple[float, float]] = field(default_factory=list)
+    """Seconds between two chunks, and how many chunks came so."""
 
     def ask(self, due: float) -> None:
         """Let a user send a request; none is due before another that was sent earlier."""
@@ -114,7 +114,7 @@ class _Loop:
         self._pass(self.engine.step_seconds(tokens, count, self.cached), 1, count, len(ready))
         self.cached += tokens
         for request in ready:
-            self.ttfts.append(self.streamed - request.due)
+            self.ttfts.append(self.sent - request.due)
             last = self.step + request.output - 1
             heapq.heappush(self.running, (last, next(self.order), request))
 
@@ -134,15 +134,17 @@ class _Loop:
         self.now += steps * seconds
         self.step += steps
         self.cached += steps * count
-        before, work = self.streamed, (count + first) * self.engine.token_seconds
-        self.streamed = max(before + steps * work, self.now + work)
+        self.tokens += steps * count + first
+        work = (count + first) * self.engine.chunk_seconds
+        self.sent = self.now + work
         if count:
-            self.gaps.append(((self.streamed - before) / steps, steps * count))
+            gap = max(seconds, work)
+            self.gaps.append((gap, steps * count * seconds / gap))
 
     def _end(self, request: _Request) -> None:
         self.answered += 1
         self.cached -= request.prompt + request.output - 1
-        self.ask(self.streamed)
+        self.ask(self.sent)
 
 
 def simulate(
@@ -152,41 +154,27 @@ def simulate(
 
     They begin one after the other, so that answers of one length do not stay in step.
     """
-    loop = _Loop(engine=engine, lengths=_lengths(prompt, output, most))
+    loop = _Loop(engine=engine, lengths=draw_lengths(prompt, output, most, random.Random(1)))
     step = engine.step_seconds(0, users, round(users * prompt.mean))
     for number in range(users):
         loop.ask(number * output.mean * step / users)
     while loop.answered < users:
         loop.advance()
-    begin, before = loop.streamed, loop.answered
+    begin, before, loop.tokens = loop.sent, loop.answered, 0
     loop.ttfts.clear()
     loop.gaps.clear()
     while loop.answered - before < max(ANSWERS, WAVES * users):
         loop.advance()
-    tokens = sum(count for _, count in loop.gaps)
+    chunks = sum(count for _, count in loop.gaps)
     return Experience(
         ttft_p95=_percentile([(seconds, 1) for seconds in loop.ttfts]),
         itl_p95=_percentile(loop.gaps),
-        itl_mean=sum(seconds * count for seconds, count in loop.gaps) / max(tokens, 1),
-        tokens_per_second=(tokens + len(loop.ttfts)) / (loop.streamed - begin),
+        itl_mean=sum(seconds * count for seconds, count in loop.gaps) / max(chunks, 1),
+        tokens_per_second=loop.tokens / (loop.sent - begin),
     )
 
 
-def _lengths(prompt: LogNormal, output: LogNormal, most: int) -> Iterator[tuple[int, int]]:
-    """Yield tokens of prompts and answers, the same every time: each round has all strata."""
-    chance = random.Random(1)
-    while True:
-        columns = []
-        for distribution in (prompt, output):
-            column = [distribution.quantile((i + chance.random()) / STRATA) for i in range(STRATA)]
-            chance.shuffle(column)
-            columns.append(column)
-        for first, second in zip(*columns, strict=True):
-            answer = min(max(round(second), 1), most - 1)
-            yield min(max(round(first), 1), most - answer), answer
-
-
-def _percentile(values: list[tuple[float, int]]) -> float:
+def _percentile(values: list[tuple[float, float]]) -> float:
     """Return the 95th percentile of weighted values; 0 of none."""
     needed = PERCENT * sum(weight for _, weight in values)
     found = 0.0

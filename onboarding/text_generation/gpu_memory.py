@@ -57,25 +57,34 @@ def gpu_memory(
     gpu: Gpu,
     engine_version: str | None,
     utilization: float,
+    step_numbers: float,
     extra_bytes: float = 0.0,
 ) -> GpuMemory | None:
     """Return how one GPU's memory is divided; None where its size is not known.
 
     cache = total x utilization - weights - adapters - overhead. The cache may be
-    negative.
+    negative. `step_numbers`: of an MLP on one GPU in the largest step.
     """
     if gpu.memory_gib is None:
         return None
     row = overhead(engine_version, gpu.name)
-    left = gpu.memory_gib * utilization - row.gib
+    overhead_gib = row.gib + row.step_arrays * step_numbers * BYTES_16 / GIB
+    left = gpu.memory_gib * utilization - overhead_gib
     return GpuMemory(
         total_gib=gpu.memory_gib,
-        overhead_gib=row.gib,
+        overhead_gib=overhead_gib,
         weights=weights,
         extra_bytes=extra_bytes,
         cache_bytes=left * GIB - weights.gpu_bytes - extra_bytes,
         is_measured=row.measured,
     )
+
+
+def mlp_width(config: Mapping[str, Any]) -> int:
+    """Return the numbers that a token has between the matrices of an MLP, in all its experts."""
+    wide: int = config.get("intermediate_size") or 4 * (config.get("hidden_size") or 0)
+    expert: int = config.get("moe_intermediate_size") or wide
+    return max(wide, expert * (config.get("num_experts_per_tok") or 1))
 
 
 def adapter_bytes(checkpoint: Checkpoint, slots: int, rank: int, tensor_parallel: int) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -11,6 +12,8 @@ P95 = 1.6448536269514722
 """Of the standard normal distribution."""
 WIDEST = P95
 """Of a log-normal's sigma: with it the p95 lies furthest above the mean, 3.87 times."""
+STRATA = 64
+"""Lengths are drawn so evenly that few requests have the distribution's percentiles."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,10 +37,11 @@ class LogNormal:
         """Return the number of tokens that this share of all are below."""
         return math.exp(self.mu + self.sigma * NormalDist().inv_cdf(share))
 
-    def sample(self, chance: random.Random, most: int) -> int:
-        """Return a number of tokens, from 1 to `most`."""
-        value = math.exp(chance.gauss(self.mu, self.sigma)) if self.sigma else math.exp(self.mu)
-        return min(max(round(value), 1), most)
+    def draw(self, chance: random.Random) -> list[int]:
+        """Return STRATA numbers of tokens in random order, one of each equal share of all."""
+        found = [round(self.quantile((i + chance.random()) / STRATA)) for i in range(STRATA)]
+        chance.shuffle(found)
+        return found
 
     def __str__(self) -> str:
         if not self.sigma:
@@ -55,3 +59,13 @@ def log_normal(mean: float, p95: float) -> LogNormal:
         return LogNormal(mu=math.log(p95), sigma=0.0)
     sigma = P95 - math.sqrt(max(P95**2 - 2 * math.log(p95 / mean), 0.0))
     return LogNormal(mu=math.log(p95) - P95 * sigma, sigma=min(sigma, WIDEST))
+
+
+def draw_lengths(
+    prompt: LogNormal, output: LogNormal, most: int, chance: random.Random
+) -> Iterator[tuple[int, int]]:
+    """Yield tokens of prompts and of their answers, together at most `most`, without an end."""
+    while True:
+        for first, second in zip(prompt.draw(chance), output.draw(chance), strict=True):
+            answer = min(max(second, 1), most - 1)
+            yield min(max(first, 1), most - answer), answer

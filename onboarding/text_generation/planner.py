@@ -20,6 +20,7 @@ from onboarding.text_generation.gpu_memory import (
     GpuMemory,
     adapter_bytes,
     gpu_memory,
+    mlp_width,
 )
 from onboarding.text_generation.kv_cache import (
     CacheLayers,
@@ -210,7 +211,9 @@ def _sized(
     weights = count_weights(request.checkpoint, schemes()[base.scheme], size)
     adapters = request.adapter_bytes(size)
     share = spec.serving.gpu_memory_utilization
-    memory = gpu_memory(weights, gpu, request.engine_version, share, adapters)
+    tokens = step_tokens(spec, gpu)
+    numbers = tokens * mlp_width(request.checkpoint.text_config) / size
+    memory = gpu_memory(weights, gpu, request.engine_version, share, numbers, adapters)
     assert memory is not None
     kv_bytes = 1 if base.kv_cache == "fp8" else 2
     speed = Speed(
@@ -222,7 +225,7 @@ def _sized(
         tensor_parallel=size,
         hidden=request.checkpoint.text_config.get("hidden_size") or 0,
         context=context,
-        step_tokens=step_tokens(spec, gpu),
+        step_tokens=tokens,
     )
 
     def cache(length: int) -> CacheSize:
@@ -232,7 +235,7 @@ def _sized(
             length=length,
             tensor_parallel=size,
             dtype_bytes=kv_bytes,
-            step_tokens=CONCURRENT_STEPS * step_tokens(spec, gpu),
+            step_tokens=CONCURRENT_STEPS * tokens,
         )
 
     longest = cache(context.max_model_len)
@@ -371,7 +374,7 @@ class Speed:
             step_seconds=self.step_times(),
             step_tokens=self.step_tokens,
             request_seconds=server.request_ms / 1000,
-            token_seconds=1 / server.tokens_per_second,
+            chunk_seconds=1 / server.chunks_per_second,
         )
 
     @lru_cache(maxsize=4096)  # noqa: B019 - instance types of one GPU have equal engines

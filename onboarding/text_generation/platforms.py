@@ -52,11 +52,15 @@ class Gpu(Value):
 
 
 class Overhead(Value):
-    """Memory of one GPU beside weights and KV cache, in GiB."""
+    """Memory of one GPU beside weights and KV cache: GiB, and arrays of a step's activations.
+
+    An array has a 16-bit number of each token of a step for each of an MLP's numbers on the GPU.
+    """
 
     engine_version: str
     gpu: str
     gib: float
+    step_arrays: float
     measured: bool
 
 
@@ -76,10 +80,10 @@ class AllReduce(Value):
 
 
 class EngineServer(Value):
-    """vLLM's HTTP process: milliseconds of a request in it, and the most tokens a second."""
+    """vLLM's HTTP process: milliseconds of a request in it, and the most chunks a second."""
 
     request_ms: float
-    tokens_per_second: float
+    chunks_per_second: float
 
 
 class DatasheetShares(Value):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onboarding.text_generation.lengths import LogNormal, log_normal
+from onboarding.text_generation.lengths import LogNormal, draw_lengths, log_normal
 from onboarding.text_generation.spec import ContextSpec
 from roundhouse.errors import RoundhouseError
 from roundhouse.measure.destination import Destination, Sign
@@ -70,14 +70,14 @@ class GenerationRequests:
         sign: Sign | None = None,
         tokens: WordTokens | None = None,
     ) -> None:
-        self._destination, self._lengths = destination, lengths
+        self._destination, self._lengths = destination, lengths.draw(random.Random(seed))
         self._model, self._sign = model, sign
         self._tokens = WordTokens() if tokens is None else tokens
-        self._chance, self._word_chance = random.Random(seed), random.Random(f"{seed} {words_seed}")
+        self._word_chance = random.Random(f"{seed} {words_seed}")
 
     def next(self) -> tuple[bytes, dict[str, str]]:
         """Return the next request's body and headers."""
-        length, output = self._lengths.sample(self._chance)
+        length, output = next(self._lengths)
         return self.of_words(self._tokens.words(length), output)
 
     def of_words(self, words: int, output: int) -> tuple[bytes, dict[str, str]]:
@@ -115,11 +115,10 @@ class Lengths:
     max_model_len: int | None
     origin: str
 
-    def sample(self, chance: random.Random) -> tuple[int, int]:
-        """Return the tokens of a prompt and of its answer."""
+    def draw(self, chance: random.Random) -> Iterator[tuple[int, int]]:
+        """Yield the tokens of prompts and of their answers."""
         most = 10_000_000 if self.max_model_len is None else self.max_model_len
-        output = self.output.sample(chance, max(most - 1, 1))
-        return self.prompt.sample(chance, max(most - output, 1)), output
+        return draw_lengths(self.prompt, self.output, most, chance)
 
     @property
     def calibration_words(self) -> tuple[int, int]:

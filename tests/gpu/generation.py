@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from onboarding.text_generation.checkpoint import Checkpoint
-from onboarding.text_generation.gpu_memory import gpu_memory
+from onboarding.text_generation.gpu_memory import gpu_memory, mlp_width
 from onboarding.text_generation.kv_cache import CacheSize, cache_layers, cache_size
 from onboarding.text_generation.planner import CONCURRENT_STEPS, Speed
 from onboarding.text_generation.platforms import gpus, schemes
@@ -37,16 +37,18 @@ from roundhouse.measure.streams import AnswerTimes
 from tests.unit.onboarding.text_generation.shapes import headers
 
 ROOT = Path(__file__).resolve().parents[2]
-PREDICTIONS = ROOT / "docs" / "benchmarks" / "generation-predictions-2026-11-30.json"
+PREDICTIONS = ROOT / "docs" / "benchmarks" / "generation-predictions-2026-11-30b.json"
 PYTHON = os.environ.get("VLLM_PYTHON", sys.executable)
 GPU, VERSION, UTILIZATION, STEP_TOKENS = "H200", "0.26.0", 0.85, 8192
 CONTEXT = ContextSpec(
     max_model_len=8192, prompt_mean=512, prompt_p95=1024, output_mean=128, output_p95=256
 )
-USERS = (16, 64, 128, 256)
-"""Requests at once; of a slow engine all but the last."""
-LEAST_SECONDS, ROUNDS = 12.0, 3.2
-"""Of a load: each user is to be answered so often, as predicted."""
+USERS = (16, 64, 128)
+"""Requests at once."""
+LEAST_SECONDS, ANSWERS = 12.0, 150
+"""Of a load: so many answers follow the first one of each user, as predicted."""
+WARM_UP_SECONDS = 4.0
+"""Of a few users, before the first load of an engine, which compiles what it meets first."""
 MODEL = "chat"
 CHAT, INVOCATIONS = "/v1/chat/completions", "/invocations"
 READY_SECONDS, STOP_SECONDS = 300, 40
@@ -103,6 +105,8 @@ def _config(kind: str, hidden: int, layers: int, heads: int, wide: int, words: i
 
 SHAPES = {
     "8b": _config("llama", 4096, 32, 32, 14_336, 128_256),
+    "14b": _config("qwen3", 5120, 40, 40, 17_408, 151_936),
+    "24b": _config("llama", 5120, 40, 32, 32_768, 131_072),
     "32b": _config("qwen3", 5120, 64, 64, 25_600, 151_936),
     "70b": _config("llama", 8192, 80, 64, 28_672, 128_256),
     "tiny": {**_config("llama", 256, 2, 2, 512, 1024), "num_key_value_heads": 2},
@@ -132,12 +136,6 @@ class Cell:
         found: Checkpoint = headers(SHAPES[self.shape])
         return found
 
-    @property
-    def users(self) -> tuple[int, ...]:
-        """The loads."""
-        is_slow = self.tensor_parallel == 1 or self.shape == "70b"
-        return USERS[:-1] if is_slow else USERS
-
     def speed(self) -> Speed:
         """Return the planner's times."""
         scheme = schemes()[self.scheme]
@@ -156,7 +154,8 @@ class Cell:
     def cache(self, utilization: float, length: int) -> CacheSize:
         """Return the planner's KV cache for requests of a length."""
         speed = self.speed()
-        memory = gpu_memory(speed.weights, speed.gpu, VERSION, utilization)
+        numbers = STEP_TOKENS * mlp_width(SHAPES[self.shape]) / self.tensor_parallel
+        memory = gpu_memory(speed.weights, speed.gpu, VERSION, utilization, numbers)
         assert memory is not None
         return cache_size(
             speed.layers,
@@ -169,24 +168,24 @@ class Cell:
     def predict(self) -> dict[str, Any]:
         """Return what the planner says, in the words of `measure`."""
         speed, size, loads = self.speed(), self.cache(UTILIZATION, CONTEXT.max_model_len), {}
-        for users in self.users:
+        for users in USERS:
             seen = speed.experience(users)
             loads[str(users)] = {
                 "ttft_p95_ms": round(1000 * seen.ttft_p95, 1),
                 "itl_p95_ms": round(1000 * seen.itl_p95, 2),
                 "tokens_per_second": round(seen.tokens_per_second),
             }
-        most = speed.largest_concurrency(self.slo, self.users[-1])
+        most = speed.largest_concurrency(self.slo, USERS[-1])
         return {"kv_tokens": size.tokens, "loads": loads, "itl_ms": self.itl_ms, "knee": most}
 
 
 CELLS = [
     Cell(shape="8b", scheme="bf16", tensor_parallel=2, itl_ms=30),
-    Cell(shape="32b", scheme="fp8", tensor_parallel=2, itl_ms=75),
+    Cell(shape="14b", scheme="bf16", tensor_parallel=2, itl_ms=50),
     Cell(shape="70b", scheme="fp8", tensor_parallel=2, itl_ms=150),
-    Cell(shape="8b", scheme="bf16", tensor_parallel=1, itl_ms=30),
-    Cell(shape="32b", scheme="fp8", tensor_parallel=1, itl_ms=75),
-    Cell(shape="70b", scheme="fp8", tensor_parallel=1, itl_ms=150),
+    Cell(shape="14b", scheme="bf16", tensor_parallel=1, itl_ms=50),
+    Cell(shape="8b", scheme="fp8", tensor_parallel=1, itl_ms=30),
+    Cell(shape="24b", scheme="fp8", tensor_parallel=1, itl_ms=50),
 ]
 TINY = Cell(shape="tiny", scheme="bf16", tensor_parallel=1, itl_ms=100)
 
@@ -194,7 +193,7 @@ TINY = Cell(shape="tiny", scheme="bf16", tensor_parallel=1, itl_ms=100)
 def seconds_of(prediction: Mapping[str, Any], users: int) -> float:
     """Return how long a load is to last."""
     rate: float = prediction["loads"][str(users)]["tokens_per_second"]
-    return max(LEAST_SECONDS, ROUNDS * users * CONTEXT.mean_output / rate)
+    return max(LEAST_SECONDS, (users + ANSWERS) * CONTEXT.mean_output / rate)
 
 
 def write_checkpoint(cell: Cell, folder: Path) -> Path:
@@ -345,20 +344,27 @@ def steady(answers: Sequence[AnswerTimes], users: int, seconds: float) -> dict[s
     begin = sorted(item.due + item.latency for item in answers)[users - 1]
     end = min(item.due for item in answers) + seconds
     firsts = [1000 * item.ttft for item in answers if begin <= item.due < end]
-    times = [moment for item in answers for moment in item.tokens.chunks]
+    chunks = [
+        item.tokens.output_tokens / len(item.tokens.chunks)
+        for item in answers
+        for moment in item.tokens.chunks
+        if begin <= moment < end
+    ]
     gaps = [
         1000 * (later - earlier)
         for item in answers
         for earlier, later in zip(item.tokens.chunks, item.tokens.chunks[1:], strict=False)
         if begin <= earlier and later < end
     ]
-    tokens = sum(begin <= moment < end for moment in times)
     return {
         "answers": len(firsts),
+        "ttft_p50_ms": round(percentile(firsts, 50) or 0.0, 1),
         "ttft_p95_ms": round(percentile(firsts, 95) or 0.0, 1),
+        "itl_p50_ms": round(percentile(gaps, 50) or 0.0, 2),
         "itl_p95_ms": round(percentile(gaps, 95) or 0.0, 2),
         "itl_mean_ms": round(sum(gaps) / max(len(gaps), 1), 2),
-        "tokens_per_second": round(tokens / (end - begin)),
+        "tokens_per_second": round(sum(chunks) / (end - begin)),
+        "tokens_a_chunk": round(sum(chunks) / len(chunks), 2),
     }
 
 

@@ -13,7 +13,7 @@ ENGINE = Engine(
     step_seconds=lambda prompts, requests, cached: 0.01 + 0.0001 * prompts,
     step_tokens=1000,
     request_seconds=0.005,
-    token_seconds=0.0,
+    chunk_seconds=0.0,
 )
 PROMPT, ANSWER, MOST = log_normal(100, 100), log_normal(11, 11), 4096
 
@@ -40,10 +40,11 @@ def test_prompt_longer_than_a_step_takes_several():
     assert long.ttft_p95 == pytest.approx(0.005 + 3 * 0.01 + 0.25)
 
 
-def test_server_streams_no_more_tokens_than_it_can():
-    slow = measure(8, token_seconds=0.005)
-    assert 180 < slow.tokens_per_second <= 200 and slow.itl_p95 > 0.03
-    assert measure(1, token_seconds=0.001).itl_mean == pytest.approx(0.01), "it streams meanwhile"
+def test_server_sends_the_tokens_that_wait_in_one_chunk():
+    slow, fast = measure(8, chunk_seconds=0.005), measure(8)
+    assert slow.itl_mean > 0.035 > fast.itl_p95
+    assert slow.tokens_per_second > 0.8 * fast.tokens_per_second
+    assert measure(1, chunk_seconds=0.001).itl_mean == pytest.approx(0.01), "it sends meanwhile"
 
 
 def test_cached_tokens_are_those_of_the_requests_that_run():

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from onboarding.text_generation.gpu_memory import GIB, gpu_memory
+from onboarding.text_generation.gpu_memory import GIB, gpu_memory, mlp_width
 from onboarding.text_generation.kv_cache import (
     ArchitectureError,
     bytes_read,
@@ -48,7 +48,8 @@ def test_tokens_are_those_of_vllms_log(row):
 def test_tokens_are_within_two_percent_of_an_h200s(row):
     checkpoint = headers(H200_SHAPES[row["shape"]])
     weights = count_weights(checkpoint, schemes()[row["scheme"]], row["tensor_parallel"])
-    memory = gpu_memory(weights, gpus()["H200"], H200["engine_version"], 0.92)
+    numbers = 8192 * mlp_width(checkpoint.config) / row["tensor_parallel"]
+    memory = gpu_memory(weights, gpus()["H200"], H200["engine_version"], 0.92, numbers)
     assert memory is not None and memory.is_measured
     size = cache_size(
         cache_layers(checkpoint.config),

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from onboarding.generation_resolve import generation_plans
 from onboarding.tree import read_tree
 from tests.unit.onboarding.text_generation.shapes import PLANS, generator_tree, llama, plan_text
 
-SECONDS = 2.0
-
 
 @pytest.mark.parametrize("name", PLANS["bad"])
 def test_refuses(name, tmp_path):
     plan = PLANS["bad"][name]
     root = generator_tree(tmp_path, plan_text(plan["change"]), plan.get("files"))
-    began = time.process_time()
     tree = read_tree(root)
-    assert time.process_time() - began < SECONDS
     file = plan.get("file", "models/chat.yaml")
     text = [fault for fault in tree.faults if fault.file == file]
     lines = (root / file).read_text().splitlines()
@@ -46,9 +40,7 @@ def _holds(message: str, words: list[object]) -> bool:
 @pytest.mark.parametrize("name", PLANS["good"])
 def test_accepts(name, tmp_path):
     root = generator_tree(tmp_path, plan_text(PLANS["good"][name]))
-    began = time.process_time()
     tree = read_tree(root)
-    assert time.process_time() - began < SECONDS
     assert not tree.faults, list(map(str, tree.faults))
     (plan,) = generation_plans(tree, "cloud")
     assert plan.chosen is not None and plan.chosen.holds
