@@ -296,10 +296,13 @@ def png(pixels: Any) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
 
 
-def milliseconds(server: Triton, request: tuple[bytes, str], count: int) -> list[float]:
-    """Return the time of each of some requests, one after the other."""
+def milliseconds(
+    server: Triton, request: tuple[bytes, str], count: int, pause: float = 0.0
+) -> list[float]:
+    """Return the time of each of some requests, one after the other, each after a pause."""
     spans = []
     for _ in range(count):
+        time.sleep(pause)
         begin = time.perf_counter()
         answer = server.send(*request)
         spans.append(1e3 * (time.perf_counter() - begin))
