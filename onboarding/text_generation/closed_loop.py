@@ -24,6 +24,20 @@ PERCENT = 0.95
 
 
 @dataclass(frozen=True, kw_only=True)
+class Server:
+    """The engine's HTTP process, whose one thread reads requests and sends chunks; seconds."""
+
+    request: float
+    """Of a request in that thread."""
+    latency: float
+    """Of a request before it waits for a step, beside that."""
+    chunk: float
+    """Of a chunk in that thread."""
+    turns: float
+    """How often a request waits for the thread, each time for a chunk of every running request."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Engine:
     """One copy."""
 
@@ -31,10 +45,7 @@ class Engine:
     """Of a step, by its prompt tokens, the requests that it answers and their cached tokens."""
     step_tokens: int
     """Most tokens of a step."""
-    request_seconds: float
-    """Of a request in the server, before it waits for a step."""
-    chunk_seconds: float
-    """Of a chunk in the server, which sends one after the other."""
+    server: Server
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +73,14 @@ class _Loop:
     engine: Engine
     lengths: Iterator[tuple[int, int]]
     now: float = 0.0
+    turn: float = 0.0
+    """Seconds that a request waits for the server's thread at a time."""
+    busy_until: float = 0.0
+    """When the server's thread has done what there is."""
+    chunks_begin: float = -math.inf
+    """When it begins to send the last chunks."""
     sent: float = 0.0
-    """When the server has sent the tokens of the last step."""
+    """When it has sent them."""
     step: int = 0
     cached: int = 0
     answered: int = 0
@@ -79,11 +96,20 @@ class _Loop:
     gaps: list[tuple[float, float]] = field(default_factory=list)
     """Seconds between two chunks, and how many chunks came so."""
 
+    def begin(self, due: float) -> None:
+        """Let a user send a first request, to a server that is idle then."""
+        self._send_request(due, due + self.engine.server.request)
+
     def ask(self, due: float) -> None:
         """Let a user send a request; none is due before another that was sent earlier."""
+        self.busy_until = max(self.busy_until, due) + self.engine.server.request
+        self._send_request(due, self.busy_until)
+
+    def _send_request(self, due: float, read: float) -> None:
         prompt, output = next(self.lengths)
-        request = _Request(due, prompt, output, prompt)
-        self.arrivals.append((due + self.engine.request_seconds, request))
+        server = self.engine.server
+        moment = read + server.latency + server.turns * self.turn
+        self.arrivals.append((moment, _Request(due, prompt, output, prompt)))
 
     def advance(self) -> None:
         """Run one step, or as many alike as there are until something changes."""
@@ -135,11 +161,23 @@ class _Loop:
         self.step += steps
         self.cached += steps * count
         self.tokens += steps * count + first
-        work = (count + first) * self.engine.chunk_seconds
-        self.sent = self.now + work
+        work = count * self.engine.server.chunk
+        self.turn = work * min(1.0, work / seconds)
+        if self.now <= self.chunks_begin:
+            self._send(first)
+            return
+        before = self.sent
+        self.chunks_begin = self.sent = max(self.now, self.busy_until)
+        self._send(count + first)
         if count:
-            gap = max(seconds, work)
-            self.gaps.append((gap, steps * count * seconds / gap))
+            span = self.sent - before
+            gap = max(span / steps, work)
+            self.gaps.append((gap, count * span / gap))
+
+    def _send(self, chunks: int) -> None:
+        work = chunks * self.engine.server.chunk
+        self.sent += work
+        self.busy_until = max(self.busy_until, self.sent - work) + work
 
     def _end(self, request: _Request) -> None:
         self.answered += 1
@@ -157,7 +195,7 @@ def simulate(
     loop = _Loop(engine=engine, lengths=draw_lengths(prompt, output, most, random.Random(1)))
     step = engine.step_seconds(0, users, round(users * prompt.mean))
     for number in range(users):
-        loop.ask(number * output.mean * step / users)
+        loop.begin(number * output.mean * step / users)
     while loop.answered < users:
         loop.advance()
     begin, before, loop.tokens = loop.sent, loop.answered, 0

@@ -14,7 +14,7 @@ from functools import lru_cache
 from onboarding.platform import InstanceType
 from onboarding.text_generation.adapter import engine_rank
 from onboarding.text_generation.checkpoint import Checkpoint
-from onboarding.text_generation.closed_loop import Engine, Experience, simulate
+from onboarding.text_generation.closed_loop import Engine, Experience, Server, simulate
 from onboarding.text_generation.gpu_memory import (
     GIB,
     GpuMemory,
@@ -369,12 +369,16 @@ class Speed:
     @property
     def engine(self) -> Engine:
         """The engine as it is simulated."""
-        server = engine_server()
+        row = engine_server()
         return Engine(
             step_seconds=self.step_times(),
             step_tokens=self.step_tokens,
-            request_seconds=server.request_ms / 1000,
-            chunk_seconds=1 / server.chunks_per_second,
+            server=Server(
+                request=row.request_ms / 1e3,
+                latency=row.latency_ms / 1e3,
+                chunk=row.chunk_us / 1e6,
+                turns=row.turns,
+            ),
         )
 
     @lru_cache(maxsize=4096)  # noqa: B019 - instance types of one GPU have equal engines

@@ -80,10 +80,12 @@ class AllReduce(Value):
 
 
 class EngineServer(Value):
-    """vLLM's HTTP process: milliseconds of a request in it, and the most chunks a second."""
+    """vLLM's HTTP process, as `closed_loop.Server` describes it."""
 
     request_ms: float
-    chunks_per_second: float
+    latency_ms: float
+    chunk_us: float
+    turns: float
 
 
 class DatasheetShares(Value):

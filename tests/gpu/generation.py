@@ -249,6 +249,12 @@ class Served:
         return (self.folder / "log").read_text(encoding="utf-8", errors="replace")
 
     @property
+    def reasons(self) -> str:
+        """The lines that name an error, and the log's end."""
+        lines = [line for line in self.log.splitlines() if "Error: " in line]
+        return "\n".join([*lines, self.log[-2000:]])
+
+    @property
     def engine_port(self) -> int:
         return int((self.folder / "port").read_text())
 
@@ -287,7 +293,7 @@ class Served:
             )
         while not is_ready(self.url("/ping")):
             is_late = time.monotonic() > begin + READY_SECONDS
-            assert self.process.poll() is None and not is_late, self.log[-4000:]
+            assert self.process.poll() is None and not is_late, self.reasons
             time.sleep(0.2)
         self.ready_seconds = time.monotonic() - begin
         return self

@@ -6,14 +6,14 @@ import dataclasses
 
 import pytest
 
-from onboarding.text_generation.closed_loop import Engine, simulate
+from onboarding.text_generation.closed_loop import Engine, Server, simulate
 from onboarding.text_generation.lengths import log_normal
 
+SERVER = Server(request=0.002, latency=0.003, chunk=0.0, turns=0)
 ENGINE = Engine(
     step_seconds=lambda prompts, requests, cached: 0.01 + 0.0001 * prompts,
     step_tokens=1000,
-    request_seconds=0.005,
-    chunk_seconds=0.0,
+    server=SERVER,
 )
 PROMPT, ANSWER, MOST = log_normal(100, 100), log_normal(11, 11), 4096
 
@@ -41,10 +41,19 @@ def test_prompt_longer_than_a_step_takes_several():
 
 
 def test_server_sends_the_tokens_that_wait_in_one_chunk():
-    slow, fast = measure(8, chunk_seconds=0.005), measure(8)
-    assert slow.itl_mean > 0.035 > fast.itl_p95
-    assert slow.tokens_per_second > 0.8 * fast.tokens_per_second
-    assert measure(1, chunk_seconds=0.001).itl_mean == pytest.approx(0.01), "it sends meanwhile"
+    slow, fast = measure(8, server=dataclasses.replace(SERVER, chunk=0.005)), measure(8)
+    assert slow.itl_mean > 0.034 > fast.itl_p95
+    assert slow.tokens_per_second > 0.7 * fast.tokens_per_second
+    alone = measure(1, server=dataclasses.replace(SERVER, chunk=0.001))
+    assert alone.itl_mean == pytest.approx(0.01), "it sends meanwhile"
+
+
+def test_request_waits_for_the_servers_thread():
+    busy = dataclasses.replace(SERVER, chunk=0.0005)
+    waits = measure(8, server=dataclasses.replace(busy, turns=20)).ttft_p95
+    assert waits > measure(8, server=busy).ttft_p95 + 0.01
+    burst = dataclasses.replace(SERVER, request=0.02)
+    assert measure(8, server=burst).ttft_p95 > measure(8).ttft_p95 + 0.02
 
 
 def test_cached_tokens_are_those_of_the_requests_that_run():

@@ -12,7 +12,7 @@ from onboarding.generation_resolve import generation_plans, plan_line
 from onboarding.platform import instance_types
 from onboarding.text_generation.arguments import container_environment, engine_arguments
 from onboarding.text_generation.checkpoint_key import quantizer_route
-from onboarding.text_generation.closed_loop import simulate
+from onboarding.text_generation.closed_loop import Server, simulate
 from onboarding.text_generation.kv_cache import cache_layers
 from onboarding.text_generation.lengths import log_normal
 from onboarding.text_generation.planner import (
@@ -105,12 +105,15 @@ def _speed(checkpoint, scheme="bf16", size=1, kv_bytes=2):
     )
 
 
+NO_SERVER = Server(request=0.0, latency=0.0, chunk=0.0, turns=0)
+
+
 @pytest.mark.parametrize("row", H200["output_tokens_per_second"], ids=lambda row: row["scheme"])
 def test_rates_are_those_of_an_h200(row):
     checkpoint = {"8b": LLAMA_8B, "70b": LLAMA_70B}[row["shape"]]
     kv_bytes = 1 if row["kv"] == "fp8" else 2
     speed = _speed(checkpoint, row["scheme"], row["tensor_parallel"], kv_bytes)
-    engine = dataclasses.replace(speed.engine, request_seconds=0, chunk_seconds=0)  # no server
+    engine = dataclasses.replace(speed.engine, server=NO_SERVER)
     for batch, tokens in row["by_batch"].items():
         seen = simulate(engine, log_normal(512, 512), log_normal(128, 128), 8192, int(batch))
         assert seen.tokens_per_second == pytest.approx(tokens, rel=0.13)
