@@ -1,8 +1,9 @@
 """`python -m benchmarks.gpu FOLDER OUT`: engines and servers on this machine's GPU, in one JSON.
 
 First networks and plans are made in FOLDER, which keeps them between runs; then each network runs
-in every runtime, and each server under load. OUT is written after each network and after the
-servers: a run that is cut keeps what it has, and a later run replaces only what it measures again.
+in every runtime, and each server under load. OUT is written after each network and after
+each round of loads: a run that is cut keeps what it has, and a later run replaces only what it
+measures again.
 `python -m benchmarks.gpu.page OUT` prints its tables.
 """
 
@@ -15,8 +16,9 @@ import os
 import shutil
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("out", type=Path)
     parser.add_argument("--only", type=_words(PARTS), default=list(PARTS), metavar="PART,…")
     parser.add_argument("--networks", type=_words(tuple(NETWORKS)), default=list(NETWORKS))
-    parser.add_argument("--prepare-seconds", type=float, default=400.0, help="then work is stopped")
+    parser.add_argument("--prepare-seconds", type=float, default=480.0, help="then work is stopped")
     parser.add_argument("--jobs", type=int, default=4, help="compilations at once")
     parser.add_argument("--seconds", type=float, default=25.0, help="for a network's latencies")
     parser.add_argument("--load-seconds", type=float, default=0.8, help="of one load")
@@ -61,8 +63,8 @@ def main(arguments: Sequence[str]) -> int:
     ]
     document = _document(chosen.out, chosen.tiny)
     if "prepare" in chosen.only:
-        work = Preparation(subjects, seconds=chosen.prepare_seconds, jobs=chosen.jobs)
-        _keep_results(chosen.folder / PREPARED, work.run())
+        keep = partial(_keep_results, chosen.folder / PREPARED)
+        Preparation(subjects, seconds=chosen.prepare_seconds, jobs=chosen.jobs, keep=keep).run()
     results = _known_results(chosen.folder / PREPARED)
     if "engines" in chosen.only:
         for subject in subjects:
@@ -71,8 +73,9 @@ def main(arguments: Sequence[str]) -> int:
     if "servers" in chosen.only and any(subject.name == NETWORK for subject in subjects):
         subject = next(subject for subject in subjects if subject.name == NETWORK)
         only = [name for name in chosen.servers.split(",") if name]
-        document["servers"] = _servers(subject, chosen.load_seconds, chosen.rounds, only)
-        _write(chosen.out, document)
+        for rows in _servers(subject, chosen.load_seconds, chosen.rounds, only):
+            document["servers"] = rows
+            _write(chosen.out, document)
     return 0 if document["engines"] or document["servers"] else 1
 
 
@@ -142,7 +145,8 @@ def _measure_engines(
 
 def _servers(
     subject: Subject, seconds: float, rounds: int, only: Sequence[str]
-) -> list[dict[str, Any]]:
+) -> Iterator[list[dict[str, Any]]]:
+    """Yield all rows after each round."""
     paths = Paths(code=ROOT, tree=ROOT, build=ROOT / "build")
     variables: Mapping[str, str] = python_variables(paths, settings.inherited())
     capability = "{}.{}".format(*torch.cuda.get_device_capability()) if _has_gpu() else "9.0"
@@ -152,10 +156,10 @@ def _servers(
         compute_capability=capability,
     )
     try:
-        return measure_servers(subject, machine, seconds=seconds, rounds=rounds, only=only)
+        yield from measure_servers(subject, machine, seconds=seconds, rounds=rounds, only=only)
     except Exception as fault:  # the engines stay worth having
         traceback.print_exc()
-        return [{"failed": f"{type(fault).__name__}: {fault}"[:300]}]
+        yield [{"failed": f"{type(fault).__name__}: {fault}"[:300]}]
 
 
 def _has_gpu() -> bool:

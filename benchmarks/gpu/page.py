@@ -62,21 +62,20 @@ def versions(document: Mapping[str, Any]) -> str:
 
 
 def engines_table(rows: Rows) -> str:
-    """Return a row a runtime, with milliseconds and rates of each batch, and reasons below."""
+    """Return a row a runtime, with milliseconds of each batch, and reasons below."""
     found = [row for row in rows if "failed" not in row]
     batches = sorted({row["batch"] for row in found})
     columns = ["runtime", "precision"]
-    for batch in batches:
-        columns += [f"{batch}: mean / p50 / p95 / p99 ms", f"{batch}: requests/s"]
-    columns += ["MiB", "worst cosine"]
+    columns += [f"{batch}: p50 (p99) ms" for batch in batches]
+    columns += [f"{batches[-1]}: rows/s" if batches else "rows/s", "MiB", "worst cosine"]
     lines = []
     for key in dict.fromkeys((row["runtime"], row["precision"]) for row in found):
+        if key[1].endswith(CONTROL):
+            continue
         own = {row["batch"]: row for row in found if (row["runtime"], row["precision"]) == key}
         cells = list(key)
-        for batch in batches:
-            row = own[batch]
-            times = (row[name] for name in ("average_ms", "p50_ms", "p95_ms", "p99_ms"))
-            cells += [" / ".join(f"{value:.3g}" for value in times), f"{1e3 / row['p50_ms']:,.0f}"]
+        cells += [f"{own[batch]['p50_ms']:.3g} ({own[batch]['p99_ms']:.3g})" for batch in batches]
+        cells += [f"{1e3 * batches[-1] / own[batches[-1]]['p50_ms']:,.0f}"]
         memory = own[batches[0]]["device_mib"]
         cells += [NOTHING if memory is None else f"{memory:,.0f}"]
         cells += [f"{min(row['cosine_worst'] for row in own.values()):.5f}"]

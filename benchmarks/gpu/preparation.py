@@ -1,6 +1,7 @@
 """What a measurement needs and what takes minutes: networks, plans, and runtimes' own caches.
 
-All networks are written at once, and each plan is compiled as soon as its network is there.
+All networks are written at once, and each plan is compiled as soon as its network is there; what
+the time is over for was not run.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from engine_build.tensorrt.plan import last_error
 from engine_build.tensorrt.trtexec import PROGRAM, trtexec_version
 
 POLL_SECONDS = 0.2
+TOO_LATE = "not run: the time of the preparation was over"
 NEEDS = {CUDA: "ort", PROVIDER: "fp32"}
 """The network that a runtime loads; torch.compile needs none."""
 
@@ -56,15 +58,18 @@ class Preparation:
         *,
         seconds: float,
         jobs: int,
+        keep: Callable[[Results], None],
         runner: Callable[[], Runner] = lambda: Runner(Log(io.StringIO())),
     ) -> None:
         self._subjects = subjects
         self._end = time.monotonic() + seconds
         self._places = threading.Semaphore(jobs)
+        self._keep, self._lock = keep, threading.Lock()
+        self._results: Results = {}
         self._runner = runner
 
-    def run(self) -> Results:
-        """Return every result; nothing is raised for a piece that failed."""
+    def run(self) -> None:
+        """Prepare everything; `keep` gets all results after each one, also of what failed."""
         with ThreadPoolExecutor(64) as pool:
             written = {
                 subject.name: pool.submit(self._write_networks, subject)
@@ -72,20 +77,27 @@ class Preparation:
             }
             for subject in self._subjects:
                 subject.ranges()  # one after the other: modules draw from one generator
-            work = {
-                (subject.name, runtime, precision): pool.submit(
-                    self._prepare, subject, runtime, precision, written[subject.name]
-                )
-                for subject in self._subjects
+            work = [
+                pool.submit(self._prepare, subject, runtime, precision, written[subject.name])
                 for runtime, precision in pieces()
-            }
-            return {key: future.result() for key, future in work.items()}
+                for subject in self._subjects
+            ]
+            for future in work:
+                future.result()
 
     def _write_networks(self, subject: Subject) -> str:
         """Return why the process that writes networks failed, or nothing."""
         return self._run_module("benchmarks.gpu.networks", subject)
 
     def _prepare(
+        self, subject: Subject, runtime: str, precision: str, written: Future[str]
+    ) -> None:
+        result = self._result(subject, runtime, precision, written)
+        with self._lock:
+            self._results[subject.name, runtime, precision] = result
+            self._keep(self._results)
+
+    def _result(
         self, subject: Subject, runtime: str, precision: str, written: Future[str]
     ) -> Result:
         if runtime == TENSORRT and subject.plan(precision).is_file():
@@ -96,6 +108,8 @@ class Preparation:
             return Result(seconds=0.0, reason=reason)
         with self._places:
             begin = time.monotonic()
+            if begin > self._end:
+                return Result(seconds=0.0, reason=TOO_LATE)
             if runtime == TENSORRT:
                 reason = self._compile(subject, precision)
             else:
@@ -142,9 +156,11 @@ class Preparation:
 
 
 def pieces() -> Iterator[tuple[str, str]]:
-    """Yield runtime and precision of each piece of work, the longest first."""
+    """Yield runtime and precision of each piece of work; the servers need the first."""
+    yield TENSORRT, "fp16"
     yield COMPILED, "fp16"
     for precision in PRECISIONS:
-        yield TENSORRT, precision
+        if precision != "fp16":
+            yield TENSORRT, precision
     for runtime in COMPILES[1:]:
         yield runtime, "fp16"

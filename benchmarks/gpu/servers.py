@@ -43,6 +43,8 @@ from tests.unit.engine_build.tiny import word_tokenizer
 NETWORK = "bert-large"
 CLIENTS = {1: (1, 1), 8: (1, 8), 32: (4, 8), 128: (4, 32)}
 """Processes, and connections of each."""
+Point = tuple[str, int]
+"""A server, and how many clients it has."""
 AXES = {"runtime": ("pytorch", "tensorrt"), "batching": ("off", "on"), "instances": ("1", "2")}
 PROFILE = ProfileRecord(batch=(1, 8, 32), sequence=(SHORTEST, SEQUENCE, SEQUENCE))
 TRITON = "Triton"
@@ -128,8 +130,8 @@ def candidates(
 
 def measure_servers(
     subject: Subject, machine: Machine, *, seconds: float, rounds: int, only: Sequence[str] = ()
-) -> list[dict[str, Any]]:
-    """Return a row for each server and count of clients, and one for each that failed.
+) -> Iterator[list[dict[str, Any]]]:
+    """Yield a row for each server and count of clients, and one for each that failed, each round.
 
     `seconds`: of one load; each round has every load once, in random order; `only`: names of
     servers, by default all. Raises OSError where there is no plan.
@@ -160,16 +162,17 @@ def measure_servers(
 
         with ThreadPoolExecutor(len(servers) or 1) as pool:
             rows += filter(None, pool.map(start, servers.values()))
-        return [*_load_rows(ready, machine, seconds, rounds), *rows]
+        for measured in _load_rows(ready, machine, seconds, rounds):
+            yield [*measured, *rows]
 
 
 def _load_rows(
     servers: Mapping[str, Candidate], machine: Machine, seconds: float, rounds: int
-) -> list[dict[str, Any]]:
+) -> Iterator[list[dict[str, Any]]]:
     points = [(name, clients) for name in sorted(servers) for clients in CLIENTS]
-    rates: dict[tuple[str, int], list[float]] = {point: [] for point in points}
-    spans: dict[tuple[str, int], list[float]] = {point: [] for point in points}
-    failed: dict[tuple[str, int], str] = {}
+    rates: dict[Point, list[float]] = {point: [] for point in points}
+    spans: dict[Point, list[float]] = {point: [] for point in points}
+    failed: dict[Point, str] = {}
     for number in range(rounds):
         for point in random.Random(number).sample(points, len(points)):
             if point in failed:
@@ -191,6 +194,16 @@ def _load_rows(
                 continue
             rates[point].append(measured["rate"])
             spans[point] += measured["spans"]
+        yield _rows(points, rates, spans, failed)
+
+
+def _rows(
+    points: Sequence[Point],
+    rates: Mapping[Point, Sequence[float]],
+    spans: Mapping[Point, Sequence[float]],
+    failed: Mapping[Point, str],
+) -> list[dict[str, Any]]:
+    """Return the rows of all rounds so far."""
     rows = []
     for name, clients in points:
         row: dict[str, Any] = {"server": name, "clients": clients}
@@ -208,5 +221,4 @@ def _load_rows(
             "requests": len(waits),
         }
         rows.append(row | measured_row)
-        print(f"  {rows[-1]}", flush=True)
     return rows
