@@ -42,7 +42,6 @@ from roundhouse.gitops.plan_document import (
     plan_id,
 )
 from roundhouse.gitops.template_changes import (
-    is_outage,
     permission_changes,
     resource_changes,
     template_digest,
@@ -196,7 +195,7 @@ def endpoint_change(
     return EndpointChange(
         name=endpoint,
         kind="new" if before is None else "gone" if after is None else "changed",
-        outage=is_outage(resources),
+        outage=any(item.change == "outage" for item in resources),
         is_built=is_built,
         resources=resources,
         permissions=permission_changes(before, after) if is_built else PermissionChange(),

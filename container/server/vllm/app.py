@@ -101,24 +101,22 @@ def warm_up_requests(settings: EngineSettings) -> Iterator[tuple[str, bytes]]:
     yield CHAT, json.dumps({**chat, "max_tokens": ANSWER_TOKENS}).encode()
 
 
-async def warm_up(
-    engine: Upstream, settings: EngineSettings, say: Callable[[str], None], seconds: float = SECONDS
-) -> None:
+async def warm_up(engine: Upstream, settings: EngineSettings, say: Callable[[str], None]) -> None:
     """Return once the engine is healthy and has answered the requests, as many as fit the time.
 
     An engine that refuses the first one serves nobody: it is asked again until it answers.
     """
-    while await _status(engine, "GET", "/ping", b"", seconds) != 200:
+    while await _status(engine, "GET", "/ping", b"", SECONDS) != 200:
         await asyncio.sleep(POLL_SECONDS)
     begin, answered = time.monotonic(), 0
     for path, body in warm_up_requests(settings):
-        status = await _status(engine, "POST", path, body, _remaining(begin, seconds))
+        status = await _status(engine, "POST", path, body, _remaining(begin))
         while not answered and status != 200:
             say(f"The warm-up's first request was answered {status}; it is sent again.")
             await asyncio.sleep(1)
-            status = await _status(engine, "POST", path, body, seconds)
+            status = await _status(engine, "POST", path, body, SECONDS)
         answered += status == 200
-        if not _remaining(begin, seconds):
+        if not _remaining(begin):
             break
     say(f"Warm: {answered} requests in {time.monotonic() - begin:.1f} s.")
 
@@ -132,5 +130,5 @@ async def _status(engine: Upstream, method: str, path: str, body: bytes, seconds
         return fault.status
 
 
-def _remaining(begin: float, seconds: float) -> float:
-    return max(0.0, begin + seconds - time.monotonic())
+def _remaining(begin: float) -> float:
+    return max(0.0, begin + SECONDS - time.monotonic())

@@ -14,7 +14,6 @@ from roundhouse.gitops.engine_changes import engine_changes
 from roundhouse.gitops.plan import Change, endpoint_change, environment_plan
 from roundhouse.gitops.template_changes import (
     REPLACING_PROPERTIES,
-    is_outage,
     permission_changes,
     resource_changes,
     template_digest,
@@ -57,9 +56,7 @@ def template(kind="AWS::CloudWatch::Alarm", **properties):
     ],
 )  # fmt: skip
 def test_class_of_a_change(before, after, expected):
-    changes = resource_changes(before, after)
-    assert [change.change for change in changes] == [expected]
-    assert is_outage(changes) == (expected == "outage")
+    assert [change.change for change in resource_changes(before, after)] == [expected]
 
 
 def test_order_and_notes_alone_change_nothing():
