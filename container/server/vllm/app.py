@@ -19,7 +19,7 @@ from container.server.upstream import Upstream, UpstreamRequest
 from container.server.vllm.events import error_body
 from container.server.vllm.requests import CHAT, COMPLETION
 from container.server.vllm.routes import Routes
-from container.server.vllm.settings import EngineSettings, engine_environment, read_engine_settings
+from container.server.vllm.settings import EngineSettings, read_engine_settings
 
 LAST_SECONDS = 1.0
 """Of the 30 s between SageMaker's SIGTERM and SIGKILL, 25 drain; this and `stop_seconds` follow."""
@@ -51,7 +51,8 @@ class Engine(Backend):
     def __init__(self, command: Sequence[str], settings: Settings, log: FailureLog) -> None:
         (port,), variables = free_ports(1), process_environment()
         self.command, self._settings = command, read_engine_settings(variables)
-        self.environment = engine_environment(variables, port)
+        # It listens on the loopback device, where only we ask.
+        self.environment = {**variables, "SM_VLLM_HOST": "127.0.0.1", "SM_VLLM_PORT": str(port)}
         engine = Upstream(port, self.name)
         self.upstreams = (engine,)
         self.application = self._routes = Routes(engine, settings, self._settings, log)

@@ -64,12 +64,6 @@ def test_refuses_an_archive_with_other_bytes(pair):
     assert "do not deploy it" in fault and re.search(folder, fault) is not None
 
 
-def test_refuses_an_archive_that_is_gone(pair):
-    fault = archive_fault(*pair, entry_for(*pair), None)
-    assert "is not there" in fault
-    assert "roundhouse build" in fault
-
-
 STACK = "roundhouse-cloud-endpoint-chat"
 
 
@@ -112,15 +106,6 @@ def test_refuses_a_checkpoint_that_is_not_as_its_lock_says(generation, change, f
     files = object_sizes(generation)
     change(files, generation.entry.prefix)
     assert fault in checkpoint_fault(generation, generation.entry, files)
-
-
-def test_refuses_a_checkpoint_that_nobody_trusted_signed(generation):
-    trusted = {"trusted_signers": (Signer().public,)}
-    environment = generation.environment.model_copy(update=trusted)
-    trusting = dataclasses.replace(generation, environment=environment)
-    (fault,) = trusting.signature_faults()
-    assert "none of 'trusted_signers' signed checkpoint" in fault
-    assert "its lock entry holds no signature" in fault
 
 
 def test_checkpoint_that_a_trusted_signer_signed_has_no_fault(generation):

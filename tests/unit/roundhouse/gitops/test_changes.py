@@ -170,11 +170,6 @@ def test_new_endpoint_costs_its_instances_from_least_to_most(generation):
     assert zero.least == 0
 
 
-def test_nothing_changes_where_no_file_does(generation):
-    assert change(generation, generation).resources == ()
-    assert change(generation, None).outage
-
-
 def test_removed_generator_that_is_deployed_is_listed_once(tmp_path):
     root = tree_root(tmp_path, generator_files(**SCALED))
     (removed,) = lock_checkpoints(root)
