@@ -100,11 +100,10 @@ def find_paths(start: Path, root: Path | None = None) -> Paths:
 
 def enclosing_repository(start: Path) -> Path | None:
     """Return the nearest folder, `start` or above it, that is a repository."""
-    return next(filter(_is_repository, (start.resolve(), *start.resolve().parents)), None)
-
-
-def _is_repository(folder: Path) -> bool:
-    return all((folder / name).exists() for name in REPOSITORY_FILES)
+    for folder in (start.resolve(), *start.resolve().parents):
+        if all((folder / name).exists() for name in REPOSITORY_FILES):
+            return folder
+    return None
 
 
 def _tree(root: Path) -> Path:

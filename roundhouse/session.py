@@ -101,7 +101,11 @@ def open_session(
     spec = tree.environments[environment]
     variables = settings.inherited()
     if environment == LOCAL:
-        variables = _local_variables(running_local_cloud(paths), spec)
+        from local_cloud import lifecycle
+
+        variables = lifecycle.client_environment(
+            running_local_cloud(paths), variables, account=spec.account, region=spec.region
+        )
         settings.adopt_aws(variables)
     return Session(
         paths=own,
@@ -159,14 +163,6 @@ def running_local_cloud(paths: Paths) -> CloudAddress:
             "The local cloud is not up: `roundhouse up` starts it, `make demo` runs everything."
         )
     return address
-
-
-def _local_variables(address: CloudAddress, spec: EnvironmentSpec) -> dict[str, str]:
-    from local_cloud import lifecycle
-
-    return lifecycle.client_environment(
-        address, settings.inherited(), account=spec.account, region=spec.region
-    )
 
 
 def stop_local_cloud(paths: Paths) -> bool:
