@@ -23,10 +23,18 @@ from roundhouse.deploy.builds import engines
 from roundhouse.deploy.builds.requests import BuildRequest, EnginesNotBuiltError
 from roundhouse.deploy.verification import verified_prefixes, verify
 from roundhouse.errors import DeployFailedError
+from roundhouse.gitops.copies import (
+    Store,
+    StoredFile,
+    StoredFiles,
+    copy_entries,
+    stored_files,
+)
 from roundhouse.gitops.promote import gate_faults
 from tests.fixtures.signer import Signer
 from tests.unit.onboarding.text_generation.test_generation_resolve import _root
 from tests.unit.roundhouse.build_cloud import Cloud, session_of
+from tests.unit.roundhouse.gitops.rungs import BUCKETS, S3
 
 pytestmark = pytest.mark.unit
 KEY, DIGEST = "1" * 20, "2" * 64
@@ -136,6 +144,21 @@ def test_it_is_built_locked_and_measured(session):
     assert "Indexing faq" in session.report.console.file.getvalue()
     with pytest.raises(LockError, match="has no index 00"):
         record_measurement(locks, "faq", "00", IndexLock, lambda recall: 0.9)
+
+
+@stored_files.register
+def _(entry: IndexEntry, source: Store, destination: Store, command: str) -> StoredFiles:
+    path = f"indexes/{entry.key}.json"
+    return [StoredFile(key=path, size_bytes=5)], path, None
+
+
+def test_it_is_copied_where_it_is_promoted():
+    s3 = S3()
+    dev, prod = s3.buckets.values()
+    dev[f"indexes/{KEY}.json"] = b"index"
+    stores = (Store(environment=n, bucket=b, s3=s3, copies=s3) for n, b in BUCKETS.items())
+    copied = copy_entries(*stores, [IndexCloud.entry], {KEY: "`roundhouse build`"})
+    assert (copied.copied, prod) == (1, dev)
 
 
 @verified_prefixes.register

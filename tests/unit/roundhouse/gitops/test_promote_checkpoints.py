@@ -72,6 +72,13 @@ def test_refuses_every_gate_that_is_not_met_at_once(chat, rungs):
     assert rungs.s3.copies == [] and read_promotion(rungs.root, "prod") is None
 
 
+def test_plan_shows_that_nobody_trusted_signed_the_checkpoint(chat, rungs):
+    rungs.repository.edit("environments/dev.yaml", {"trusted_signers": [Signer().public]})
+    endpoints = {item.name: item for item in rungs.repository.plan().environments[0].endpoints}
+    (fault,) = endpoints["chat"].faults
+    assert fault.startswith("none of 'trusted_signers' signed checkpoint")
+
+
 def test_a_start_from_zero_and_an_alarm_of_another_endpoint_are_no_reason(chat, rungs):
     moment = NOW.replace(hour=11, minute=30)
     rungs.alarms.ringing += ["dev-chat-from-zero", "dev-chat-fr-first-token"]
