@@ -87,9 +87,7 @@ def read_manifest(archive: Path, expected: str | None) -> dict[str, Any]:
             "deploy the archive the lock names."
         )
     manifest = _fields(MANIFEST_NAME, data)
-    # The model of an ensemble in whose folder this file lies, such as MODEL_tokenizer/1: no model's
-    # name holds an underscore.
-    step = Path(__file__).resolve().parents[1].name.partition("_")[0]
+    step = own_step()
     if step not in manifest.get("ensemble", {}).get("steps", {}):
         return manifest
     return step_manifest(archive, manifest, step)
@@ -109,6 +107,14 @@ def step_manifest(archive: Path, manifest: Mapping[str, Any], step: str) -> dict
             "archive again."
         )
     return _fields(name, published) | {"files": manifest["files"]}
+
+
+def own_step(file: str = __file__) -> str:
+    """Return the model of an ensemble in whose folder this file lies, such as MODEL_tokenizer/1.
+
+    No model's name holds an underscore.
+    """
+    return Path(file).resolve().parents[1].name.partition("_")[0]
 
 
 def _fields(name: str, data: bytes) -> dict[str, Any]:
@@ -207,10 +213,10 @@ def running_tensorrt(wanted: str, load: Callable[[str], Any] = ctypes.CDLL) -> s
     return ".".join([*map(str, version[: len(parts)]), *parts[3:]])
 
 
-def running_compute_capability() -> str | None:
+def running_compute_capability(load: Callable[[str], Any] = ctypes.CDLL) -> str | None:
     """Return the first GPU's compute capability, as its driver says; `None` without a driver."""
     try:
-        driver = ctypes.CDLL(CUDA)
+        driver = load(CUDA)
     except OSError:
         return None
     device, major, minor = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
