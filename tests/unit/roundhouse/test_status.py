@@ -28,8 +28,6 @@ from tests.unit.onboarding.text_generation.test_generation_resolve import _build
 from tests.unit.roundhouse.engines import copied_tree, local_deployments
 from tests.unit.roundhouse.live_account import Account
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture(scope="module")
 def deployment(tmp_path_factory):

@@ -36,7 +36,6 @@ from tests.unit.onboarding.text_generation.test_generation_resolve import _root
 from tests.unit.roundhouse.build_cloud import Cloud, session_of
 from tests.unit.roundhouse.gitops.rungs import BUCKETS, S3
 
-pytestmark = pytest.mark.unit
 KEY, DIGEST = "1" * 20, "2" * 64
 
 

@@ -17,7 +17,6 @@ import pytest
 from container.server.settings import SettingsFault
 from container.server.vllm.settings import read_engine_settings
 
-pytestmark = pytest.mark.unit
 ROOT = Path(__file__).resolve().parents[3]
 ENGINE = (sys.executable, str(Path(__file__).with_name("engine_program.py")))
 COMMAND = (sys.executable, "-W", "error", "-m", "container.server", "vllm")

@@ -14,8 +14,6 @@ from tests.fixtures.signer import Signer
 from tests.synth.generation_cases import FIXED, SCALED, generator, knee, template
 from tests.unit.roundhouse.engines import copied_tree, entry_for, local_deployments
 
-pytestmark = pytest.mark.unit
-
 TENSORRT = RuntimeIdentity(name="tensorrt", version="10.16.1.11")
 
 

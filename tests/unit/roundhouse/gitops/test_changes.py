@@ -30,8 +30,6 @@ from tests.synth.generation_cases import (
 )
 from tests.unit.onboarding.trees import tree_root
 
-pytestmark = pytest.mark.unit
-
 CONFIG, ENDPOINT = "AWS::SageMaker::EndpointConfig", "AWS::SageMaker::Endpoint"
 
 

@@ -21,8 +21,6 @@ from tests.unit.onboarding.text_generation.entries import CONTENT, entry_of
 from tests.unit.roundhouse.gitops.generators import CALIBRATION, PROD
 from tests.unit.roundhouse.gitops.rungs import NOW
 
-pytestmark = pytest.mark.unit
-
 
 def test_the_checkpoint_that_serves_is_copied_record_last_and_the_promotion_names_it(chat, rungs):
     promoted, serves = rungs.promote(), chat.deployment().entry

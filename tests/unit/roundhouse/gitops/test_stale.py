@@ -17,8 +17,6 @@ from roundhouse.processes import Processes
 from stacks.endpoint_stack import endpoint_template
 from tests.unit.roundhouse.gitops.repository import ROOT
 
-pytestmark = pytest.mark.unit
-
 MODEL, OTHER = "models/model-001.yaml", "models/model-002.yaml"
 
 
