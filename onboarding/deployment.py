@@ -67,6 +67,11 @@ class DeployedEndpoint:
         """True where nothing that it serves is missing."""
         return all(artifact.entry is not None for artifact in self.artifacts)
 
+    @property
+    def problem(self) -> str | None:
+        """Why nothing is known that it could serve, with the way out; None where something is."""
+        return None
+
     def unsigned(self) -> Iterator[tuple[Artifact, str]]:
         """Yield what it serves that none of the environment's trusted signers signed, and why.
 
@@ -78,6 +83,18 @@ class DeployedEndpoint:
             reason = None if entry is None else entry.signature_fault(signers)
             if reason is not None:
                 yield artifact, reason
+
+    def signature_faults(self) -> Iterator[str]:
+        """Yield the same as sentences with the way out."""
+        for artifact, reason in self.unsigned():
+            assert artifact.entry is not None
+            builder = artifact.held_by or self.environment.name
+            yield (
+                f"none of 'trusted_signers' signed {artifact.entry.noun} {artifact.key} of "
+                f"'{artifact.model}': {reason}; name its signer in "
+                f"environments/{self.environment.name}.yaml, or build it again: "
+                f"`roundhouse build --env {builder} --model {artifact.model}`."
+            )
 
     def source_command(self, artifact: Artifact) -> str:
         """Return the command that brings what it serves into the environment's bucket."""
@@ -235,17 +252,20 @@ class Deployment(DeployedEndpoint):
         """Targets with no engine in the lock."""
         return tuple(target for target in self.targets if target.lock_entry is None)
 
+    def unsigned_engines(self) -> Iterator[Fault]:
+        """Yield every locked engine that none of the environment's trusted signers signed."""
+        environment = self.environment.name
+        for engine, reason in self.unsigned():
+            builder = engine.held_by or environment
+            yield Fault(
+                file=f"environments/{environment}.yaml",
+                what=f"none of 'trusted_signers' signed engine {engine.key} of '{engine.model}': "
+                f"{reason}",
+                way_out=f"name its signer there, or delete engines/{engine.key}/ in the bucket of "
+                f"{builder} and run `roundhouse build --env {builder} --model {engine.model}`, "
+                "which signs it",
+            )
 
-def signature_faults(deployment: Deployment) -> Iterator[Fault]:
-    """Yield every locked engine that none of the environment's trusted signers signed."""
-    environment = deployment.environment.name
-    for engine, reason in deployment.unsigned():
-        builder = engine.held_by or environment
-        yield Fault(
-            file=f"environments/{environment}.yaml",
-            what=f"none of 'trusted_signers' signed engine {engine.key} of '{engine.model}': "
-            f"{reason}",
-            way_out=f"name its signer there, or delete engines/{engine.key}/ in the bucket of "
-            f"{builder} and run `roundhouse build --env {builder} --model {engine.model}`, which "
-            "signs it",
-        )
+    def signature_faults(self) -> Iterator[str]:
+        """Yield these as sentences."""
+        return map(str, self.unsigned_engines())

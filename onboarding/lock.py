@@ -103,6 +103,11 @@ class BuiltEntry(Value):
         """Why no build writes such an entry; None where nothing contradicts itself."""
         return None
 
+    @property
+    def promotion_fault(self) -> str | None:
+        """Why no other environment may receive it, with the way out; None where nothing is."""
+        return None
+
     @classmethod
     def lock_type(cls) -> type[ModelLock]:
         """Return the kind of lock that holds such entries."""
@@ -195,6 +200,18 @@ class LockEntry(BuiltEntry):
         """Why no load test records these capacities."""
         if any(name != item.instance_type for name, item in (self.capacity or {}).items()):
             return "lists a capacity under the instance type of another"
+        return None
+
+    @property
+    def promotion_fault(self) -> str | None:
+        """Why its precision may not be served elsewhere."""
+        manifest = self.manifest
+        for item in manifest.accuracy_records:
+            if item.verdict == "fail" and item.subject.startswith(manifest.precision):
+                return (
+                    f"{manifest.model}: its {item.subject} is below the accuracy budget; build it "
+                    "again"
+                )
         return None
 
     @classmethod

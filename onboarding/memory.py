@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from onboarding.deployment import Deployment, Pool, Target, signature_faults
+from onboarding.deployment import Deployment, Pool, Target
 from onboarding.document import Place
 from onboarding.fault import Fault, FaultsError, sorted_faults
 from onboarding.lock import LockEntry
@@ -174,7 +174,7 @@ def memory_findings(tree: Tree) -> MemoryFindings:
             faults.extend(error.faults)
             continue
         for deployment in environment_deployments:
-            faults.extend(signature_faults(deployment))
+            faults.extend(deployment.unsigned_engines())
             faults.extend(_placed_faults(tree, deployment))
             notes.extend(f"{environment}: {note}" for note in memory_notes(deployment))
     return MemoryFindings(faults=sorted_faults(faults), notes=tuple(dict.fromkeys(notes)))

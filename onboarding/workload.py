@@ -10,12 +10,16 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from onboarding.deployment import DeployedEndpoint
+from onboarding.deployment import Deployment
 from onboarding.generation_resolve import generation_deployments
 from onboarding.lock import Lock, LockError, ModelLock, read_lock_file
 from onboarding.resolve import deployments
 from onboarding.text_generation.checkpoint_lock import GenerationLock
+from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.tree import Tree
+
+Endpoint = Deployment | GenerationDeployment
+"""An endpoint of any kind."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +28,7 @@ class Workload:
 
     lock: type[ModelLock]
     """What its builds made, of one model."""
-    resolve: Callable[[Tree, str, Collection[str]], tuple[DeployedEndpoint, ...]]
+    resolve: Callable[[Tree, str, Collection[str]], tuple[Endpoint, ...]]
     """Its endpoints in an environment, or some by name; names of other kinds are left out."""
 
 
@@ -38,7 +42,7 @@ def endpoint_deployments(
     environment: str,
     only: Collection[str] = (),
     workloads: Collection[Workload] = WORKLOADS,
-) -> tuple[DeployedEndpoint, ...]:
+) -> tuple[Endpoint, ...]:
     """Return every endpoint of an environment, or `only` some by name, whatever their kind.
 
     Raises FaultsError when the tree has faults, a name is unknown, or a lock cannot be read.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -47,9 +48,11 @@ class Paths:
         """The folder of the environments that builds, servers and the local cloud run in."""
         return self.repository / ".venvs"
 
-    def venv_python(self, name: str) -> Path:
-        """The interpreter of one environment: builder, server, triton or cloud."""
-        return self.environments / name / "bin" / "python"
+    @property
+    def builder_python(self) -> Path:
+        """The builder environment's interpreter, or the running one where it is not made."""
+        builder = self.environments / "builder" / "bin" / "python"
+        return builder if builder.is_file() else Path(sys.executable)
 
     @property
     def cdk(self) -> Path:
@@ -100,11 +103,10 @@ def find_paths(start: Path, root: Path | None = None) -> Paths:
 
 def enclosing_repository(start: Path) -> Path | None:
     """Return the nearest folder, `start` or above it, that is a repository."""
-    return next(filter(_is_repository, (start.resolve(), *start.resolve().parents)), None)
-
-
-def _is_repository(folder: Path) -> bool:
-    return all((folder / name).exists() for name in REPOSITORY_FILES)
+    for folder in (start.resolve(), *start.resolve().parents):
+        if all((folder / name).exists() for name in REPOSITORY_FILES):
+            return folder
+    return None
 
 
 def _tree(root: Path) -> Path:

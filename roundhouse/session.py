@@ -101,12 +101,16 @@ def open_session(
     spec = tree.environments[environment]
     variables = settings.inherited()
     if environment == LOCAL:
-        variables = _local_variables(running_local_cloud(paths), spec)
+        from local_cloud import lifecycle
+
+        variables = lifecycle.client_environment(
+            running_local_cloud(paths), variables, account=spec.account, region=spec.region
+        )
         settings.adopt_aws(variables)
     return Session(
         paths=own,
         environment=spec,
-        variables=settings.child_environment(variables),
+        variables={**settings.QUIET, **variables},
         clients=aws_clients(spec.region),
         run=run,
         report=report,
@@ -115,17 +119,16 @@ def open_session(
     )
 
 
-def lock_folder(session: Session, what: str) -> Path:
+def lock_folder(session: Session) -> Path:
     """Return the folder of the environment's locks, for measurements that are written there.
 
-    The local cloud's must not stand among reviewed ones. `what` is measured. Raises
-    RoundhouseError.
+    The local cloud's must not stand among reviewed ones. Raises RoundhouseError.
     """
     folder = session.paths.tree / session.environment.locks
     scratch = [path.resolve() for path in (session.paths.build, session.paths.tree / "build")]
     if session.is_local and not any(folder.resolve().is_relative_to(path) for path in scratch):
         raise RoundhouseError(
-            f"{what}: {session.environment.locks}/ holds reviewed locks, and the local cloud's "
+            f"--record: {session.environment.locks}/ holds reviewed locks, and the local cloud's "
             "speed is this machine's; measure an endpoint on AWS, or let "
             f"environments/{session.environment.name}.yaml say `locks: build/local/locks`."
         )
@@ -160,14 +163,6 @@ def running_local_cloud(paths: Paths) -> CloudAddress:
             "The local cloud is not up: `roundhouse up` starts it, `make demo` runs everything."
         )
     return address
-
-
-def _local_variables(address: CloudAddress, spec: EnvironmentSpec) -> dict[str, str]:
-    from local_cloud import lifecycle
-
-    return lifecycle.client_environment(
-        address, settings.inherited(), account=spec.account, region=spec.region
-    )
 
 
 def stop_local_cloud(paths: Paths) -> bool:

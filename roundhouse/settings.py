@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 
-QUIET = {
+QUIET: Mapping[str, str] = {
     "CDK_VALIDATION": "false",
     "CDK_DISABLE_VERSION_CHECK": "1",
     # Each call would start a process that reports it to AWS; that is for a user to turn on.
@@ -14,19 +14,12 @@ QUIET = {
     "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "20",
     "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "1",
 }
+"""Keep cdk quick and quiet. What the user set wins."""
 
 
 def inherited() -> dict[str, str]:
     """Return the environment that this process was started with."""
     return dict(os.environ)
-
-
-def child_environment(base: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a cdk process: `base`, and what keeps cdk quick and quiet.
-
-    What the user set wins.
-    """
-    return {**QUIET, **base}
 
 
 def quieten_cdk() -> None:

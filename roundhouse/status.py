@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC
 from typing import Any
 
@@ -204,10 +204,6 @@ class State:
     artifacts: tuple[ArtifactState, ...]
     notes: tuple[str, ...] = ()
     live: tuple[LiveEndpoint, ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the state as plain JSON."""
-        return asdict(self)
 
 
 def state_of(paths: Paths, report: Report, environment: str) -> State:

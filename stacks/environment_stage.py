@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -18,6 +18,7 @@ from onboarding.deployment import Deployment
 from onboarding.environment_spec import EnvironmentSpec, promotion_neighbours
 from onboarding.platform import serving_platforms
 from onboarding.text_generation.generation_deployment import GenerationDeployment
+from onboarding.workload import Endpoint
 from roundhouse_cdk.artifact_store import ArtifactStore, ArtifactStoreProps
 from roundhouse_cdk.endpoint_dashboard import (
     EndpointDashboard,
@@ -152,35 +153,30 @@ class ObservabilityStack(EnvironmentStack):
         construct_id: str,
         *,
         environment: EnvironmentSpec,
-        deployments: Sequence[Deployment],
-        generators: Sequence[GenerationDeployment] = (),
+        endpoints: Iterable[Endpoint],
     ) -> None:
         super().__init__(
             scope, construct_id, environment, part="observability", description="dashboard"
         )
-        endpoints = [
-            WatchedEndpoint(
-                name=names.endpoint_name(environment, item.name),
-                alarms=endpoint_alarms(item),
-                is_queue=item.endpoint.asynchronous is not None,
-                is_multi_model=item.multi_model,
-                is_component=item.is_component,
-                has_variants=len(item.variants) > 1,
-            )
-            for item in deployments
-        ]
-        endpoints += [
-            WatchedEndpoint(
-                name=names.endpoint_name(environment, item.name),
-                alarms=endpoint_alarms(item),
-                is_component=True,
-                is_generator=True,
-            )
-            for item in generators
-        ]
         name = f"roundhouse-{environment.name}"
-        props = EndpointDashboardProps(name=name, endpoints=endpoints)
+        watched = [_dashboard_endpoint(endpoint) for endpoint in endpoints]
+        props = EndpointDashboardProps(name=name, endpoints=watched)
         keep_ids({"Dashboard": EndpointDashboard(self, "Overview", props=props).dashboard})
+
+
+def _dashboard_endpoint(endpoint: Endpoint) -> WatchedEndpoint:
+    name = names.endpoint_name(endpoint.environment, endpoint.name)
+    alarms = endpoint_alarms(endpoint)
+    if isinstance(endpoint, GenerationDeployment):
+        return WatchedEndpoint(name=name, alarms=alarms, is_component=True, is_generator=True)
+    return WatchedEndpoint(
+        name=name,
+        alarms=alarms,
+        is_queue=endpoint.endpoint.asynchronous is not None,
+        is_multi_model=endpoint.multi_model,
+        is_component=endpoint.is_component,
+        has_variants=len(endpoint.variants) > 1,
+    )
 
 
 class EnvironmentStage(Stage):
@@ -245,21 +241,15 @@ class EnvironmentStage(Stage):
                 )
                 keep_logical_ids(PipelineRoles(access, OWN, props=roles_props))
         uris = image_uris(environment, tags)
-        endpoints: list[Deployment | GenerationDeployment] = [*deployments, *generators]
+        endpoints: list[Endpoint] = [*deployments, *generators]
         dependents += [
             EndpointStack(self, f"Endpoint-{endpoint.name}", deployment=endpoint, image_uris=uris)
             for endpoint in endpoints
         ]
         for stack in dependents:
             stack.add_stack_dependency(foundation)
-        if is_whole and (deployments or generators):
-            ObservabilityStack(
-                self,
-                "Observability",
-                environment=environment,
-                deployments=deployments,
-                generators=generators,
-            )
+        if is_whole and endpoints:
+            ObservabilityStack(self, "Observability", environment=environment, endpoints=endpoints)
 
     def _stack(self, name: str, environment: EnvironmentSpec, description: str) -> EnvironmentStack:
         """Return an empty stack of the environment, which a construct of ours fills."""

@@ -71,7 +71,13 @@ NOT_READY = "The server is not ready: it is loading, draining or its engine fail
 OpenEngine = Callable[[EngineArchive, Settings], Engine]
 
 
-def main(arguments: list[str], open_engine: OpenEngine | None = None) -> int:
+def _open_engine(archive: EngineArchive, settings: Settings) -> Engine:
+    return load_engine(
+        archive, slots=settings.slots, threads=settings.threads, cores=available_cores()
+    )
+
+
+def main(arguments: list[str], open_engine: OpenEngine = _open_engine) -> int:
     """Run the server and return its exit code; engines are opened by their manifest by default."""
     if arguments not in ([], ["serve"]):
         return refuse(
@@ -88,7 +94,7 @@ def main(arguments: list[str], open_engine: OpenEngine | None = None) -> int:
             )
         raise_descriptor_limit()
         with listening_socket(settings) as listener:
-            return _serve(settings, listener, _open_engine if open_engine is None else open_engine)
+            return _serve(settings, listener, open_engine)
     except SettingsFault as fault:
         return refuse(SETTING, str(fault))
     except ArchiveRefused as fault:
@@ -103,12 +109,6 @@ def main(arguments: list[str], open_engine: OpenEngine | None = None) -> int:
 def _print_line(sentence: str) -> None:
     with suppress(OSError):  # stdout is closed, which does not stop the server
         print(sentence, flush=True)
-
-
-def _open_engine(archive: EngineArchive, settings: Settings) -> Engine:
-    return load_engine(
-        archive, slots=settings.slots, threads=settings.threads, cores=available_cores()
-    )
 
 
 def _serve(settings: Settings, listener: socket.socket, open_engine: OpenEngine) -> int:

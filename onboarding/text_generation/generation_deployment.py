@@ -75,10 +75,6 @@ class GenerationDeployment(DeployedEndpoint):
             use, route = "not built", quantizer_route(self.spec, scheme, self.checkpoint)
         return CheckpointPlan(checkpoint_key=key, scheme=scheme, use=use, route=route)
 
-    def builder(self, key: str) -> str:
-        """Return the environment that builds a checkpoint: the one that holds it, or this one."""
-        return self.held_by.get(key, self.environment.name)
-
     @property
     def models(self) -> tuple[str, ...]:
         """The text generator."""
@@ -102,18 +98,6 @@ class GenerationDeployment(DeployedEndpoint):
     def _artifact(self, entry: CheckpointEntry) -> Artifact:
         key = entry.checkpoint_key
         return Artifact(key=key, model=self.name, entry=entry, held_by=self.held_by.get(key))
-
-    @property
-    def signature_fault(self) -> str | None:
-        """Why none of the environment's trusted signers signed `entry`, with the way out."""
-        for checkpoint, reason in self.unsigned():
-            return (
-                f"none of 'trusted_signers' signed checkpoint {checkpoint.key} of "
-                f"'{self.name}': {reason}; name its signer in environments/{self.environment.name}"
-                f".yaml, or build it again: `roundhouse build --env {self.builder(checkpoint.key)} "
-                f"--model {self.name}`."
-            )
-        return None
 
     @property
     def plan_key(self) -> str:

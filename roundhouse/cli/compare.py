@@ -167,13 +167,14 @@ def _show_cost(run: Run, grid: tuple[Cell, ...], form: Format) -> None:
     import dataclasses
 
     from roundhouse.measure.compare.cost import (
+        COLUMNS,
         cell_costs,
-        cost_table,
         predictions_of,
         total_sentence,
     )
     from roundhouse.measure.compare.run import require_possible
     from roundhouse.report import print_json
+    from roundhouse.table import table
 
     costs = cell_costs(run, grid)
     require_possible(run, grid)
@@ -186,7 +187,7 @@ def _show_cost(run: Run, grid: tuple[Cell, ...], form: Format) -> None:
             ]
         )
         return
-    run.report.print_table(cost_table(costs))
+    run.report.print_table(table(COLUMNS, (cost.cells() for cost in costs), right=COLUMNS[2:]))
     run.report.print(total_sentence(costs))
     if (found := predictions_of(costs)) is not None:
         predictions, errors = found

@@ -71,8 +71,7 @@ def _destroy_endpoint(session: Session, endpoint: str, *, yes: bool) -> None:
             raise DeployFailedError("Nothing was deleted.")
     destroy_endpoint(session, endpoint)
     report.print(f"Deleted {name}.")
-    files = {item.name for item in session.deployments()}
-    if endpoint in files | {item.name for item in session.generators()}:
+    if endpoint in {item.name for item in session.endpoint_deployments()}:
         report.print(
             f"Its file is still there: the next deployment makes it again, unless {endpoint} is "
             f"removed or left out of environments/{session.environment.name}.yaml (`models: "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -40,7 +41,7 @@ def drift(
         found = environment_drift(session, templates)
         step.finish(f"{quantity(len(templates), 'stack')}, {quantity(len(found), 'difference')}")
     if form is TextFormat.json:
-        print_json([item.as_dict() for item in found])
+        print_json([asdict(item) for item in found])
     elif form is TextFormat.markdown:
         print(drift_markdown(env, found))
     elif found:

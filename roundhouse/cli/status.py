@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -48,7 +49,7 @@ def status(
     env, report = env or LOCAL, open_report(form)
     state = state_of(current_paths(root), report, env)
     if form is Format.json:
-        print_json(state.as_dict())
+        print_json(asdict(state))
         return
     show_state(report, state)
 
@@ -67,7 +68,7 @@ def show_environments(paths: Paths, env: str | None, form: Format) -> None:
         known = choices(env, [item.name for item in found])
         raise RoundhouseError(f"No environment {env!r} that workflows deploy; {known}")
     if form is Format.json:
-        print_json([item.as_dict() for item in chosen])
+        print_json([asdict(item) for item in chosen])
         return
     for item in chosen:
         print(item.name)

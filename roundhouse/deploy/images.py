@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from onboarding import names
+from onboarding.environment_spec import EnvironmentSpec
 from onboarding.fault import Fault, FaultsError
 from onboarding.names import IMAGES_ROUTE, builder_project
 from onboarding.platform import registry_host, serving_platforms
@@ -122,10 +123,9 @@ def require_pinned_images(session: Session) -> None:
         raise DeployFailedError(f"Refused before deploying: {'; '.join(faults)}.")
 
 
-def environment_image_uris(session: Session) -> dict[str, str]:
-    """Return where the environment's endpoints find each image, by the files as they are now."""
-    tags = current_image_tags(session.paths.code, session.environment.platform)
-    return image_uris(session.environment, tags)
+def current_image_uris(code: Path, spec: EnvironmentSpec) -> dict[str, str]:
+    """Return where an environment's endpoints find each image, by the files as they are now."""
+    return image_uris(spec, current_image_tags(code, spec.platform))
 
 
 def current_image_tags(code: Path, platform: str) -> dict[str, str]:

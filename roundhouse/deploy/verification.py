@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import singledispatch
 
-from onboarding.deployment import DeployedEndpoint, Deployment, Target, signature_faults
+from onboarding.deployment import DeployedEndpoint, Deployment, Target
 from onboarding.lock import LockEntry
 from onboarding.names import ENGINES_PREFIX, NETWORKS_PREFIX, artifact_bucket
 from onboarding.resolve import runtime_identity
@@ -27,58 +28,53 @@ def verify(session: Session, endpoints: Sequence[DeployedEndpoint]) -> int:
     """
     s3, bucket = session.clients("s3"), artifact_bucket(session.environment)
     with session.report.step("Verifying archives and checkpoints against their locks") as step:
-        unsigned = [
-            fault
-            for item in endpoints
-            if isinstance(item, Deployment)
-            for fault in signature_faults(item)
-        ]
-        if unsigned:
-            raise DeployFailedError(f"Refused before deploying: {unsigned[0]}")
-        prefixes: dict[str, None] = {}
-        count = 0
-        for item in endpoints:
-            if isinstance(item, GenerationDeployment):
-                prefixes[_verify_checkpoint(s3, bucket, item)] = None
-                count += 1
-            elif isinstance(item, Deployment):
-                for target in item.targets:
-                    prefixes |= dict.fromkeys(_verify_engine(s3, bucket, item, target))
-                    count += 1
-        freed = tags.keep(s3, bucket, prefixes)
+        for fault in (fault for item in endpoints for fault in item.signature_faults()):
+            raise DeployFailedError(f"Refused before deploying: {fault}")
+        prefixes = [path for item in endpoints for path in verified_prefixes(item, s3, bucket)]
+        freed = tags.keep(s3, bucket, dict.fromkeys(prefixes))
+        count = sum(len(item.artifacts) for item in endpoints)
         marks = f", the mark of `roundhouse prune` taken off {freed} objects" if freed else ""
         step.finish(f"{count} as their locks say{marks}")
     return count
 
 
-def _verify_engine(
-    s3: Client, bucket: str, deployment: Deployment, target: Target
-) -> tuple[str, ...]:
-    """Return the prefixes of what an engine needs in S3. Raises DeployFailedError."""
-    entry = target.lock_entry
-    if entry is None:
-        raise DeployFailedError(
-            f"{target.model.name} has no engine {target.engine_key} in its lock; "
-            f"{_build_command(deployment, target)} builds it."
+@singledispatch
+def verified_prefixes(endpoint: DeployedEndpoint, s3: Client, bucket: str) -> Iterator[str]:
+    """Yield the prefixes of what an endpoint needs in S3. Raises DeployFailedError.
+
+    Each kind of workload registers its own function.
+    """
+    raise NotImplementedError
+
+
+@verified_prefixes.register
+def _(deployment: Deployment, s3: Client, bucket: str) -> Iterator[str]:
+    for target in deployment.targets:
+        entry = target.lock_entry
+        if entry is None:
+            raise DeployFailedError(
+                f"{target.model.name} has no engine {target.engine_key} in its lock; "
+                f"{_build_command(deployment, target)} builds it."
+            )
+        fault = lock_fault(deployment, target, entry) or archive_fault(
+            deployment, target, entry, object_sha256(s3, bucket, entry.archive.path)
         )
-    fault = lock_fault(deployment, target, entry) or archive_fault(
-        deployment, target, entry, object_sha256(s3, bucket, entry.archive.path)
-    )
-    if fault is not None:
-        raise DeployFailedError(f"Refused before deploying: {fault}")
-    networks = (f"{NETWORKS_PREFIX}/{key}/" for key in entry.manifest.network_keys.values())
-    return f"{ENGINES_PREFIX}/{entry.manifest.engine_key}/", *networks
+        if fault is not None:
+            raise DeployFailedError(f"Refused before deploying: {fault}")
+        yield f"{ENGINES_PREFIX}/{entry.manifest.engine_key}/"
+        yield from (f"{NETWORKS_PREFIX}/{key}/" for key in entry.manifest.network_keys.values())
 
 
-def _verify_checkpoint(s3: Client, bucket: str, deployment: GenerationDeployment) -> str:
-    """Return the prefix of a checkpoint, with its record beside it. Raises DeployFailedError."""
-    if deployment.problem is not None or deployment.entry is None:
+@verified_prefixes.register
+def _(deployment: GenerationDeployment, s3: Client, bucket: str) -> Iterator[str]:
+    if deployment.entry is None:
         raise DeployFailedError(f"Refused before deploying: {deployment.problem}")
     prefix = checkpoint_prefix(deployment.entry.checkpoint_key)
     fault = checkpoint_fault(deployment, deployment.entry, list_objects(s3, bucket, prefix))
     if fault is not None:
         raise DeployFailedError(f"Refused before deploying: {fault}")
-    return prefix.removesuffix("/")
+    # The checkpoint's record lies beside it.
+    yield prefix.removesuffix("/")
 
 
 def checkpoint_fault(
@@ -88,8 +84,6 @@ def checkpoint_fault(
 
     `held`: bytes of each object under its prefix, by key.
     """
-    if deployment.signature_fault is not None:
-        return deployment.signature_fault
     (artifact,) = deployment.artifacts
     command = deployment.source_command(artifact)
     prefix = checkpoint_prefix(entry.checkpoint_key)

@@ -16,7 +16,7 @@ from onboarding.resolve import deployments
 from onboarding.tree import Tree, read_tree
 from roundhouse import settings
 from roundhouse.deploy.cdk import stack_artifacts
-from roundhouse.deploy.images import current_image_tags
+from roundhouse.deploy.images import current_image_uris
 from roundhouse.deploy.stacks import Template
 from roundhouse.gitops.plan import Change, environment_plan
 from roundhouse.gitops.plan_document import Plan, Side
@@ -24,7 +24,7 @@ from roundhouse.paths import Paths
 from roundhouse.processes import Run
 from roundhouse.promoted_tree import promoted_folder
 from roundhouse.revisions import Git, export_revision, is_data_only
-from stacks.images import IMAGE_FOLDERS, image_uris
+from stacks.images import IMAGE_FOLDERS
 
 DEPLOYED = "deployed"
 
@@ -111,12 +111,11 @@ def change_of(
 ) -> Change:
     """Return both sides of a change in one environment."""
     spec = head.environments[environment]
-    tags = current_image_tags(paths.code, spec.platform)
     return Change(
         environment=spec,
         base=base if base is not None and environment in base.views else None,
         head=head,
-        image_uris=image_uris(spec, tags),
+        image_uris=current_image_uris(paths.code, spec),
         deployed=deployed,
     )
 
@@ -127,7 +126,7 @@ def _base_image_uris(git: Git, commit: str, change: Change) -> dict[str, str]:
     spec = change.base.environments[change.environment.name]
     with tempfile.TemporaryDirectory(prefix="roundhouse-images-") as folder:
         git.export(commit, IMAGE_FOLDERS, Path(folder))
-        return image_uris(spec, current_image_tags(Path(folder), spec.platform))
+        return current_image_uris(Path(folder), spec)
 
 
 def other_stacks(

@@ -6,7 +6,7 @@ import base64
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, singledispatch
 from typing import Any
 
 from onboarding.lock import BuiltEntry, LockEntry
@@ -68,14 +68,7 @@ def copy_entries(
     done: dict[str, bool] = {}
     for entry in entries:
         command = commands[entry.key]
-        if isinstance(entry, LockEntry):
-            files, record = _engine_files(source, entry, command), engine_record_path(entry.key)
-        else:
-            assert isinstance(entry, CheckpointEntry)
-            files, record = _checkpoint_files(entry), checkpoint_record_path(entry.key)
-            _require_record(source, entry, is_needed=command)
-            _require_record(destination, entry)
-            _refuse_others(destination, entry)
+        files, record, copy_record = stored_files(entry, source, destination, command)
         copy = partial(_copy_file, source, destination, entry, command)
         # A network of two engines is copied once.
         left = [file for file in files if file.key not in done]
@@ -85,16 +78,29 @@ def copy_entries(
                 on_object(file.key)
                 done[file.key] = is_new
         on_object(record)
-        if isinstance(entry, CheckpointEntry):
-            done[record] = _copy_record(source, destination, entry)
+        if copy_record is not None:
+            done[record] = copy_record()
         else:
             done |= {file.key: copy(file) for file in left if file.key == record}
     copied = sum(done.values())
     return Copied(copied=copied, present=len(done) - copied)
 
 
-def _engine_files(source: Store, entry: LockEntry, command: str) -> list[StoredFile]:
-    """Return everything that belongs to an engine. Raises DeployFailedError without an archive."""
+StoredFiles = tuple[list[StoredFile], str, Callable[[], bool] | None]
+"""The files of an entry, the key of its record, and what copies that; None: as the files."""
+
+
+@singledispatch
+def stored_files(entry: BuiltEntry, source: Store, destination: Store, command: str) -> StoredFiles:
+    """Return what belongs to an entry; `command` makes what is missing. Raises DeployFailedError.
+
+    Each kind of workload registers its own function.
+    """
+    raise NotImplementedError
+
+
+@stored_files.register
+def _(entry: LockEntry, source: Store, destination: Store, command: str) -> StoredFiles:
     archive = entry.archive
     prefixes = [f"{NETWORKS_PREFIX}/{key}/" for key in sorted(entry.manifest.network_keys.values())]
     prefixes.append(f"{ENGINES_PREFIX}/{entry.key}/")
@@ -106,17 +112,24 @@ def _engine_files(source: Store, entry: LockEntry, command: str) -> list[StoredF
     if archive.path not in listed:
         raise _missing(source, archive.path, entry, command)
     listed[archive.path] = archive.size_bytes
-    return [
+    files = [
         StoredFile(key=key, size_bytes=size, sha256=archive.sha256 if key == archive.path else None)
         for key, size in listed.items()
     ]
+    return files, engine_record_path(entry.key), None
 
 
-def _checkpoint_files(entry: CheckpointEntry) -> list[StoredFile]:
-    return [
+@stored_files.register
+def _(entry: CheckpointEntry, source: Store, destination: Store, command: str) -> StoredFiles:
+    _require_record(source, entry, is_needed=command)
+    _require_record(destination, entry)
+    _refuse_others(destination, entry)
+    files = [
         StoredFile(key=f"{entry.prefix}{file.path}", size_bytes=file.size_bytes, sha256=file.sha256)
         for file in entry.files
     ]
+    copy_record = partial(_copy_record, source, destination, entry)
+    return files, checkpoint_record_path(entry.key), copy_record
 
 
 def _copy_file(

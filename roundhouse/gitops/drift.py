@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from textwrap import shorten
 from typing import Any
 
@@ -51,10 +51,6 @@ class Difference:
     what: str
     deployed: Any
     live: Any
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the difference as plain JSON."""
-        return asdict(self)
 
 
 Compared = Iterator[tuple[str, Any, Any]]

@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from onboarding.deployment import DeployedEndpoint, Deployment
+from onboarding.deployment import Deployment
 from onboarding.lock import LockEntry
 from onboarding.promotion import PromotedCheckpoint, Promotion
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.tree import Tree, read_tree
-from onboarding.workload import endpoint_deployments
+from onboarding.workload import Endpoint, endpoint_deployments
 from roundhouse.errors import RoundhouseError
 from roundhouse.promoted_tree import promoted_folder
 from roundhouse.revisions import Git
@@ -25,7 +25,7 @@ class Moved:
     """What an environment deploys with some models at another commit."""
 
     promotion: Promotion
-    endpoints: tuple[DeployedEndpoint, ...]
+    endpoints: tuple[Endpoint, ...]
     """Those of the models that moved."""
     is_new: bool
     """False: the environment deploys exactly this already."""
@@ -34,7 +34,7 @@ class Moved:
 def move_models(
     present: Promotion,
     commits: Mapping[str, str],
-    wanted: Sequence[DeployedEndpoint],
+    wanted: Sequence[Endpoint],
     git: Git,
     build: Path,
     instead: str | None = None,
@@ -77,18 +77,18 @@ def move_models(
     )
 
 
-def promoted_endpoints(promotion: Promotion, git: Git, build: Path) -> dict[str, DeployedEndpoint]:
+def promoted_endpoints(promotion: Promotion, git: Git, build: Path) -> dict[str, Endpoint]:
     """Return what a promotion deploys, by endpoint."""
     tree = read_tree(promoted_folder(promotion, git, build))
     return tree_endpoints(tree, promotion.environment)
 
 
-def tree_endpoints(tree: Tree, environment: str) -> dict[str, DeployedEndpoint]:
+def tree_endpoints(tree: Tree, environment: str) -> dict[str, Endpoint]:
     """Return what an environment deploys by the files as they are, by endpoint."""
     return _by_name(endpoint_deployments(tree, environment))
 
 
-def with_artifacts(promotion: Promotion, endpoints: Collection[DeployedEndpoint]) -> Promotion:
+def with_artifacts(promotion: Promotion, endpoints: Collection[Endpoint]) -> Promotion:
     """Return a promotion that names what these endpoints serve, which are all it deploys."""
     entries = [item.entry for endpoint in endpoints for item in endpoint.artifacts]
     archives = {item.key: item.digest for item in entries if isinstance(item, LockEntry)}
@@ -100,7 +100,7 @@ def with_artifacts(promotion: Promotion, endpoints: Collection[DeployedEndpoint]
     return promotion.model_copy(update=update)
 
 
-def served_checkpoints(endpoints: Collection[DeployedEndpoint]) -> dict[str, PromotedCheckpoint]:
+def served_checkpoints(endpoints: Collection[Endpoint]) -> dict[str, PromotedCheckpoint]:
     """Return the checkpoint that each text generator serves, by model."""
     return {
         item.name: PromotedCheckpoint(
@@ -113,14 +113,14 @@ def served_checkpoints(endpoints: Collection[DeployedEndpoint]) -> dict[str, Pro
     }
 
 
-def _by_name(endpoints: Collection[DeployedEndpoint]) -> dict[str, DeployedEndpoint]:
+def _by_name(endpoints: Collection[Endpoint]) -> dict[str, Endpoint]:
     return {item.name: item for item in endpoints}
 
 
 def _require_whole(
-    before: Mapping[str, DeployedEndpoint],
-    wanted: Mapping[str, DeployedEndpoint],
-    after: Mapping[str, DeployedEndpoint],
+    before: Mapping[str, Endpoint],
+    wanted: Mapping[str, Endpoint],
+    after: Mapping[str, Endpoint],
     chosen: Collection[str],
     models: Collection[str],
     instead: str | None,

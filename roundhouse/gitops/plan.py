@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from onboarding import names
-from onboarding.deployment import Deployment, signature_faults
+from onboarding.deployment import Deployment
 from onboarding.environment_spec import EnvironmentSpec, promotion_neighbours
 from onboarding.generation_resolve import generation_plans
 from onboarding.prices import price, prices_date
-from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.tree import Tree
-from onboarding.workload import endpoint_deployments
+from onboarding.workload import Endpoint
 from roundhouse import settings
 from roundhouse.deploy.stacks import Template
 from roundhouse.gitops.endpoint_facts import (
@@ -31,6 +30,7 @@ from roundhouse.gitops.endpoint_facts import (
     variant_facts,
 )
 from roundhouse.gitops.engine_changes import engine_changes
+from roundhouse.gitops.model_commits import tree_endpoints
 from roundhouse.gitops.plan_document import (
     CostChange,
     EndpointChange,
@@ -42,7 +42,6 @@ from roundhouse.gitops.plan_document import (
     plan_id,
 )
 from roundhouse.gitops.template_changes import (
-    is_outage,
     permission_changes,
     resource_changes,
     template_digest,
@@ -57,7 +56,6 @@ OtherStacks = Callable[[EnvironmentSpec, Mapping[str, EnvironmentSpec]], Mapping
 
 Of the environment, among all of its tree by name.
 """
-Endpoint = Deployment | GenerationDeployment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,13 +131,10 @@ def _found_change(
     if old is not None and old == new and change.uris_before == change.image_uris:
         return None
     faults: tuple[str, ...] = ()
-    if isinstance(new, GenerationDeployment):
-        if new.problem is not None:
-            return None
-        faults = endpoint_faults(new)
-    elif new is not None:
-        faults = () if new.missing else endpoint_faults(new)
-        faults += tuple(map(str, signature_faults(new)))
+    if new is not None and new.problem is not None:
+        return None
+    if new is not None:
+        faults = (*(endpoint_faults(new) if new.is_built else ()), *new.signature_faults())
     before, after = templates = _templates(change, endpoint, pair)
     if before and after and (fault := hosting_fault(before, after)):
         faults += (fault,)
@@ -169,11 +164,7 @@ def _by_name(tree: Tree | None, environment: str) -> dict[str, Endpoint]:
     """Return the endpoints of an environment; none of a tree that is not there."""
     if tree is None or environment not in tree.views:
         return {}
-    return {
-        item.name: item
-        for item in endpoint_deployments(tree, environment)
-        if isinstance(item, Deployment | GenerationDeployment)
-    }
+    return tree_endpoints(tree, environment)
 
 
 def _deployed_endpoints(change: Change) -> set[str]:
@@ -192,19 +183,19 @@ def endpoint_change(
 ) -> EndpointChange:
     """Return what becomes of an endpoint, by what deploys it and its templates of both sides."""
     before, after = templates
-    of = [item if isinstance(item, Deployment) else None for item in deployments]
-    is_built = of[1] is None or not of[1].missing
+    new = deployments[1]
+    is_built = new is None or new.is_built
     # What an engine that is not built will bring is not known.
     resources = resource_changes(before, after) if is_built else ()
     costs = [
         None if template is None else monthly_cost(_variants(item, template), region)
-        for item, template in zip(of, templates, strict=True)
+        for item, template in zip(deployments, templates, strict=True)
     ]
-    capacities = [None if item is None else per_million_requests(item) for item in of]
+    capacities = [per_million_requests(item) for item in deployments]
     return EndpointChange(
         name=endpoint,
         kind="new" if before is None else "gone" if after is None else "changed",
-        outage=is_outage(resources),
+        outage=any(item.change == "outage" for item in resources),
         is_built=is_built,
         resources=resources,
         permissions=permission_changes(before, after) if is_built else PermissionChange(),
@@ -219,18 +210,20 @@ def endpoint_change(
     )
 
 
-def _variants(deployment: Deployment | None, template: Template) -> tuple[VariantFacts, ...]:
+def _variants(deployment: Endpoint | None, template: Template) -> tuple[VariantFacts, ...]:
     """Return an endpoint's variants by its template, or by the files of one that is not built."""
-    if deployment is not None and deployment.missing:
+    if isinstance(deployment, Deployment) and not deployment.is_built:
         return declared_variants(deployment)
     return variant_facts(template)
 
 
-def per_million_requests(deployment: Deployment) -> float | None:
+def per_million_requests(deployment: Endpoint | None) -> float | None:
     """Return USD of a million requests at the capacity of one instance of the own variant.
 
-    None where its price or its capacity is not known.
+    None where its price or its capacity is not known, as that of whatever serves no engine.
     """
+    if not isinstance(deployment, Deployment):
+        return None
     capacity = variant_capacity(deployment, deployment.own)
     hourly = price(deployment.environment.region, "hosting", deployment.instance_type.name)
     if capacity is None or hourly is None:
@@ -258,7 +251,7 @@ def _stack_changes(
             before |= other_stacks(base, change.base.environments)
     dashboard = names.stack_name(change.environment, "observability")
     if dashboard in before and any(
-        isinstance(item, Deployment) and item.missing for item in endpoints[1]
+        item.problem is None and not item.is_built for item in endpoints[1]
     ):
         # What it shows of an engine is known once that is built.
         after.pop(dashboard, None)
@@ -339,8 +332,7 @@ def observability_template(
             app,
             "Observability",
             environment=environment,
-            deployments=[item for item in endpoints if isinstance(item, Deployment)],
-            generators=[item for item in endpoints if isinstance(item, GenerationDeployment)],
+            endpoints=endpoints,
         )
     )
     return {names.stack_name(environment, "observability"): template}

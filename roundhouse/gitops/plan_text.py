@@ -122,7 +122,8 @@ def sections(plan: EnvironmentPlan) -> Iterator[Table]:
 def notes(plan: EnvironmentPlan, today: date | None = None) -> Iterator[str]:
     """Yield what no table says; prices are old by `today`, default that of UTC."""
     yield f"Not touched: {quantity(plan.unchanged_endpoints, 'endpoint')}."
-    yield from generation_notes(plan.text_generation)
+    for generation in plan.text_generation:
+        yield from (f"{generation.model}: {note}" for note in generation.notes)
     unbuilt = [item.name for item in plan.endpoints if not item.is_built]
     if unbuilt:
         yield (
@@ -298,12 +299,6 @@ def generation_sections(plans: Sequence[TextGenerationPlan]) -> Iterator[Table]:
         ),
         folded=True,
     )
-
-
-def generation_notes(plans: Sequence[TextGenerationPlan]) -> Iterator[str]:
-    """Yield what was assumed of each text generator."""
-    for plan in plans:
-        yield from (f"{plan.model}: {note}" for note in plan.notes)
 
 
 def _row(plan: TextGenerationPlan, item: Candidate) -> tuple[str, ...]:

@@ -8,15 +8,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from onboarding import arns, names
-from onboarding.deployment import DeployedEndpoint, Deployment, signature_faults
 from onboarding.environment_spec import EnvironmentSpec
-from onboarding.lock import BuiltEntry, LockEntry
+from onboarding.lock import BuiltEntry
 from onboarding.names import artifact_bucket
 from onboarding.promotion import FOLDER, Promotion, read_promotion
 from onboarding.resolve import deployments
-from onboarding.text_generation.checkpoint_lock import CheckpointEntry
-from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.tree import Tree
+from onboarding.workload import ENGINES, WORKLOADS, Endpoint
 from roundhouse.aws.clients import COPIES, Client, Clients, assumed_clients, calling, pages
 from roundhouse.errors import DeployFailedError, RoundhouseError
 from roundhouse.gitops.copies import Copied, Store, copy_entries
@@ -210,8 +208,8 @@ def _alarm_client(
 
 
 def _require_gates(
-    wanted: Sequence[DeployedEndpoint],
-    before: Mapping[str, DeployedEndpoint],
+    wanted: Sequence[Endpoint],
+    before: Mapping[str, Endpoint],
     alarms: Client | None,
     now: datetime,
 ) -> None:
@@ -233,9 +231,7 @@ def _require_gates(
         )
 
 
-def gate_faults(
-    deployment: DeployedEndpoint, source: DeployedEndpoint, rang: datetime | None
-) -> Iterator[str]:
+def gate_faults(deployment: Endpoint, source: Endpoint, rang: datetime | None) -> Iterator[str]:
     """Yield why an endpoint may not be promoted, one sentence each with the way out.
 
     `source`: the endpoint in the environment before; `rang`: when an alarm of it last rang within
@@ -255,13 +251,10 @@ def gate_faults(
                 f"{artifact.model}: {before} does not serve {artifact.entry.noun} {artifact.key}, "
                 f"which {name} needs, so nobody tested it there; give both the same instance types"
             )
-        if isinstance(artifact.entry, LockEntry):
-            yield from _accuracy_faults(artifact.entry)
-    if isinstance(deployment, Deployment):
-        yield from (str(fault).removesuffix(".") for fault in signature_faults(deployment))
-    elif isinstance(deployment, GenerationDeployment):
-        faults = (deployment.problem, deployment.signature_fault)
-        yield from (fault.removesuffix(".") for fault in faults if fault is not None)
+        if artifact.entry is not None and artifact.entry.promotion_fault is not None:
+            yield artifact.entry.promotion_fault
+    faults = (deployment.problem, *deployment.signature_faults())
+    yield from (fault.removesuffix(".") for fault in faults if fault is not None)
     if rang is not None:
         yield (
             f"{source.name}: an alarm rang at {rang:%Y-%m-%d %H:%M} UTC, within the last "
@@ -270,38 +263,27 @@ def gate_faults(
         )
 
 
-def _accuracy_faults(entry: LockEntry) -> Iterator[str]:
-    manifest = entry.manifest
-    failed = [item for item in manifest.accuracy_records if item.verdict == "fail"]
-    chosen = [item for item in failed if item.subject.startswith(manifest.precision)]
-    if chosen:
-        yield (
-            f"{manifest.model}: its {chosen[0].subject} is below the accuracy budget; build it "
-            "again"
-        )
-
-
 def _entries_to_copy(
-    endpoints: Sequence[DeployedEndpoint],
+    endpoints: Sequence[Endpoint],
 ) -> Iterator[tuple[str, list[BuiltEntry]]]:
     """Yield the noun of each kind of artifact, and what endpoints serve of it.
 
-    An engine of the environment's own lock is copied too; a checkpoint of it is there.
+    An engine of the environment's own lock is copied too; whatever else is of it is there.
     """
     artifacts = {item.key: item for endpoint in endpoints for item in endpoint.artifacts}
-    kinds: tuple[type[BuiltEntry], ...] = (LockEntry, CheckpointEntry)
-    for kind in kinds:
+    for workload in WORKLOADS:
+        kind, are_engines = workload.lock.entry_type, workload is ENGINES
         entries = [
             item.entry
             for item in artifacts.values()
-            if isinstance(item.entry, kind) and (kind is LockEntry or item.held_by is not None)
+            if isinstance(item.entry, kind) and (are_engines or item.held_by is not None)
         ]
-        if entries or kind is LockEntry:
+        if entries or are_engines:
             yield kind.noun, entries
 
 
 def last_alarm(
-    cloudwatch: Client, deployment: DeployedEndpoint, since: datetime, until: datetime
+    cloudwatch: Client, deployment: Endpoint, since: datetime, until: datetime
 ) -> datetime | None:
     """Return when an alarm of an endpoint was last in ALARM within a time; None: it was quiet.
 
@@ -311,7 +293,7 @@ def last_alarm(
     if since >= until:
         return None
     prefix = f"{names.endpoint_name(deployment.environment, deployment.name)}-"
-    watched = _alarm_names(deployment)
+    watched = {alarm.name for alarm in endpoint_alarms(deployment)}
     with calling(f"Alarms of {prefix.rstrip('-')}"):
         ringing = {"AlarmNamePrefix": prefix, "StateValue": "ALARM"}
         alarms = pages(cloudwatch, "describe_alarms", "MetricAlarms", **ringing)
@@ -324,9 +306,3 @@ def last_alarm(
             if item["AlarmName"] in watched and "to ALARM" in item["HistorySummary"]
         ]
     return max(moments, default=None)
-
-
-def _alarm_names(deployment: DeployedEndpoint) -> frozenset[str]:
-    """Return the alarms on an endpoint by name, without those by which it scales."""
-    assert isinstance(deployment, Deployment | GenerationDeployment)
-    return frozenset(alarm.name for alarm in endpoint_alarms(deployment))

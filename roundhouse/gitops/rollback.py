@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from onboarding.deployment import DeployedEndpoint
 from onboarding.lock import LockError
 from onboarding.promotion import (
     Promotion,
@@ -102,18 +101,10 @@ def _endpoint_rollback(
         if commit is not None and not all(item.startswith(commit) for item in commits.values()):
             continue
         before = promoted_endpoints(promotion, git, paths.build)
-        if _is_same(before, now, endpoint):
+        earlier, present_one = before.get(endpoint), now[endpoint]
+        if earlier is None or replace(earlier, environment=present_one.environment) == present_one:
             continue
         wanted = tuple(before.values())
         moved = move_models(present, commits, wanted, git, paths.build, instead=WHOLE).promotion
         return moved.model_copy(update={"date": datetime.now(UTC).date().isoformat()})
     return None
-
-
-def _is_same(
-    before: Mapping[str, DeployedEndpoint], now: Mapping[str, DeployedEndpoint], endpoint: str
-) -> bool:
-    """True when an endpoint is what it was, or was not there yet."""
-    if endpoint not in before:
-        return True
-    return replace(before[endpoint], environment=now[endpoint].environment) == now[endpoint]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from onboarding import arns, names
 from onboarding.environment_spec import EnvironmentSpec
@@ -164,10 +164,6 @@ class PipelineEnvironment:
     """Whether the file names a repository, for whose workflows the access stack makes the roles."""
     session_seconds: int
     """How long the build and deploy roles' sessions may last."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as plain JSON."""
-        return asdict(self)
 
 
 def pipeline_environments(tree: Tree) -> list[PipelineEnvironment]:

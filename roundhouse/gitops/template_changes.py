@@ -95,11 +95,6 @@ def _grants(before: Template, after: Template) -> dict[str, str]:
     return {grant: where for where, grant in lines}
 
 
-def is_outage(changes: Sequence[ResourceChange]) -> bool:
-    """True when an endpoint stops answering, or answers under another name."""
-    return any(change.change == "outage" for change in changes)
-
-
 def _change(
     logical_id: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None
 ) -> ResourceChange:

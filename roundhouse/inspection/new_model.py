@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -127,9 +126,7 @@ def open_source(
 ) -> SourceFiles:
     """Return the files of a request's source."""
     if request.package is not None:
-        builder = paths.venv_python("builder")
-        python = builder if builder.is_file() else Path(sys.executable)
-        return source_files.package_files(request.package, request.path, python, run)
+        return source_files.package_files(request.package, request.path, paths.builder_python, run)
     if request.huggingface is not None:
         return hub_files(request.huggingface, request.path, variables)
     if request.checkpoint is not None:

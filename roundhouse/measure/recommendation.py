@@ -19,7 +19,7 @@ from onboarding.deployment import VARIANT, Deployment, Pool, Target
 from onboarding.platform import instance_types
 from onboarding.values import TEXT_TASKS
 from roundhouse.aws.clients import Client, calling, object_exists, write_once
-from roundhouse.deploy.images import environment_image_uris
+from roundhouse.deploy.images import current_image_uris
 from roundhouse.errors import AwsError, NotReadyError, RoundhouseError, UsageError
 from roundhouse.measure.inputs import Body, read_inputs
 from roundhouse.report import Step
@@ -76,7 +76,7 @@ def job_request(
     path = names.sample_payload_path(hashlib.sha256(payload).hexdigest())
     now = datetime.datetime.now(datetime.UTC)
     name = names.recommendation_job(environment, model, f"{target.engine_key} {now}")
-    images = environment_image_uris(session)
+    images = current_image_uris(session.paths.code, environment)
     container = container_props(deployment, deployment.own.server, pool, images)
     task, network = target.model.task, environment.network
     domain = "NATURAL_LANGUAGE_PROCESSING" if task in TEXT_TASKS else "MACHINE_LEARNING"

@@ -97,7 +97,7 @@ def _record_engine(
     deployments = session.deployments()
     _, target = invocation.address(deployments, str(options.endpoint), options.model)
     deployment = next(deployment for deployment in deployments if target in deployment.targets)
-    folder = lock_folder(session, "--record")
+    folder = lock_folder(session)
     name = endpoint_name(deployment.environment, deployment.name)
     served = served_engine(session.clients, deployment, target)
     gpus, percent = gpus_used(deployment.variant_of(target), target.instance_type), None
@@ -196,7 +196,7 @@ def _record_generator(session: Session, options: LoadOptions, run: Bench) -> Rec
     entry = deployment.entry
     if entry is None:
         raise RoundhouseError(f"--record: {deployment.problem}")
-    folder = lock_folder(session, "--record")
+    folder = lock_folder(session)
     served = served_copies(session.clients, deployment, entry)
     done = run(session.paths, session.report, options)
     is_same = served_copies(session.clients, deployment, entry) == served

@@ -18,7 +18,7 @@ from roundhouse.dev.demo.answers import TEXTS
 from roundhouse.dev.demo.gpu_demo import local_session
 from roundhouse.dev.demo.reference_vectors import reference_vectors
 from roundhouse.dev.gpu.engines import Builds, write_tree
-from roundhouse.dev.gpu.machine import DEFAULT_PLATFORM, builder_python, python_variables
+from roundhouse.dev.gpu.machine import DEFAULT_PLATFORM, python_variables
 from roundhouse.paths import Paths
 from roundhouse.processes import Processes
 from roundhouse.report import open_report
@@ -80,7 +80,7 @@ def main(store: Path) -> None:
     names = sorted(path.stem for path in (demo / "models").glob("*.yaml"))
     for tree, model in ((own, "minilm-auto"), *((demo, name) for name in names)):
         print(f"networks of {model}", flush=True)
-        keys |= builds(tree, store, builder_python(PATHS)).make_networks(model)
+        keys |= builds(tree, store, str(PATHS.builder_python)).make_networks(model)
     for folder in (store / NETWORKS_PREFIX).iterdir():
         if folder.name not in keys:
             shutil.rmtree(folder)

@@ -9,7 +9,6 @@ import onnxruntime
 
 from container.archive import CPU, EngineArchive, SupportedRuntimes
 from container.pytorch.program import CPU_BUILD, torch_version
-from container.pytorch.program import DeviceName as ProgramDevice
 from container.server.engines.buckets import Buckets, ladder
 from container.server.engines.engine import Engine, longest_sequence
 from container.server.engines.heads import TokenClassShaping
@@ -188,10 +187,10 @@ def _network_shapes(archive: EngineArchive) -> tuple[Shapes, ...]:
         probe.close()
 
 
-def program_engine(archive: EngineArchive, *, slots: int, device: ProgramDevice = "cuda") -> Engine:
+def program_engine(archive: EngineArchive, *, slots: int) -> Engine:
     """Load a program in PyTorch on the GPU."""
     manifest = archive.manifest
-    runner = _program(archive, slots, device=device)
+    runner = _program(archive, slots, device="cuda")
     shaping = _bucket_shaping(manifest, runner.inputs, runner.outputs)
     return BucketEngine(runner, shaping, warm=manifest.warm_up)
 

@@ -19,7 +19,7 @@ from container.server.upstream import Upstream, UpstreamRequest
 from container.server.vllm.events import error_body
 from container.server.vllm.requests import CHAT, COMPLETION
 from container.server.vllm.routes import Routes
-from container.server.vllm.settings import EngineSettings, engine_environment, read_engine_settings
+from container.server.vllm.settings import EngineSettings, read_engine_settings
 
 LAST_SECONDS = 1.0
 """Of the 30 s between SageMaker's SIGTERM and SIGKILL, 25 drain; this and `stop_seconds` follow."""
@@ -51,7 +51,8 @@ class Engine(Backend):
     def __init__(self, command: Sequence[str], settings: Settings, log: FailureLog) -> None:
         (port,), variables = free_ports(1), process_environment()
         self.command, self._settings = command, read_engine_settings(variables)
-        self.environment = engine_environment(variables, port)
+        # It listens on the loopback device, where only we ask.
+        self.environment = {**variables, "SM_VLLM_HOST": "127.0.0.1", "SM_VLLM_PORT": str(port)}
         engine = Upstream(port, self.name)
         self.upstreams = (engine,)
         self.application = self._routes = Routes(engine, settings, self._settings, log)
@@ -101,24 +102,22 @@ def warm_up_requests(settings: EngineSettings) -> Iterator[tuple[str, bytes]]:
     yield CHAT, json.dumps({**chat, "max_tokens": ANSWER_TOKENS}).encode()
 
 
-async def warm_up(
-    engine: Upstream, settings: EngineSettings, say: Callable[[str], None], seconds: float = SECONDS
-) -> None:
+async def warm_up(engine: Upstream, settings: EngineSettings, say: Callable[[str], None]) -> None:
     """Return once the engine is healthy and has answered the requests, as many as fit the time.
 
     An engine that refuses the first one serves nobody: it is asked again until it answers.
     """
-    while await _status(engine, "GET", "/ping", b"", seconds) != 200:
+    while await _status(engine, "GET", "/ping", b"", SECONDS) != 200:
         await asyncio.sleep(POLL_SECONDS)
     begin, answered = time.monotonic(), 0
     for path, body in warm_up_requests(settings):
-        status = await _status(engine, "POST", path, body, _remaining(begin, seconds))
+        status = await _status(engine, "POST", path, body, _remaining(begin))
         while not answered and status != 200:
             say(f"The warm-up's first request was answered {status}; it is sent again.")
             await asyncio.sleep(1)
-            status = await _status(engine, "POST", path, body, seconds)
+            status = await _status(engine, "POST", path, body, SECONDS)
         answered += status == 200
-        if not _remaining(begin, seconds):
+        if not _remaining(begin):
             break
     say(f"Warm: {answered} requests in {time.monotonic() - begin:.1f} s.")
 
@@ -132,5 +131,5 @@ async def _status(engine: Upstream, method: str, path: str, body: bytes, seconds
         return fault.status
 
 
-def _remaining(begin: float, seconds: float) -> float:
-    return max(0.0, begin + seconds - time.monotonic())
+def _remaining(begin: float) -> float:
+    return max(0.0, begin + SECONDS - time.monotonic())

@@ -44,7 +44,7 @@ class EventRelay:
         if self.failed or self.done:
             return b""
         self.failed = True
-        return error_event(reason)
+        return DATA + b" " + error_document(reason, "ServiceUnavailableError", 503) + BOUNDARY
 
     def _passes(self, event: bytes) -> bool:
         if self.failed or self.done:
@@ -55,11 +55,6 @@ class EventRelay:
         elif event.startswith(DATA) and _is_error(payload):
             self.failed = True
         return True
-
-
-def error_event(sentence: str, status: int = 503) -> bytes:
-    """Return the event of an error within a stream, as vLLM writes its own."""
-    return b"data: " + error_document(sentence, "ServiceUnavailableError", status) + BOUNDARY
 
 
 def error_document(sentence: str, kind: str, status: int) -> bytes:

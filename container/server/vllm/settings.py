@@ -50,11 +50,6 @@ def read_engine_settings(environ: Mapping[str, str]) -> EngineSettings:
     )
 
 
-def engine_environment(inherited: Mapping[str, str], port: int) -> dict[str, str]:
-    """Return the engine's variables: it listens on the loopback device, where only we ask."""
-    return {**inherited, "SM_VLLM_HOST": "127.0.0.1", "SM_VLLM_PORT": str(port)}
-
-
 def _count(environ: Mapping[str, str], name: str, faults: list[str]) -> int | None:
     text = environ.get(name, "").strip()
     if not text:

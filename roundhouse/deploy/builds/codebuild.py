@@ -23,19 +23,20 @@ KILLED = "exit status 137"
 """CodeBuild's message for a command that a SIGKILL ended."""
 LISTED = 100
 """Builds that CodeBuild describes in one call."""
+LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 
 
-def job_text(clients: Clients, group: str, job: str) -> str:
+def job_text(clients: Clients, job: str) -> str:
     """Return the newest log lines of a training job, whose one stream begins with its name."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
         streams = clients("logs").describe_log_streams(
-            logGroupName=group, logStreamNamePrefix=f"{job}/", limit=1
+            logGroupName=LOG_GROUP, logStreamNamePrefix=f"{job}/", limit=1
         )["logStreams"]
     except (BotoCoreError, ClientError):
         return ""
-    return stream_text(clients, group, streams[0]["logStreamName"]) if streams else ""
+    return stream_text(clients, LOG_GROUP, streams[0]["logStreamName"]) if streams else ""
 
 
 def stream_text(clients: Clients, group: str | None, stream: str | None) -> str:

@@ -37,7 +37,6 @@ VARIABLE = "ROUNDHOUSE_EXECUTION"
 EVERY_SECONDS, LOCAL_EVERY_SECONDS = 5.0, 0.5
 PATIENCE_SECONDS = 300.0
 """Without an answer of AWS, or throttled by it."""
-LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 NAMES_A_COMMAND = "Error while executing command"
 """What CodeBuild says of a build that left no reason of its own."""
 LOG_FIELDS = ("DeepLink", "GroupName", "StreamName")
@@ -284,7 +283,7 @@ def last_log_line(clients: Clients, job: Job) -> str:
     """Return the last line of a job's log; empty when there is none."""
     if job.kind == "build":
         return codebuild.last_log_line(clients, {"logs": job.logs})
-    return codebuild.last_line(codebuild.job_text(clients, LOG_GROUP, job.name))
+    return codebuild.last_line(codebuild.job_text(clients, job.name))
 
 
 def progress(clients: Clients, job: Job | None) -> str:

@@ -22,7 +22,6 @@ from roundhouse.dev.demo.reference_vectors import Reference, reference_vectors
 from roundhouse.dev.gpu.engines import LOCAL_GPU, Builds, BuiltEngine, unpack, write_tree
 from roundhouse.dev.gpu.machine import (
     GpuMachine,
-    builder_python,
     find_machine,
     missing,
     python_variables,
@@ -86,7 +85,7 @@ def ready_machine(
 ) -> GpuMachine:
     """Return a machine that lacks nothing. Raises NotReadyError with a line for each lack."""
     with report.step("GPU") as step:
-        machine = find_machine(builder_python(paths), paths.code, variables, processes)
+        machine = find_machine(str(paths.builder_python), paths.code, variables, processes)
         lacks = [f"  missing: {thing}\n           {line}" for thing, line in missing(machine)]
         if lacks:
             raise NotReadyError(

@@ -72,7 +72,7 @@ def _vectors(session: Session, source: SourceSpec, texts: Sequence[str]) -> tupl
 
 def _computed_vectors(session: Session, question: str) -> str:
     folder = session.paths.build / "demo" / "source"
-    python = str(session.paths.venv_python("builder"))
+    python = str(session.paths.builder_python)
     command = Command(
         argv=(python, "-m", "roundhouse.dev.demo.reference_process", str(folder)),
         folder=session.paths.code,

@@ -126,12 +126,6 @@ def find_triton(variables: Mapping[str, str], find: Callable[[str], str | None])
     return next(iter(sorted(Path(folder).rglob(f"bin/{TRITON}"))), None) if folder else None
 
 
-def builder_python(paths: Paths) -> str:
-    """Return the builder environment's interpreter, or the running one where it is not made."""
-    builder = paths.venv_python("builder")
-    return str(builder) if builder.exists() else sys.executable
-
-
 def python_variables(paths: Paths, inherited: Mapping[str, str]) -> dict[str, str]:
     """Return variables of the interpreter that builds and serves.
 

@@ -22,7 +22,7 @@ from roundhouse.measure.compare.result import CellResult, Report, ranked
 from roundhouse.measure.compare.run import Run
 from roundhouse.measure.compare.tree import Subject, cell_model
 from roundhouse.measure.result import circumstances
-from roundhouse.table import Table, table
+from roundhouse.table import Table
 from roundhouse.text import UNKNOWN, quantity, usd
 
 COLUMNS = ("candidate", "what is done", "build minutes", "build USD", "endpoint USD")
@@ -47,11 +47,6 @@ class CellCost:
         """Return the row of a table."""
         minutes = UNKNOWN if self.build_minutes is None else f"{self.build_minutes:.2f}"
         return self.name, self.action, minutes, usd(self.build_usd), usd(self.endpoint_usd)
-
-
-def cost_table(costs: Sequence[CellCost]) -> Table:
-    """Return a row for each cell."""
-    return table(COLUMNS, (cost.cells() for cost in costs), right=COLUMNS[2:])
 
 
 def predictions_of(costs: Sequence[CellCost]) -> tuple[Table, str] | None:

@@ -153,11 +153,6 @@ class Sizing:
     usd_a_million: float | None
 
     @property
-    def spare_share(self) -> float:
-        """Return what is left over with one instance lost, as a share of the demand."""
-        return self.least_instances * self.capacity / self.demand - 1
-
-    @property
     def scaled_instances(self) -> int:
         """Return on how many instances the demand runs where target tracking scales them."""
         return max(1, math.ceil(self.demand * 60 / max(1.0, self.target_per_minute) - 1e-9))
@@ -245,6 +240,7 @@ def sizing_sentence(report: Report) -> str:
     if row is None or row.sizing is None:
         return ""
     sizing = row.sizing
+    spare = sizing.least_instances * sizing.capacity / sizing.demand - 1
     price = "is not known"
     if sizing.usd_an_hour is not None:
         usd = f"{format_usd(sizing.usd_an_hour / sizing.instances)} USD an hour"
@@ -253,7 +249,7 @@ def sizing_sentence(report: Report) -> str:
     return (
         f"Sizing: {sizing.instances} x {row.instance_type}; with one lost, "
         f"{sizing.least_instances} hold {per_second(sizing.demand)} requests/s and "
-        f"{sizing.spare_share:.0%} more. The price of one in {report.region} {price}. Scaling "
+        f"{spare:.0%} more. The price of one in {report.region} {price}. Scaling "
         f"target: {sizing.target_per_minute:,.0f} InvocationsPerInstance a minute, at which the "
         f"demand runs on {sizing.scaled_instances}."
     )

@@ -12,7 +12,6 @@ from typing import Any
 
 import yaml
 
-from onboarding.environment_spec import EnvironmentSpec
 from onboarding.environment_view import EnvironmentView
 from onboarding.fault import Fault, FaultsError
 from onboarding.lock import LOCK_SUFFIX
@@ -166,8 +165,9 @@ def write_tree(
         for name in TREE_FOLDERS:
             _copy(paths.tree / name, folder / name)
         specs = read_tree(paths.tree).environments
-        locks = _locks(specs[subject.environment])
-        if locks is not None and not (folder / locks).exists():
+        locks = specs[subject.environment].locks
+        # Those among the tree's own folders are copied with these.
+        if locks.split("/")[0] not in TREE_FOLDERS and not (folder / locks).exists():
             (folder / locks).mkdir(parents=True)
             for lock in (paths.tree / locks).glob(f"*{LOCK_SUFFIX}"):
                 shutil.copy(lock, folder / locks)
@@ -191,11 +191,6 @@ def _copy(source: Path, target: Path) -> None:
     if source.exists():
         skipped = shutil.ignore_patterns(f"*{LOCK_SUFFIX}") if target.exists() else None
         shutil.copytree(source, target, dirs_exist_ok=True, ignore=skipped)
-
-
-def _locks(spec: EnvironmentSpec) -> str | None:
-    """Return the environment's folder of locks where it is none of those that are copied."""
-    return None if spec.locks.split("/")[0] in TREE_FOLDERS else spec.locks
 
 
 def _choose_cells(
@@ -235,17 +230,12 @@ def _remove_refused(
             break
         for cell in cells:
             if cell.name in by_cell:
-                refused[cell.name] = "; ".join(
-                    dict.fromkeys(_sentence(fault) for fault in by_cell[cell.name])
-                )
+                texts = (f"{fault.what}: {fault.way_out}" for fault in by_cell[cell.name])
+                refused[cell.name] = "; ".join(dict.fromkeys(texts))
                 _file(folder, subject, cell).unlink(missing_ok=True)
     if faults:
         raise FaultsError(faults)
     return refused
-
-
-def _sentence(fault: Fault) -> str:
-    return f"{fault.what}: {fault.way_out}"
 
 
 def require_slo(subject: Subject, slo_ms: float | None) -> float:

@@ -17,8 +17,6 @@ from container.generation_client import (
     read_events,
 )
 
-pytestmark = pytest.mark.unit
-
 
 def data(document):
     return f"data: {json.dumps(document, ensure_ascii=False)}\n\n".encode()

@@ -20,7 +20,6 @@ from roundhouse.generation_invocation import (
 )
 from tests.unit.onboarding.text_generation.shapes import FIXTURES, generator_tree
 
-pytestmark = pytest.mark.unit
 ADDRESS = GeneratorAddress(name="chat", endpoint="dev-chat", component="dev-chat")
 USAGE = {"prompt_tokens": 5, "completion_tokens": 2}
 WHOLE = {"choices": [{"message": {"content": "Paris"}, "finish_reason": "stop"}], "usage": USAGE}

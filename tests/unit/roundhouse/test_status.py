@@ -28,8 +28,6 @@ from tests.unit.onboarding.text_generation.test_generation_resolve import _build
 from tests.unit.roundhouse.engines import copied_tree, local_deployments
 from tests.unit.roundhouse.live_account import Account
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture(scope="module")
 def deployment(tmp_path_factory):
@@ -102,12 +100,10 @@ def test_components_show_failures_zero_copies_and_adapters_below_their_base(gene
     assert adapter == f"cloud-chat-a: Failed, changed 2026-11-23 21:05:00 UTC: {reason}"
 
 
-def test_an_endpoint_that_is_not_deployed_is_none(deployment, generation):
-    accounts = Account(deployment), Account(generation)
-    for account in accounts:
-        account.exists = False
-    assert live_endpoint(accounts[0], deployment) is None
-    assert live_endpoint(accounts[1], generation) is None
+def test_an_endpoint_that_is_not_deployed_is_none(deployment):
+    account = Account(deployment)
+    account.exists = False
+    assert live_endpoint(account, deployment) is None
 
 
 def test_alarms_of_an_endpoint_are_those_on_its_metrics_and_metric_math(deployment):

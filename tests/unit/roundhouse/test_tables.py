@@ -14,8 +14,6 @@ from roundhouse.table import table
 from roundhouse.text import usd
 from tests.unit.roundhouse.measure.phases import measurement, searched, second
 
-pytestmark = pytest.mark.unit
-
 
 def table_text(table):
     text = io.StringIO()

@@ -18,8 +18,6 @@ from roundhouse.paths import CODE, find_paths
 from roundhouse.team_repository import requirement, team_files
 from tests.unit.roundhouse.engines import REPOSITORY
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def init(tmp_path, monkeypatch):

@@ -5,8 +5,8 @@ Its builds make indexes of texts, one for each model of an environment.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import pytest
@@ -18,13 +18,24 @@ from onboarding.signature import SignedStatement
 from onboarding.tree import Tree, held_entries, read_tree
 from onboarding.values import Value
 from onboarding.workload import WORKLOADS, Workload, endpoint_deployments
+from roundhouse.aws.clients import Client
 from roundhouse.deploy.builds import engines
 from roundhouse.deploy.builds.requests import BuildRequest, EnginesNotBuiltError
+from roundhouse.deploy.verification import verified_prefixes, verify
+from roundhouse.errors import DeployFailedError
+from roundhouse.gitops.copies import (
+    Store,
+    StoredFile,
+    StoredFiles,
+    copy_entries,
+    stored_files,
+)
+from roundhouse.gitops.promote import gate_faults
 from tests.fixtures.signer import Signer
 from tests.unit.onboarding.text_generation.test_generation_resolve import _root
 from tests.unit.roundhouse.build_cloud import Cloud, session_of
+from tests.unit.roundhouse.gitops.rungs import BUCKETS, S3
 
-pytestmark = pytest.mark.unit
 KEY, DIGEST = "1" * 20, "2" * 64
 
 
@@ -98,6 +109,9 @@ class IndexCloud(Cloud):
         self.objects[f"indexes/{KEY}.json"] = self.entry.model_dump_json().encode()
         return {"engineKey": KEY, "model": "faq", "status": "built", "notReused": ""}
 
+    def get_object_tagging(self, Bucket, Key):
+        return {"TagSet": []}
+
 
 @pytest.fixture
 def session(tmp_path):
@@ -129,6 +143,40 @@ def test_it_is_built_locked_and_measured(session):
     assert "Indexing faq" in session.report.console.file.getvalue()
     with pytest.raises(LockError, match="has no index 00"):
         record_measurement(locks, "faq", "00", IndexLock, lambda recall: 0.9)
+
+
+@stored_files.register
+def _(entry: IndexEntry, source: Store, destination: Store, command: str) -> StoredFiles:
+    path = f"indexes/{entry.key}.json"
+    return [StoredFile(key=path, size_bytes=5)], path, None
+
+
+def test_it_is_copied_where_it_is_promoted():
+    s3 = S3()
+    dev, prod = s3.buckets.values()
+    dev[f"indexes/{KEY}.json"] = b"index"
+    stores = (Store(environment=n, bucket=b, s3=s3, copies=s3) for n, b in BUCKETS.items())
+    copied = copy_entries(*stores, [IndexCloud.entry], {KEY: "`roundhouse build`"})
+    assert (copied.copied, prod) == (1, dev)
+
+
+@verified_prefixes.register
+def _(deployment: IndexDeployment, s3: Client, bucket: str) -> Iterator[str]:
+    yield f"indexes/{deployment.index.key}"
+
+
+def test_it_is_verified_and_promoted_where_a_trusted_signer_signed_it(session):
+    build(session)
+    own = deployment(session)
+    assert verify(session, [own]) == 1
+    assert list(gate_faults(own, own, None)) == []
+    trusted = own.environment.model_copy(update={"trusted_signers": (Signer().public,)})
+    trusting = replace(own, environment=trusted)
+    says = f"none of 'trusted_signers' signed index {KEY} of 'faq': its lock entry holds no"
+    with pytest.raises(DeployFailedError, match=f"^Refused before deploying: {says}"):
+        verify(session, [trusting])
+    (fault,) = gate_faults(trusting, own, None)
+    assert fault.startswith(says) and fault.endswith("`roundhouse build --env cloud --model faq`")
 
 
 def test_its_signature_is_verified():

@@ -41,24 +41,23 @@ def many(count):
     return [dataclasses.replace(KINDS[at % 4], name=f"model-{at:03}") for at in range(count)]
 
 
-def body_of(deployments, generators=()):
+def body_of(endpoints):
     """The body of the dashboard, as CloudFormation gets it."""
-    environment = (*deployments, *generators)[0].environment
+    environment = endpoints[0].environment
 
     def make(app: App):
         return ObservabilityStack(
             app,
             "Observability",
             environment=environment,
-            deployments=deployments,
-            generators=generators,
+            endpoints=endpoints,
         )
 
     (dashboard,) = synthesize(make)["Resources"].values()
     return json.loads(dashboard["Properties"]["DashboardBody"])
 
 
-BODY = body_of([], [chat()])
+BODY = body_of([chat()])
 EVERY_KIND = body_of(many(4))
 
 

@@ -15,9 +15,8 @@ from pathlib import Path
 import pytest
 
 from container.server.settings import SettingsFault
-from container.server.vllm.settings import engine_environment, read_engine_settings
+from container.server.vllm.settings import read_engine_settings
 
-pytestmark = pytest.mark.unit
 ROOT = Path(__file__).resolve().parents[3]
 ENGINE = (sys.executable, str(Path(__file__).with_name("engine_program.py")))
 COMMAND = (sys.executable, "-W", "error", "-m", "container.server", "vllm")
@@ -87,8 +86,12 @@ def test_sigterm_drains_streams_then_ends_the_engine():
 
 @pytest.mark.parametrize(("status", "code"), [(7, 7), (0, 1)])
 def test_an_engine_that_ends_ends_the_front_with_its_status(status, code):
-    script = (sys.executable, "-c", f"raise SystemExit({status})")
-    with front(*script) as (process, _):
+    """It has the front's variables, and listens where only the front asks."""
+    script = (
+        "import os; assert os.environ['SM_VLLM_HOST'] == '127.0.0.1'; "
+        "raise SystemExit(int(os.environ['STATUS']))"
+    )
+    with front(sys.executable, "-c", script, STATUS=str(status)) as (process, _):
         log = process.communicate(timeout=10)[0]
     assert process.returncode == code and f"The engine ended with status {status}" in log
 
@@ -124,8 +127,6 @@ def test_refuses_to_start(command, variables, code, sentence):
 
 
 NAME = {"SM_VLLM_SERVED_MODEL_NAME": "chat"}
-
-
 QUEUED = {"SM_VLLM_MAX_NUM_SEQS": "8", "SM_VLLM_MAX_NUM_QUEUED_REQS": "12"}
 
 
@@ -140,11 +141,6 @@ QUEUED = {"SM_VLLM_MAX_NUM_SEQS": "8", "SM_VLLM_MAX_NUM_QUEUED_REQS": "12"}
 )
 def test_settings_are_read_as_awss_entry_point_reads_them(variables, field, value):
     assert getattr(read_engine_settings({**NAME, **variables}), field) == value
-
-
-def test_the_engine_listens_where_only_the_front_asks():
-    variables = engine_environment({"SM_VLLM_PORT": "8080", "X": "1"}, 8081)
-    assert variables == {"SM_VLLM_PORT": "8081", "SM_VLLM_HOST": "127.0.0.1", "X": "1"}
 
 
 def test_refuses_every_wrong_variable_at_once():

@@ -10,7 +10,6 @@ from container.server.types import DeadlinePassed, Response
 from container.server.upstream import Upstream, UpstreamGone, UpstreamRequest
 from tests.unit.vllm_server.fronts import until
 
-pytestmark = pytest.mark.unit
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 REQUEST = UpstreamRequest("POST", "/v1/completions", b"{}", "application/json")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from container.server.vllm.events import EventRelay
 
-pytestmark = pytest.mark.unit
 TEXT = 'data: {"choices":[{"text":"é \\"error\\" 猫"}]}\n\n'.encode()
 ERROR = b'data: {"error":{"message":"engine died"}}\n\n'
 DONE = b"data: [DONE]\n\n"

@@ -16,7 +16,6 @@ from container.server.vllm.requests import (
 )
 from container.server.vllm.settings import EngineSettings
 
-pytestmark = pytest.mark.unit
 SETTINGS = EngineSettings(model="chat", max_model_len=64, most_sequences=8)
 HELLO = {"messages": [{"role": "user", "content": "hello"}]}
 

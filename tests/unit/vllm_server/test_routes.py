@@ -10,7 +10,6 @@ import pytest
 
 from tests.unit.vllm_server.fronts import completion, run, until
 
-pytestmark = pytest.mark.unit
 ADAPTER, CUSTOM = "X-Amzn-SageMaker-Adapter-Identifier", "X-Amzn-SageMaker-Custom-Attributes"
 
 

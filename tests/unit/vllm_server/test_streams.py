@@ -11,7 +11,6 @@ from container.server.settings import Settings
 from container.server.vllm.routes import TURNS
 from tests.unit.vllm_server.fronts import completion, run, until
 
-pytestmark = pytest.mark.unit
 DONE = "data: [DONE]\n\n"
 
 

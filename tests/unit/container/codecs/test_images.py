@@ -12,7 +12,6 @@ from container.server.types import RequestFault, Signature, UnsupportedEncoding
 from container.wire import array_request
 from tests.unit.container.signatures import record
 
-pytestmark = pytest.mark.unit
 FILES = (b"\x89PNG\r\n\x1a\n one", b"\xff\xd8\xff two")
 SIGNATURE = Signature(
     form="images",

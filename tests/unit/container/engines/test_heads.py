@@ -62,6 +62,3 @@ def test_rows_are_as_wide_as_the_longest_sequence_whatever_their_batch():
         assert classes.shape == scores.shape == (2, 6)
         assert (classes[:, :tokens] == 3).all() and np.allclose(scores[:, :tokens], 1)
         assert not classes[:, tokens:].any() and not scores[:, tokens:].any()
-
-
-pytestmark = pytest.mark.unit

@@ -15,7 +15,6 @@ from PIL import Image
 from container.server.triton.health import PIXEL
 from container.triton.images import ImageProcessor, ImageRefused, decoded_image
 
-pytestmark = pytest.mark.unit
 PLAIN = {
     "resize": None,
     "shortest_edge": None,

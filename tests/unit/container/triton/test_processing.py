@@ -10,8 +10,6 @@ import pytest
 
 from container.triton.processing import Processing
 
-pytestmark = pytest.mark.unit
-
 CODE = """
 import os, time
 import numpy as np

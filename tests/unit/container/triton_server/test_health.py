@@ -39,7 +39,6 @@ from tests.fixtures.manifests import embedder_manifest
 from tests.fixtures.tiny_embedder.archive import IMAGE_CLASSIFIER
 from tests.unit.container.signatures import tensor_signature, text_signature
 
-pytestmark = pytest.mark.unit
 ARCHIVE = Path("/opt/ml/model")
 FILE = "/opt/ml/model/minilm/1/model.py"
 DEAD = Stub(7, "", False)

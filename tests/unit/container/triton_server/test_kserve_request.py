@@ -10,7 +10,6 @@ import pytest
 from container.server.triton.kserve_request import checked_request
 from container.server.types import RequestFault
 
-pytestmark = pytest.mark.unit
 BINARY = "application/vnd.sagemaker-triton.binary+json"
 
 

@@ -17,7 +17,6 @@ from container.server.triton.routes import TritonRoutes, watched_model
 from container.server.types import Response
 from container.server.upstream import UpstreamRequest
 
-pytestmark = pytest.mark.unit
 TEXT = {"name": "text", "shape": [1, 1], "datatype": "BYTES", "data": ["a"]}
 BODY = json.dumps({"inputs": [TEXT]}).encode()
 

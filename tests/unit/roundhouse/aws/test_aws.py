@@ -33,8 +33,6 @@ from tests.unit.roundhouse.aws_shells import KEYS, SHELLS
 from tests.unit.roundhouse.measure.answering import Answer, serve
 from tests.unit.roundhouse.memory_s3 import MemoryS3, refusal
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def shell(monkeypatch, tmp_path):

@@ -11,7 +11,6 @@ from roundhouse import report
 from roundhouse.cli import app as cli
 from tests.unit.roundhouse.engines import copied_tree
 
-pytestmark = pytest.mark.unit
 NUMBERS = ",".join(map(str, range(1, 101)))
 
 

@@ -11,8 +11,6 @@ from roundhouse.errors import DeployFailedError, UsageError
 from tests.unit.roundhouse.deploy.test_destroy import ENDPOINTS, SHARED, DeletingAccount
 from tests.unit.roundhouse.deploy.whole_session import whole_session
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def session(tmp_path):

@@ -15,8 +15,6 @@ from roundhouse.processes import Outcome
 from tests.unit.roundhouse.build_cloud import session_of
 from tests.unit.roundhouse.engines import copied_tree
 
-pytestmark = pytest.mark.unit
-
 CHANGED = (
     "\x1b[32m ✅  local/Builds (roundhouse-local-builds)\x1b[39m\n"
     " ✅  local/Foundation (roundhouse-local-foundation) (no changes)\n"

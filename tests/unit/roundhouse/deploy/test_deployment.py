@@ -17,8 +17,6 @@ from roundhouse.errors import BuildFailedError, DeployFailedError, RoundhouseErr
 from tests.unit.roundhouse.deploy.whole_session import whole_session
 from tests.unit.roundhouse.engines import copied_tree
 
-pytestmark = pytest.mark.unit
-
 YES = deployment.DeployOptions(yes=True)
 MARK = {"Key": "roundhouse", "Value": "unreferenced"}
 EARLY, ALL = "deploy */Foundation */Images */Builds", "deploy **"

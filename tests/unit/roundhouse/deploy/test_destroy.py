@@ -21,8 +21,6 @@ from roundhouse.deploy.stacks import deployed_templates
 from roundhouse.errors import DeployFailedError
 from tests.unit.roundhouse.deploy.whole_session import Account, whole_session
 
-pytestmark = pytest.mark.unit
-
 ENDPOINTS = ("roundhouse-dev-endpoint-a", "roundhouse-dev-endpoint-b")
 SHARED = tuple(f"roundhouse-dev-{part}" for part in ("foundation", "builds", "images"))
 

@@ -16,8 +16,6 @@ from roundhouse.deploy.prune import (
     deployed_keys,
 )
 
-pytestmark = pytest.mark.unit
-
 KEY, CHECKPOINT = "0123456789abcdef0123", "00112233445566778899"
 ENVIRONMENT = EnvironmentSpec(
     name="dev", account="111122223333", region="us-east-1", platform="triton-26.05"

@@ -14,8 +14,6 @@ from roundhouse.deploy.quotas import Need, Quota, deployment_needs, quota_fault,
 from roundhouse.errors import DeployFailedError
 from tests.unit.roundhouse.deploy.whole_session import refusal, whole_session
 
-pytestmark = pytest.mark.unit
-
 G5, G6 = endpoint_quota("ml.g5.xlarge"), endpoint_quota("ml.g6.xlarge")
 
 

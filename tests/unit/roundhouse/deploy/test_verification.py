@@ -14,8 +14,6 @@ from tests.fixtures.signer import Signer
 from tests.synth.generation_cases import FIXED, SCALED, generator, knee, template
 from tests.unit.roundhouse.engines import copied_tree, entry_for, local_deployments
 
-pytestmark = pytest.mark.unit
-
 TENSORRT = RuntimeIdentity(name="tensorrt", version="10.16.1.11")
 
 
@@ -64,12 +62,6 @@ def test_refuses_an_archive_with_other_bytes(pair):
     assert "do not deploy it" in fault and re.search(folder, fault) is not None
 
 
-def test_refuses_an_archive_that_is_gone(pair):
-    fault = archive_fault(*pair, entry_for(*pair), None)
-    assert "is not there" in fault
-    assert "roundhouse build" in fault
-
-
 STACK = "roundhouse-cloud-endpoint-chat"
 
 
@@ -114,22 +106,12 @@ def test_refuses_a_checkpoint_that_is_not_as_its_lock_says(generation, change, f
     assert fault in checkpoint_fault(generation, generation.entry, files)
 
 
-def test_refuses_a_checkpoint_that_nobody_trusted_signed(generation):
-    trusted = {"trusted_signers": (Signer().public,)}
-    environment = generation.environment.model_copy(update=trusted)
-    trusting = dataclasses.replace(generation, environment=environment)
-    fault = checkpoint_fault(trusting, generation.entry, object_sizes(generation))
-    assert "none of 'trusted_signers' signed checkpoint" in fault
-    assert "its lock entry holds no signature" in fault
-
-
 def test_checkpoint_that_a_trusted_signer_signed_has_no_fault(generation):
-    signer, sizes = Signer(), object_sizes(generation)
+    signer = Signer()
     trusted = {"trusted_signers": (signer.public,)}
     environment = generation.environment.model_copy(update=trusted)
     digest = generation.entry.signed_sha256
-    for signed, fault in ((signer.sign_record(digest), None), (signer.sign_record("e" * 64), "")):
+    for signed, count in ((signer.sign_record(digest), 0), (signer.sign_record("e" * 64), 1)):
         entry = generation.entry.model_copy(update={"signature": signed})
         trusting = dataclasses.replace(generation, environment=environment, entry=entry)
-        found = checkpoint_fault(trusting, entry, sizes)
-        assert (found is None) == (fault is None)
+        assert len(list(trusting.signature_faults())) == count

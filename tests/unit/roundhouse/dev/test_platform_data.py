@@ -4,8 +4,6 @@ import pytest
 
 from roundhouse.dev.platform_data import differences
 
-pytestmark = pytest.mark.unit
-
 REGISTRIES = {"us-east-1": "111122223333", "eu-west-1": "444455556666"}
 IMAGES = {"triton-26.05": "triton:26.05-py3"}
 OTHER_ACCOUNT = {"us-east-1": "999988887777"}

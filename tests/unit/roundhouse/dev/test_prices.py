@@ -13,7 +13,6 @@ from onboarding.prices import PriceList, PriceTable, parse_prices, price_list
 from roundhouse.dev.prices import read_region, with_updates, write_prices
 from roundhouse.errors import RoundhouseError
 
-pytestmark = pytest.mark.unit
 TODAY = date(2026, 11, 22)
 
 

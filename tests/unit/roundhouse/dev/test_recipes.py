@@ -15,8 +15,6 @@ from roundhouse.dev.recipes import (
 )
 from tests.locked_requirements import _pinned, _wanted
 
-pytestmark = pytest.mark.unit
-
 ROOT = Path(__file__).resolve().parents[4]
 REQUIREMENTS = ROOT / "requirements"
 WITH_TORCH = [recipe for recipe in (*RECIPES, *OPTIONAL.values()) if recipe.has_torch]

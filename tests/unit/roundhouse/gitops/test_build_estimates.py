@@ -11,8 +11,6 @@ from roundhouse.gitops.build_estimates import build_preview
 from tests.unit.roundhouse.build_cloud import Cloud, session_of
 from tests.unit.roundhouse.engines import copied_tree, entry_for, local_deployments
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def session(tmp_path):

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from roundhouse.gitops.drift import Difference, drift_markdown
 from roundhouse.gitops.markdown import MOST_CHARACTERS
-
-pytestmark = pytest.mark.unit
 
 
 def test_drift_is_one_text_within_the_forges_limit():

@@ -16,8 +16,6 @@ from stacks.endpoint_stack import endpoint_template
 from tests.fixtures.many_models import many_models
 from tests.unit.roundhouse.gitops.repository import ROOT
 
-pytestmark = pytest.mark.unit
-
 IMAGES = {"triton": "a", "python-server": "b", "python-server-gpu": "c"}
 
 

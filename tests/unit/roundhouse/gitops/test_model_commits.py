@@ -14,8 +14,6 @@ from roundhouse.processes import Processes
 from tests.unit.roundhouse.gitops.repository import BUDGET, git
 from tests.unit.roundhouse.gitops.rungs import BUCKETS, keys
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def new_commit(rungs):

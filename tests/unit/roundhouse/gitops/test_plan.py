@@ -18,8 +18,6 @@ from roundhouse.processes import Processes
 from stacks.images import read_image_files
 from tests.unit.roundhouse.gitops.repository import ROOT
 
-pytestmark = pytest.mark.unit
-
 MODEL = "models/model-001.yaml"
 
 

@@ -20,8 +20,6 @@ from roundhouse.gitops.plan_comment import (
 from roundhouse.gitops.plan_document import Plan
 from tests.unit.roundhouse.gitops.plans import endpoint, plan
 
-pytestmark = pytest.mark.unit
-
 HOSTILE = (
     "@everyone", "#12", "GH-7", "!7", "~bug", "$3", "%1", "&2", "a\n\n# Title", "\r| a | b |\r",
     "<img src=x onerror=1>", "<!-- roundhouse:plan -->", "</details>", "-->", "[a](http://x)",

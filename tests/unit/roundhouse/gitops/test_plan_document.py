@@ -11,8 +11,6 @@ from roundhouse.gitops.plan_document import CostChange, MonthlyCost, read_plan_f
 from roundhouse.gitops.plan_text import headline, total_cost
 from tests.unit.roundhouse.gitops.plans import endpoint, plan
 
-pytestmark = pytest.mark.unit
-
 
 def test_plan_is_read_as_it_was_written(tmp_path):
     file = tmp_path / "plan.json"

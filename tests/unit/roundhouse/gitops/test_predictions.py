@@ -24,8 +24,6 @@ from roundhouse.gitops.predictions import (
 )
 from tests.unit.roundhouse.engines import REPOSITORY
 
-pytestmark = pytest.mark.unit
-
 
 def engine(name="a", weights=100, times=None, **changes):
     fields = {"gpu": "A10G", "precision": "fp16", "date": "2026-11-28", "source": "lock"}

@@ -16,8 +16,6 @@ from tests.unit.roundhouse.gitops.repository import BUDGET, ROOT, git
 from tests.unit.roundhouse.gitops.rungs import BUCKETS, MODELS, NOW, keys
 from tests.unit.roundhouse.memory_s3 import MemoryS3
 
-pytestmark = pytest.mark.unit
-
 
 def test_promotion_copies_by_digest_and_pins_the_commit(rungs):
     commit = git(rungs.root, "rev-parse", "HEAD")

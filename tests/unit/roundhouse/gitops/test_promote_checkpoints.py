@@ -21,8 +21,6 @@ from tests.unit.onboarding.text_generation.entries import CONTENT, entry_of
 from tests.unit.roundhouse.gitops.generators import CALIBRATION, PROD
 from tests.unit.roundhouse.gitops.rungs import NOW
 
-pytestmark = pytest.mark.unit
-
 
 def test_the_checkpoint_that_serves_is_copied_record_last_and_the_promotion_names_it(chat, rungs):
     promoted, serves = rungs.promote(), chat.deployment().entry
@@ -70,6 +68,13 @@ def test_refuses_every_gate_that_is_not_met_at_once(chat, rungs):
     ):
         assert fault in text
     assert rungs.s3.copies == [] and read_promotion(rungs.root, "prod") is None
+
+
+def test_plan_shows_that_nobody_trusted_signed_the_checkpoint(chat, rungs):
+    rungs.repository.edit("environments/dev.yaml", {"trusted_signers": [Signer().public]})
+    endpoints = {item.name: item for item in rungs.repository.plan().environments[0].endpoints}
+    (fault,) = endpoints["chat"].faults
+    assert fault.startswith("none of 'trusted_signers' signed checkpoint")
 
 
 def test_a_start_from_zero_and_an_alarm_of_another_endpoint_are_no_reason(chat, rungs):

@@ -19,8 +19,6 @@ from roundhouse.gitops.set_up import (
 )
 from tests.unit.roundhouse.engines import REPOSITORY
 
-pytestmark = pytest.mark.unit
-
 OWNERS = ("@acme/platform",)
 LINE = "github: {repository: acme/models, repository_id: 456789, owner_id: 123456}"
 

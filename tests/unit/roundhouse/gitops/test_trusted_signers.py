@@ -20,8 +20,6 @@ from tests.fixtures.signer import Signer
 from tests.unit.roundhouse.build_cloud import session_of
 from tests.unit.roundhouse.gitops.rungs import BUCKETS, MODELS
 
-pytestmark = pytest.mark.unit
-
 
 @functools.cache
 def signer() -> Signer:

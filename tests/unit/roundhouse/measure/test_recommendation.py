@@ -33,8 +33,6 @@ from roundhouse.measure.recommendation import (
 from tests.unit.roundhouse.build_cloud import session_of
 from tests.unit.roundhouse.engines import REPOSITORY, copied_tree, entry_for
 
-pytestmark = pytest.mark.unit
-
 MODEL = "sentence-embedder"
 BENCHMARK = {
     "RecommendationId": "job/1",

@@ -18,8 +18,6 @@ from tests.unit.roundhouse.measure.phases import (
     second,
 )
 
-pytestmark = pytest.mark.unit
-
 
 def step(number, rate, *milliseconds):
     return measurement(*map(second, milliseconds), rate=rate, name=f"step {number}")

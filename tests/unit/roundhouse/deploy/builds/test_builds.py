@@ -245,12 +245,6 @@ def test_refuses_engines_that_had_not_begun_when_somebody_stopped_the_execution(
         build(session)
 
 
-def test_refuses_an_unknown_model(session):
-    message = "--model nobody: no such model in environment local; allowed: sentence-embedder"
-    with pytest.raises(RoundhouseError, match=message):
-        engines.missing_engines(session, ("nobody",))
-
-
 @pytest.mark.parametrize(
     ("field", "message"),
     [

@@ -17,8 +17,6 @@ from roundhouse.report import Report, Step
 from tests.unit.roundhouse.build_cloud import ARN, Cloud, session_of
 from tests.unit.roundhouse.engines import copied_tree, local_deployments
 
-pytestmark = pytest.mark.unit
-
 BUILDS_GO_ON = rf"The builds go on, and nobody follows them: {ARN}; run the same command again"
 
 
