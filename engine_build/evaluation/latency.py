@@ -122,17 +122,15 @@ class _Series:
         milliseconds = np.full((len(self._engines), self._runs), np.nan)
         for index in order.sample(range(len(self._engines)), len(self._engines)):
             engine = self._engines[index]
-            if len(self.rounds) % engine.every == 0:
-                self._settle(engine)
-                milliseconds[index] = [self._time(engine) for _ in range(self._runs)]
+            if len(self.rounds) % engine.every != 0:
+                continue
+            end, settled = self._clock() + engine.settling, 0
+            while engine.settling and (settled < SETTLING_RUNS or self._clock() < end):
+                engine.run(self.track.feed)
+                settled += 1
+            milliseconds[index] = [self._time(engine) for _ in range(self._runs)]
         self.rounds.append(milliseconds)
         self.spent += self._clock() - begin
-
-    def _settle(self, engine: Engine) -> None:
-        end, runs = self._clock() + engine.settling, 0
-        while engine.settling and (runs < SETTLING_RUNS or self._clock() < end):
-            engine.run(self.track.feed)
-            runs += 1
 
     def _warm_up(self, engine: Engine) -> float:
         """Return the milliseconds of the last run."""

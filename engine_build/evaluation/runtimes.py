@@ -110,16 +110,30 @@ def other_subjects(networks: Mapping[str, Path], source: Source | None) -> tuple
 
     The GPU's come first.
     """
-    from engine_build.ort import has_cuda
+    import onnxruntime
 
-    on_gpu: tuple[RuntimeName, ...] = ("onnxruntime CUDA",) if has_cuda() else ()
+    from engine_build.ort import CUDA_PROVIDER
+
+    has_cuda = CUDA_PROVIDER in onnxruntime.get_available_providers()
+    on_gpu: tuple[RuntimeName, ...] = ("onnxruntime CUDA",) if has_cuda else ()
     subjects = [
         Subject(runtime=runtime, precision=name, load=partial(load_engine, runtime, path))
         for runtime in (*on_gpu, "onnxruntime")
         for name, path in networks.items()
     ]
     if source is not None:
-        subjects += _torch_subjects(source)
+        # Its weights were released after the export; its first run reads them again.
+        own = Subject(runtime="pytorch", precision="fp32", load=lambda: source, is_loaded=True)
+        subjects.append(own)
+        if import_module("torch").cuda.is_available():
+            subjects += [
+                Subject(
+                    runtime="pytorch CUDA",
+                    precision=name,
+                    load=partial(_copy_to_gpu, source, half=name == "fp16"),
+                )
+                for name in ("fp32", "fp16")
+            ]
     return tuple(sorted(subjects, key=lambda subject: ORDER.index(subject.runtime)))
 
 
@@ -175,21 +189,5 @@ def close(engine: Running) -> None:
         method()
 
 
-def _torch_subjects(source: Source) -> list[Subject]:
-    def load_copy(*, half: bool) -> TorchModule:
-        return TorchModule(source.module, source.inputs, device="cuda", half=half)
-
-    def load_source() -> Source:
-        # Its weights were released after the export; this reads them again before the first run.
-        assert source.module is not None
-        return source
-
-    subjects = [Subject(runtime="pytorch", precision="fp32", load=load_source, is_loaded=True)]
-    if import_module("torch").cuda.is_available():
-        subjects += [
-            Subject(
-                runtime="pytorch CUDA", precision=name, load=partial(load_copy, half=name == "fp16")
-            )
-            for name in ("fp32", "fp16")
-        ]
-    return subjects
+def _copy_to_gpu(source: Source, *, half: bool) -> TorchModule:
+    return TorchModule(source.module, source.inputs, device="cuda", half=half)

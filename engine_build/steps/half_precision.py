@@ -13,7 +13,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from engine_build.datasets.dataset import rows_by_length
+from engine_build.datasets.dataset import rows_of_samples
 from engine_build.errors import BudgetMissed, NetworkRefused, SourceFault
 from engine_build.evaluation.accuracy import accuracy, format_record
 from engine_build.evaluation.decision import Findings, refuse_missed_budget
@@ -141,5 +141,5 @@ def _compare(
     samples = context.request.validation
     batches = -(-len(samples) // BATCH)
     answer = context.log.count_calls(OrtNetwork(path, fuses_qdq=False).rows, batches, "batches")
-    rows = rows_by_length(answer, state.encoder, samples.values, BATCH)
+    rows = rows_of_samples(answer, state.encoder, samples.values, BATCH)
     return accuracy(f"{precision} network in FP16", rows, standard(context, state))

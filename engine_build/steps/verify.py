@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from engine_build.datasets.dataset import Array, Feed, rows_by_length, rows_in_order
+from engine_build.datasets.dataset import Array, Feed, rows_of_samples
 from engine_build.errors import NetworkRefused, SourceFault
 from engine_build.evaluation.accuracy import (
     BrokenAnswers,
@@ -95,11 +95,7 @@ class _Verification:
         self._accuracy: dict[Precision, AccuracyRecord] = {}
         self._broken: dict[Precision, str] = {}
         self._differences: dict[Precision, str] = {}
-
-    @property
-    def findings(self) -> Findings:
-        state = self._state
-        return Findings(
+        self.findings = Findings(
             accuracy=self._accuracy,
             broken=self._broken,
             refused=state.refused,
@@ -187,8 +183,8 @@ class _Verification:
             engine = self._load(runtime, path, as_served=False)
             stack.callback(close, engine)
             answer = log.count_calls(engine.rows, -(-len(samples) // batch), "batches")
-            rows = rows_in_order if as_served else rows_by_length
-            return rows(answer, self._state.encoder, samples, batch)
+            encoder = self._state.encoder
+            return rows_of_samples(answer, encoder, samples, batch, in_order=as_served)
 
 
 def _intent(context: BuildContext, candidates: Sequence[Candidate]) -> str:
