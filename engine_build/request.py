@@ -11,9 +11,8 @@ from typing import Literal
 from engine_build.datasets.dataset import Samples, Shape, samples
 from engine_build.errors import InputRefused
 from engine_build.log import Log
-from engine_build.onnx_graph.network_store import Networks
 from engine_build.options import Options
-from engine_build.store import FolderStore, Store
+from engine_build.store import Store
 from engine_build.workload import Tools
 from onboarding.deployment import Target
 from onboarding.fault import FaultsError
@@ -291,25 +290,16 @@ class BuildContext(Tools):
     """The engine whose plan is packaged; None: one is compiled."""
 
     @property
-    def work_store(self) -> FolderStore:
-        """The work folder's own finished parts."""
-        return self.work.store
-
-    @property
     def stores(self) -> tuple[Store, ...]:
         """Where finished parts are looked for, the nearest first."""
-        return (self.work_store,) if self.publish_to is None else (self.work_store, self.publish_to)
+        return (self.work.store,) if self.publish_to is None else (self.work.store, self.publish_to)
 
     @property
     def destination(self) -> Store:
         """Where the engine lies in the end."""
-        return self.work_store if self.publish_to is None else self.publish_to
+        return self.work.store if self.publish_to is None else self.publish_to
 
     @property
     def plugins(self) -> tuple[Path, ...]:
         """Where the fetch step keeps the libraries of custom operators."""
-        return tuple(map(self.work_store.path, map(plugin_path, self.request.plugins)))
-
-    def networks(self) -> Networks:
-        """The networks of this build."""
-        return Networks(self.stores, self.work.scratch("networks"), self.log)
+        return tuple(map(self.work.store.path, map(plugin_path, self.request.plugins)))

@@ -176,13 +176,20 @@ class SourceModel(LoadedCheckpoint):
 
 
 def load_encoder(folder: Path, task: Task) -> Any:
-    """Return a checkpoint's model in float32, with the head of its task. Raises SourceFault."""
+    """Return a checkpoint's model in float32, with the head of its task.
+
+    Raises SourceFault, also where the checkpoint's head is of another task.
+    """
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     refuse_adapter(folder)
-    model_class = _model_class(folder, task)
+    config = read_json(folder / "config.json", {})
+    name = T5_ENCODERS.get(str(config.get("model_type")), "AutoModel")
+    if task in HEADED:
+        refuse_other_head(folder, config, task)
+        name = HEAD_CLASSES[task]
     try:
-        encoder, loading = model_class.from_pretrained(
+        encoder, loading = getattr(transformers, name).from_pretrained(
             str(folder),
             attn_implementation="eager",
             dtype=torch.float32,
@@ -198,15 +205,6 @@ def load_encoder(folder: Path, task: Task) -> Any:
         ) from error
     _refuse_missing_weights(loading["missing_keys"], encoder)
     return encoder
-
-
-def _model_class(folder: Path, task: Task) -> Any:
-    """Return transformers' class. Raises SourceFault where the head is of another task."""
-    config = read_json(folder / "config.json", {})
-    if task in HEADED:
-        refuse_other_head(folder, config, task)
-        return getattr(transformers, HEAD_CLASSES[task])
-    return getattr(transformers, T5_ENCODERS.get(str(config.get("model_type")), "AutoModel"))
 
 
 def _refuse_missing_weights(missing: set[str], encoder: Any) -> None:

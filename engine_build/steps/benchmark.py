@@ -6,7 +6,7 @@ something else had loaded its library.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -41,7 +41,6 @@ from engine_build.evaluation.latency import (
 )
 from engine_build.evaluation.runtimes import (
     Load,
-    Source,
     Subject,
     close,
     import_runtime,
@@ -52,7 +51,7 @@ from engine_build.evaluation.runtimes import (
 from engine_build.request import BuildContext
 from engine_build.steps.reference import reference_note
 from engine_build.steps.step import BuildState
-from onboarding.manifest import RuntimeRecord, SpeedupRecord
+from onboarding.manifest import RuntimeRecord
 from onboarding.model_spec import OptimizationProfileSpec
 
 OPT_WEIGHT = 3.0
@@ -76,7 +75,19 @@ def choose_candidate(context: BuildContext, state: BuildState, *, load: Load = l
     context.log.line(format_latencies(summary))
     context.log.line(format_footprints(footprints))
     compared = [item for item in latencies if item.shape in opt]
-    speedups = _speedups(state.candidates, compared)
+    # Every candidate against the first, and against the first's copy, which was loaded last.
+    first, *rest = state.candidates
+    speedups = tuple(
+        speedup(
+            item,
+            candidate=(index, candidate.precision),
+            baseline=(0, first.precision),
+            control=len(state.candidates),
+        )
+        for item in compared
+        if len(item.milliseconds) >= LEAST_ROUNDS
+        for index, candidate in enumerate(rest, 1)
+    )
     given = state.given_precision
     decision = (
         decide(spec.precision, findings, speedups)
@@ -127,7 +138,13 @@ def _measure(
         else Track(shape=shape, feed=feed)
         for shape, feed in feeds.items()
     ]
-    others = other_subjects(*_other_artifacts(context, state))
+    # What is no candidate: beside a plan the float network, and the source model.
+    networks, source = {"fp32": state.networks["float"].path}, state.model
+    if request.library == "pytorch":
+        source = None  # A program's candidates are the source model's own.
+    elif not request.is_plan or state.given_precision is not None:
+        networks = {}
+    others = other_subjects(networks, source)
     intent = (
         f"{len(state.candidates)} engines, a duplicate control and {len(others)} other "
         f"runtimes, {len(feeds)} shapes, random order"
@@ -145,20 +162,6 @@ def profile_shape(profile: OptimizationProfileSpec, size: int) -> Shape:
     """Return the shape of a profile at min (0), opt (1) or max (2)."""
     sequence = None if profile.sequence is None else profile.sequence[size]
     return Shape(batch=profile.batch[size], sequence=sequence)
-
-
-def _other_artifacts(
-    context: BuildContext, state: BuildState
-) -> tuple[Mapping[str, Path], Source | None]:
-    """Return what is no candidate: beside a plan the float network, and the source model.
-
-    A program's candidates are the source model's own.
-    """
-    request, networks = context.request, {"fp32": state.networks["float"].path}
-    if request.library == "pytorch":
-        return networks, None
-    has_network = request.is_plan and state.given_precision is None
-    return networks if has_network else {}, state.model
 
 
 def _load_candidates(
@@ -202,15 +205,3 @@ def _load_others(
         engine = Engine(runtime=runtime, precision=precision, run=running.rows, every=OTHERS_EVERY)
         measured.append((engine, None if subject.is_loaded else footprint))
     return measured
-
-
-def _speedups(
-    candidates: Sequence[Candidate], measured: Sequence[Latencies]
-) -> tuple[SpeedupRecord, ...]:
-    baseline, control = (0, candidates[0].precision), len(candidates)
-    return tuple(
-        speedup(latencies, candidate=(index, item.precision), baseline=baseline, control=control)
-        for latencies in measured
-        if len(latencies.milliseconds) >= LEAST_ROUNDS
-        for index, item in enumerate(candidates[1:], 1)
-    )

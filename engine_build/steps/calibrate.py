@@ -154,8 +154,8 @@ def calibrate_cache(context: BuildContext, network: Network, encoder: Encoder) -
         names = comma_list(cache.infinite, 3)
         context.log.line(f"  left out, infinite and read by no product: {names}")
     name = request.cache_path
-    context.work_store.upload(path, name)
-    return context.work_store.path(name)
+    context.work.store.upload(path, name)
+    return context.work.store.path(name)
 
 
 def save_feeds(feeds: Iterable[Feed], folder: Path) -> None:
@@ -193,12 +193,12 @@ def _known_cache(context: BuildContext) -> Path | None:
         if fault is not None:
             context.log.line(f"  {fault}")
             continue
-        if store is not context.work_store:
+        if store is not context.work.store:
             copy = context.work.scratch("calibration-cache") / CACHE_NAME
             store.download(name, copy)
-            context.work_store.upload(copy, name)
+            context.work.store.upload(copy, name)
         context.log.line(f"  calibration cache {name} is reused from {store.place}")
-        return context.work_store.path(name)
+        return context.work.store.path(name)
     return None
 
 

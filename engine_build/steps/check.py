@@ -67,9 +67,15 @@ def compile_check(
         log.line(f"  warning: {TOOL} did not end within {seconds} seconds: {unchecked}")
         return None
     record = check_record(network, ended)
+    layers, counts = record.layers, ""
+    if layers is not None:
+        counts = (
+            f"; {layers.layers} layers, {layers.int8_products} of {layers.products} products in "
+            f"INT8, {layers.reformats} only reformat, {layers.activation_mib} MiB of activations"
+        )
     log.line(
         f"  {name}: {record.verdict} in {record.seconds:.1f} seconds ({TOOL} {record.version})"
-        f"{'' if record.layers is None else '; ' + format_layers(record.layers)}"
+        f"{counts}"
     )
     if record.verdict == "pass":
         return record
@@ -106,14 +112,6 @@ def check_record(network: Network, ended: Ended) -> CompileCheckRecord:
             seconds=0.0,
             reason=_death(ended),
         )
-
-
-def format_layers(record: CompiledLayersRecord) -> str:
-    """Return the counts in words."""
-    return (
-        f"{record.layers} layers, {record.int8_products} of {record.products} products in INT8, "
-        f"{record.reformats} only reformat, {record.activation_mib} MiB of activations"
-    )
 
 
 def _faults(ended: Ended) -> list[Fault]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -107,7 +106,16 @@ def _network(context: BuildContext, state: BuildState, known: Network | None) ->
 
 def check_samples(request: BuildRequest, network: Network, encoder: Encoder, log: Log) -> None:
     """Refuse samples that the engine would never see so, and labels that are no class."""
-    for dataset, samples in _datasets(request):
+    engine, spec = request.model.engine, request.model.accuracy
+    datasets = (
+        ("calibration", engine.calibration, request.calibration),
+        ("search", engine.sensitivity_search, request.search),
+        ("accuracy", spec, request.validation),
+    )
+    for use, given, samples in datasets:
+        if given is None or not samples:
+            continue
+        dataset = f"{use} dataset {given.dataset}"
         if isinstance(encoder, TextEncoder):
             _check_lengths(dataset, samples, encoder, log)
         elif isinstance(encoder, ImageEncoder):
@@ -115,7 +123,7 @@ def check_samples(request: BuildRequest, network: Network, encoder: Encoder, log
         elif isinstance(encoder, TensorEncoder):
             encoder.feed(samples.values[:1])
             _check_sizes(dataset, samples, encoder, request)
-    spec, labels = request.model.accuracy, request.validation.labels
+    labels = request.validation.labels
     for output in output_standards(spec, network, encoder, request.validation.values):
         if output.metric == "order":
             refuse_lone_texts(request.validation, spec.dataset)
@@ -162,15 +170,6 @@ def check_calibration_classes(request: BuildRequest, network: Network, encoder: 
             f"({classes.pop()}, by {by}); INT8 ranges would be of that class alone: give "
             "samples of every class."
         )
-
-
-def _datasets(request: BuildRequest) -> Iterator[tuple[str, Samples]]:
-    engine, accuracy = request.model.engine, request.model.accuracy
-    if engine.calibration is not None and len(request.calibration):
-        yield f"calibration dataset {engine.calibration.dataset}", request.calibration
-    if engine.sensitivity_search is not None and len(request.search):
-        yield f"search dataset {engine.sensitivity_search.dataset}", request.search
-    yield f"accuracy dataset {accuracy.dataset}", request.validation
 
 
 def _check_lengths(dataset: str, samples: Samples, encoder: TextEncoder, log: Log) -> None:

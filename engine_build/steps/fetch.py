@@ -53,7 +53,7 @@ def fetch_plugins(context: BuildContext) -> None:
     with context.log.step("fetch plugins", ", ".join(names)):
         for plugin in request.plugins:
             path = fetch_plugin(plugin, request.runtime.version, fetching)
-            context.work_store.upload(path, plugin_path(plugin))
+            context.work.store.upload(path, plugin_path(plugin))
 
 
 def fetching_of(context: BuildContext, folder: str) -> FetchContext:

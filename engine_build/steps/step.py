@@ -69,7 +69,8 @@ class BuildState:
 
     def __init__(self, context: BuildContext) -> None:
         self._is_auto = context.request.model.engine.precision == "auto"
-        self.network_store: Networks = context.networks()
+        folder = context.work.scratch("networks")
+        self.network_store = Networks(context.stores, folder, context.log)
         self.networks: dict[str, Network] = {}
         """By precision: float, and int8 where there is one."""
         self.refused = {}
@@ -104,7 +105,7 @@ def keep_record(context: BuildContext, name: str, record: Value) -> None:
     """Write a record into the work folder's store."""
     file = context.work.scratch("record") / "record.json"
     file.write_text(record.model_dump_json(), encoding="utf-8")
-    context.work_store.upload(file, name)
+    context.work.store.upload(file, name)
 
 
 def record_names(store: FolderStore, request: BuildRequest, prefix: str) -> tuple[str, ...]:

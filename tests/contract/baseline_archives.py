@@ -38,7 +38,7 @@ def main(root: Path) -> None:
     tree = write_tree(root / "root", model("tiny", "fp32", serving=serving))
     tools = context(tree, root / "out", store=None, runner=StandInRunner(wheel))
     with tools.work:
-        packed = tools.work_store.path(build(tools).entry.archive.path)
+        packed = tools.work.store.path(build(tools).entry.archive.path)
     archive = root / "pytorch"
     with tarfile.open(packed) as tar:
         tar.extractall(archive, filter="data")
