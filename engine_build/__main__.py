@@ -34,7 +34,7 @@ def main(
         read = settings(environment)
         workload = read_workload(chosen, log)
         with WorkFolder(chosen.out, is_fresh=chosen.candidate is not None) as work:
-            log.keep(work.log_path)
+            log.path = work.log_path
             runner = Runner(log)
             runner.record(work.script_path)
             place, region = chosen.publish, workload.region

@@ -88,7 +88,7 @@ def build(context: BuildContext) -> Result:
         refuse_stale_record(store, request.engine_key)
     # The numeric libraries load here, so that a known engine answers at once.
     from engine_build.packaging.reused_plan import find_plan
-    from engine_build.pipeline import STEPS_OF_PACKAGING, publish_finished, run_steps, step_names
+    from engine_build.pipeline import STEPS_OF_PACKAGING, publish_finished, run_steps, steps_of
     from engine_build.steps.compile import refuse_unfit_machine
 
     # The engine of an earlier run in this work folder that did not get as far as the store.
@@ -97,14 +97,17 @@ def build(context: BuildContext) -> Result:
     if finished is not None and sha256_of(archive) == finished.archive.sha256:
         entry = publish_finished(context, finished)
     elif (reused := find_plan(context)) is not None:
-        names = ", ".join(step_names(context, STEPS_OF_PACKAGING))
+        steps = steps_of(context, STEPS_OF_PACKAGING)
+        names = ", ".join(step.name for step in steps)
         log.line(f"{title}: {names}; plan {request.plan_key} is packaged anew.")
-        entry = run_steps(context, STEPS_OF_PACKAGING, reused).entry
+        entry = run_steps(context, steps, reused).entry
     else:
-        log.line(f"{title}: {', '.join(step_names(context))}; what is finished is reused.")
+        steps = steps_of(context)
+        names = ", ".join(step.name for step in steps)
+        log.line(f"{title}: {names}; what is finished is reused.")
         if request.runtime.name != "triton":  # nothing is compiled, or run
             refuse_unfit_machine(context)
-        entry = run_steps(context).entry
+        entry = run_steps(context, steps).entry
     return Result(status=context.new_status, entry=entry, place=store.place)
 
 
@@ -123,12 +126,12 @@ def refuse_stale_record(store: Store, engine_key: str) -> None:
 
 def build_networks(context: BuildContext) -> None:
     """Make, check and publish the networks of a request, and no engine. Raises BuildError."""
-    from engine_build.pipeline import STEPS_OF_NETWORKS, run_steps, step_names
+    from engine_build.pipeline import STEPS_OF_NETWORKS, run_steps, steps_of
 
     request = context.request
-    steps = ", ".join(step_names(context, STEPS_OF_NETWORKS))
+    steps = steps_of(context, STEPS_OF_NETWORKS)
     context.log.line(
         f"networks of {request.model.name} ({', '.join(request.network_keys.values())}), no "
-        f"engine: {steps}; what is finished is reused."
+        f"engine: {', '.join(step.name for step in steps)}; what is finished is reused."
     )
-    run_steps(context, STEPS_OF_NETWORKS)
+    run_steps(context, steps)

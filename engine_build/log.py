@@ -33,16 +33,11 @@ class Log:
     def __init__(self, stream: TextIO, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream
         self.path: Path | None = None
-        """The file, once there is one."""
+        """The file that gets a copy of every further line, once there is one."""
         self._clock = clock
         self._progress = clock()
         self.seconds: dict[str, float] = {}
         """Of every step that ended."""
-
-    def keep(self, path: Path) -> None:
-        """Writes a copy of every further line to a file, which starts empty."""
-        path.write_text("", encoding="utf-8")
-        self.path = path
 
     def line(self, text: str) -> None:
         """One line, or several."""

@@ -102,13 +102,13 @@ def rows_of_samples(
     """
     order = range(len(samples)) if in_order else by_length(encoder, samples)
     rows: Array = np.empty((0, 0), dtype=np.float32)
-    begin = 0
-    for feed in encoder.feeds([samples[index] for index in order], batch):
+    for begin in range(0, len(samples), batch):
+        places = list(order[begin : begin + batch])
+        feed = encoder.feed([samples[place] for place in places])
         part = encoder.aligned(answer(feed), feed)
         if begin == 0:
             rows = np.empty((len(samples), *part.shape[1:]), dtype=part.dtype)
-        rows[list(order[begin : begin + len(part)])] = part
-        begin += len(part)
+        rows[places] = part
     return rows
 
 

@@ -170,16 +170,11 @@ def load_engine(runtime: RuntimeName, path: Path, *, as_served: bool = True) -> 
 
 
 SETTLING_SECONDS = 0.2
-"""trtexec's own warm-up."""
+"""After which a plan runs a shape as a busy server does; trtexec's own warm-up.
 
-
-def settling(runtime: str) -> float:
-    """Return the seconds after which a runtime runs a shape as a busy server does.
-
-    A GPU's clock follows the power that its own work takes: in turns of a few runs, FP16 of
-    BERT-large took 5.25 ms on an H200, in a second of its own 5.64, and served for minutes 6.1.
-    """
-    return SETTLING_SECONDS if runtime in ("tensorrt", "onnxruntime CUDA") else 0.0
+A GPU's clock follows the power that its own work takes: in turns of a few runs, FP16 of BERT-large
+took 5.25 ms on an H200, in a second of its own 5.64, and served for minutes 6.1.
+"""
 
 
 def close(engine: Running) -> None:

@@ -336,27 +336,24 @@ Message = Sequence[Field]
 TRUE = Word("true")
 
 
-def text(message: Message) -> str:
+def text(message: Message, indent: str = "") -> str:
     """The message, one field a line, nested by two spaces."""
-    return "".join(f"{line}\n" for line in _lines(message, ""))
+    lines = []
+    for name, value in message:
+        if isinstance(value, str | int):
+            lines.append(f"{indent}{name}: {_scalar(value)}\n")
+        elif isinstance(value, tuple):
+            inside = ", ".join(_scalar(item) for item in value if isinstance(item, str | int))
+            lines.append(f"{indent}{name}: [ {inside} ]\n" if value else f"{indent}{name}: [ ]\n")
+        else:
+            fields = text(value, f"{indent}  ")  # type: ignore[arg-type]
+            lines.append(f"{indent}{name} {{\n{fields}{indent}}}\n")
+    return "".join(lines)
 
 
 def entry(key: str, value: Scalar | Message) -> Message:
     """One entry of a map field."""
     return [("key", key), ("value", value)]
-
-
-def _lines(message: Message, indent: str) -> Iterable[str]:
-    for name, value in message:
-        if isinstance(value, str | int):
-            yield f"{indent}{name}: {_scalar(value)}"
-        elif isinstance(value, tuple):
-            inside = ", ".join(_scalar(item) for item in value if isinstance(item, str | int))
-            yield f"{indent}{name}: [ {inside} ]" if value else f"{indent}{name}: [ ]"
-        else:
-            yield f"{indent}{name} {{"
-            yield from _lines(value, f"{indent}  ")  # type: ignore[arg-type]
-            yield f"{indent}}}"
 
 
 def _scalar(value: Scalar) -> str:
@@ -413,12 +410,9 @@ def repository(
     for folder, (backend, *imported) in _python_models(served, code_folder, is_cpu=is_cpu).items():
         files[f"{folder}/model.py"] = backend_file(code_roots, backend)
         files |= {f"{folder}/{name}": backend_file(code_roots, name) for name in imported}
-    for part, spec in (
-        ("preprocessing", served.serving.preprocessing),
-        ("postprocessing", served.serving.postprocessing),
-    ):
-        if spec is not None:
-            files[processing_file(model, part)] = code_roots[0] / spec.file
+    for name in ("preprocessing", "postprocessing"):
+        if (spec := getattr(served.serving, name)) is not None:
+            files[processing_file(model, name)] = code_roots[0] / spec.file
     engine_file = f"{plan_folder}/{'model.onnx' if is_cpu else 'model.plan'}"
     return _with_engine(files, engine, tokenizer, engine_file, code_folder)
 

@@ -40,14 +40,15 @@ from engine_build.evaluation.latency import (
     summaries,
 )
 from engine_build.evaluation.runtimes import (
+    SETTLING_SECONDS,
     Load,
     Subject,
     close,
     import_runtime,
     load_engine,
     other_subjects,
-    settling,
 )
+from engine_build.quantization.given_qdq import given_precision
 from engine_build.request import BuildContext
 from engine_build.steps.reference import reference_note
 from engine_build.steps.step import BuildState
@@ -88,7 +89,7 @@ def choose_candidate(context: BuildContext, state: BuildState, *, load: Load = l
         if len(item.milliseconds) >= LEAST_ROUNDS
         for index, candidate in enumerate(rest, 1)
     )
-    given = state.given_precision
+    given = given_precision(state.networks)
     decision = (
         decide(spec.precision, findings, speedups)
         if given is None
@@ -142,7 +143,7 @@ def _measure(
     networks, source = {"fp32": state.networks["float"].path}, state.model
     if request.library == "pytorch":
         source = None  # A program's candidates are the source model's own.
-    elif not request.is_plan or state.given_precision is not None:
+    elif not request.is_plan or given_precision(state.networks) is not None:
         networks = {}
     others = other_subjects(networks, source)
     intent = (
@@ -181,9 +182,8 @@ def _load_candidates(
     ):
         running = load(runtime, candidate.path)
         stack.callback(close, running)
-        engine = Engine(
-            runtime=runtime, precision=name, run=running.rows, settling=settling(runtime)
-        )
+        settling = SETTLING_SECONDS if context.request.is_plan else 0.0
+        engine = Engine(runtime=runtime, precision=name, run=running.rows, settling=settling)
         measured.append((engine, footprint))
     return measured
 

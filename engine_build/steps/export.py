@@ -40,7 +40,12 @@ def run(context: BuildContext, state: BuildState) -> None:
     if known is None:
         network = state.network_store.keep(request.network_keys["float"], network)
     if "opset" in network.facts:
-        check_opset(context, state, int(network.facts["opset"]))
+        opset, is_auto = int(network.facts["opset"]), request.model.engine.precision == "auto"
+        refuse_opset(opset, request.platform, may_be_int8=request.may_be_int8 and not is_auto)
+        if request.may_be_int8 and opset < LEAST_INT8_OPSET:
+            reason = f"the network has opset {opset}, and INT8 needs {LEAST_INT8_OPSET} or newer"
+            context.log.line(f"  int8 is not tried: {reason}; export it with opset 17")
+            state.refused["int8"] = reason
     if request.model.engine.sparsity == "enable" and request.is_plan:
         context.log.line(f"  {refuse_dense_network(network)}")
     state.networks["float"] = network
@@ -59,19 +64,6 @@ def run(context: BuildContext, state: BuildState) -> None:
         )
     if request.calibrates:
         check_calibration_classes(request, network, state.encoder)
-
-
-def check_opset(context: BuildContext, state: BuildState, opset: int) -> None:
-    """Refuse an opset beyond TensorRT's; under `auto` one without INT8 leaves INT8 out.
-
-    Raises NetworkRefused.
-    """
-    request, is_auto = context.request, context.request.model.engine.precision == "auto"
-    refuse_opset(opset, request.platform, may_be_int8=request.may_be_int8 and not is_auto)
-    if request.may_be_int8 and opset < LEAST_INT8_OPSET:
-        reason = f"the network has opset {opset}, and INT8 needs {LEAST_INT8_OPSET} or newer"
-        context.log.line(f"  int8 is not tried: {reason}; export it with opset 17")
-        state.refused["int8"] = reason
 
 
 def _network(context: BuildContext, state: BuildState, known: Network | None) -> Network:

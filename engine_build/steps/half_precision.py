@@ -20,6 +20,7 @@ from engine_build.evaluation.decision import Findings, refuse_missed_budget
 from engine_build.onnx_graph.external_data import load_model, network_sha256
 from engine_build.onnx_graph.network_store import Network
 from engine_build.ort import OrtNetwork, version
+from engine_build.quantization.given_qdq import given_precision
 from engine_build.request import BuildContext, BuildRequest
 from engine_build.steps.step import BuildState, find_record, keep_record
 from engine_build.steps.verify import standard
@@ -57,7 +58,7 @@ def run(context: BuildContext, state: BuildState) -> None:
     """
     request = context.request
     with context.log.step("half precision", "networks in FP16, in ONNX Runtime on the CPU"):
-        given = state.given_precision
+        given = given_precision(state.networks)
         for precision in request.half_precisions if given is None else (given,):
             network = state.networks.get(chosen_network(precision))
             if network is None:

@@ -18,6 +18,7 @@ from engine_build.packaging.archive import (
 from engine_build.packaging.repository import repository
 from engine_build.packaging.reused_plan import ReusedPlan
 from engine_build.packaging.served import Served
+from engine_build.quantization.given_qdq import given_precision
 from engine_build.request import BuildContext, BuildRequest
 from engine_build.runner import Command
 from engine_build.steps.compile import integer_layers
@@ -165,7 +166,7 @@ def _measured_fields(context: BuildContext, state: BuildState) -> dict[str, Any]
         "precision": evaluation.chosen.precision,
         "decision": evaluation.decision.sentence,
         "opset": None if engine.opset == EXPORT_OPSET else engine.opset,
-        "reference": reference_note(request, state.given_precision),
+        "reference": reference_note(request, given_precision(state.networks)),
         "left_out": dict(evaluation.left_out),
         "quantization": quantization(
             request,

@@ -29,10 +29,11 @@ import onnx
 from engine_build.errors import NetworkRefused
 from engine_build.evaluation.decision import EIGHT_BITS, LEAST_ROUNDS, Candidate
 from engine_build.evaluation.latency import Engine, Track, measure_latencies
-from engine_build.evaluation.runtimes import Load, close, load_engine, settling
+from engine_build.evaluation.runtimes import SETTLING_SECONDS, Load, close, load_engine
 from engine_build.onnx_graph.external_data import save_model
 from engine_build.onnx_graph.network_store import Network
 from engine_build.onnx_graph.onnx_file import read_model
+from engine_build.quantization.given_qdq import given_precision
 from engine_build.quantization.layers import Layer, multiply_accumulates, quantizable_layers, share
 from engine_build.quantization.qdq import names_read, with_nodes
 from engine_build.request import BuildContext
@@ -278,7 +279,7 @@ class _Search:
                         runtime="tensorrt",
                         precision=name,
                         run=running.rows,
-                        settling=settling("tensorrt"),
+                        settling=SETTLING_SECONDS,
                     )
                 )
             measured = measure_latencies(engines, tracks, seconds=TIMING_SECONDS, clock=self._clock)
@@ -287,5 +288,5 @@ class _Search:
 
 def run(context: BuildContext, state: BuildState) -> None:
     """Place the layers of every candidate whose Q/DQ nodes are not the source's own."""
-    if state.given_precision is None:
+    if given_precision(state.networks) is None:
         place_layers(context, state)

@@ -9,7 +9,6 @@ record, and a publish that was interrupted is finished by the next.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 from pathlib import Path
 
 from engine_build.log import Log
@@ -19,10 +18,10 @@ from engine_build.request import BuildContext
 from engine_build.steps.check import PREFIX as CHECKS
 from engine_build.steps.half_precision import PREFIX as HALVES
 from engine_build.steps.reference import reference_path
-from engine_build.steps.step import BuildState, record_names
+from engine_build.steps.step import BuildState
 from engine_build.store import Store
 from onboarding.lock import LockEntry
-from onboarding.names import ARCHIVE_NAME, candidate_path, engine_archive_path
+from onboarding.names import ARCHIVE_NAME, candidate_path, engine_archive_path, network_path
 
 File = tuple[str, Path]
 """The name of an object, and the file that becomes it."""
@@ -86,8 +85,13 @@ def network_files(context: BuildContext, networks: Networks) -> list[File]:
     request = context.request
     names = [name for key in request.network_keys.values() for name in networks.names(key)]
     cache = [request.cache_path] if request.may_be_int8 else []
-    records = (record_names(context.work.store, request, item) for item in (CHECKS, HALVES))
-    others = [*cache, reference_path(request), *chain(*records)]
+    records = [
+        network_path(key, path.name)
+        for prefix in (CHECKS, HALVES)
+        for key in request.network_keys.values()
+        for path in context.work.store.path(network_path(key, "")).glob(f"{prefix}*")
+    ]
+    others = [*cache, reference_path(request), *records]
     paths = [(name, context.work.store.path(name)) for name in [*names, *others]]
     return [(name, path) for name, path in paths if path.is_file()]
 

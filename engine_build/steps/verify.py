@@ -22,6 +22,7 @@ from engine_build.evaluation.accuracy import (
 from engine_build.evaluation.decision import Candidate, Findings, refuse_missed_budget
 from engine_build.evaluation.runtimes import Load, RuntimeName, close, load_engine
 from engine_build.onnx_graph.network_store import Network
+from engine_build.quantization.given_qdq import given_precision
 from engine_build.request import BuildContext
 from engine_build.steps.compile import difference, fallback
 from engine_build.steps.reference import REFERENCE_BATCH
@@ -105,7 +106,7 @@ class _Verification:
 
     def verify_network(self) -> tuple[AccuracyRecord, ...]:
         """Verify the Q/DQ network itself: a plan of it is no better. Raises BrokenAnswers."""
-        given = self._state.given_precision
+        given = given_precision(self._state.networks)
         # The source network, whatever it computes in, is the reference of its own nodes.
         if given is not None and self._context.request.model.accuracy.reference is None:
             return ()
@@ -118,7 +119,7 @@ class _Verification:
     def verify(self, candidate: Candidate) -> None:
         """Verify one engine. Raises BrokenAnswers unless `auto` can choose another."""
         request, precision = self._context.request, candidate.precision
-        dynamic = precision == "int8" and self._state.given_precision is None
+        dynamic = precision == "int8" and given_precision(self._state.networks) is None
         as_served = request.is_cpu and dynamic
         rows = self._rows(request.library, candidate.path, as_served=as_served)
         try:
