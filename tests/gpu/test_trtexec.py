@@ -101,9 +101,7 @@ def context(folder, precision, store=None, out="out"):
     """A build for this very machine."""
     spec = model("tiny", precision, endpoint={"instance_type": "ml.g5.xlarge"})
     spec["engine"]["optimization_profiles"] = [{"batch": [1, 8, 32], "sequence": [1, 1, 1]}]
-    root = write_tree(folder / "root", spec)
-    environment = root / "environments/desk.yaml"
-    environment.write_text(environment.read_text().replace("triton-24.10-cpu", "triton-26.05"))
+    root = write_tree(folder / "root", spec, platform="triton-26.05")
     tools = stand_ins.context(root, folder / out, store=store, runner=None)
     runner = Runner(tools.log)
     host, version = gpu_host(runner), trtexec_version(runner)

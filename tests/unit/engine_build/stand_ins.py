@@ -7,10 +7,11 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from engine_build.log import Log
 from engine_build.options import Options
-from engine_build.request import BuildContext, build_request
+from engine_build.request import BuildContext, BuildRequest, build_request
 from engine_build.runner import Command, Ended
 from engine_build.store import FolderStore, Store
 from engine_build.workload import Settings, WorkFolder
@@ -80,6 +81,14 @@ class BreakingStore(FolderStore):
         return super().upload(path, name, only_if_absent=only_if_absent)
 
 
+def request_of(
+    root: Path, model: str = "tiny", log: Log | None = None, **changes: Any
+) -> BuildRequest:
+    """The request of a model of a tree; `changes` are options."""
+    options = Options(root=root, environment="desk", model=model, out=root / "out", **changes)
+    return build_request(options, Log(io.StringIO()) if log is None else log)
+
+
 def context(
     root: Path,
     out: Path,
@@ -92,7 +101,7 @@ def context(
     """A build's tools, its work folder not yet entered."""
     log = Log(io.StringIO())
     return BuildContext(
-        request=build_request(Options(root=root, environment="desk", model=model, out=out), log),
+        request=request_of(root, model, log),
         settings=Settings(source_commit="abc", image="image@sha256:1", benchmark_seconds=0.05),
         log=log,
         runner=runner,

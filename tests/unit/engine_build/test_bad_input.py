@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-import yaml
 from onnx import TensorProto
 
 from engine_build.__main__ import main
@@ -265,11 +264,7 @@ def test_refuses_bad_input_with_its_code_and_one_sentence(fault, tmp_path):
 
 @pytest.mark.parametrize("opset", [8, 25])
 def test_refuses_an_opset_that_the_platforms_tensorrt_does_not_read(opset, tmp_path):
-    root = network_tree(RELU, opset=opset)(tmp_path)
-    path, environment = root / "models/tiny.yaml", root / "environments/desk.yaml"
-    gpu = {"endpoint": {"instance_type": "ml.g5.xlarge"}}
-    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | gpu))
-    environment.write_text(environment.read_text().replace("triton-24.10-cpu", "triton-26.05"))
+    root = network_tree(RELU, opset=opset, spec={"gpu": "ml.g5.xlarge"})(tmp_path)
     code, reason = refusal(root, "--networks-only")
     words = (
         f"has opset {opset}, and TensorRT 10.16.1.11 of platform triton-26.05 reads 9 to 24; "

@@ -40,7 +40,6 @@ def build_entry(root, tmp_path, wheel=None):
 def test_classifier_is_built_with_its_classes_and_evaluated_by_its_metric(
     metric, precision, tmp_path
 ):
-    (tmp_path / "wheels").mkdir()
     checkpoint = write_text_checkpoint(tmp_path / "checkpoint", "BERT", classes=CLASSES)
     dataset = tmp_path / "root/models/data/validation.tsv"
     dataset.parent.mkdir(parents=True)
@@ -86,7 +85,6 @@ def ranker_tree(tmp_path, queries):
     )
     spec["engine"]["calibration"]["dataset"] = PAIRS[1]
     spec["engine"]["optimization_profiles"] = [{"batch": [1, 2, 4], "sequence": [4, 16, 40]}]
-    (tmp_path / "wheels").mkdir()
     return write_tree(root, spec), write_wheel(checkpoint, tmp_path / "wheels")
 
 
@@ -113,7 +111,6 @@ def test_token_classifier_is_built_and_evaluated_by_its_tokens(tmp_path):
     checkpoint = write_text_checkpoint(
         tmp_path / "checkpoint", "BERT", classes=ENTITIES, head="ForTokenClassification"
     )
-    (tmp_path / "wheels").mkdir()
     accuracy = {"dataset": "models/data/validation.txt", "metric": "agreement"}
     spec = model("tiny", "auto", task="token-classification", accuracy=accuracy)
     spec["accuracy"]["budget"] = {"mean": 0.8}

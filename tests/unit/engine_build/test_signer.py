@@ -9,6 +9,8 @@ import json
 import subprocess
 import tarfile
 from collections import deque
+from pathlib import Path
+from tempfile import mkdtemp
 from types import SimpleNamespace
 
 import pytest
@@ -77,12 +79,9 @@ def cloud(tmp_path):
         bucket="b", signing_key="alias/signing", builder=BUILDER, s3=bucket, kms=kms,
         sleep=lambda seconds: None,
     )  # fmt: skip
-    count = iter(range(1000))
 
     def publish(**changes):
-        folder = tmp_path / f"work-{next(count)}"
-        folder.mkdir()
-        signer.publish(EVENT | changes, folder)
+        signer.publish(EVENT | changes, Path(mkdtemp(dir=tmp_path)))
 
     def put(archive, candidate=EVENT["candidate"]):
         name = names.candidate_path(ENGINE_KEY, candidate, "model.tar.gz")
@@ -332,12 +331,9 @@ def checkpoints(tmp_path):
         bucket="b", signing_key="alias/signing", builder=BUILDER, s3=bucket, kms=kms,
         sleep=lambda seconds: None, seconds_left=lambda: left.popleft() if left else 900,
     )  # fmt: skip
-    count = iter(range(100))
 
     def publish(**changes):
-        folder = tmp_path / f"work-{next(count)}"
-        folder.mkdir()
-        signer.publish(OWN | changes, folder)
+        signer.publish(OWN | changes, Path(mkdtemp(dir=tmp_path)))
 
     def put(entry, content=CONTENT, candidate=EVENT["candidate"]):
         for path, data in content.items():

@@ -28,6 +28,7 @@ from engine_build.sources.embedding import (
     served_prompts,
 )
 from engine_build.sources.export import export
+from engine_build.sources.given_network import encoder_for
 from engine_build.sources.source_model import SourceModel
 from onboarding.model_spec import ModelSpec
 from tests.unit.engine_build.embedders import (
@@ -108,8 +109,7 @@ def cased_checkpoint(checkpoint, tmp_path):
 def exported_rows(folder, tmp_path, texts):
     source = SourceModel(folder, longest=16)
     network = export(source, texts, tmp_path, longest=16)
-    encoder = TextEncoder(network.tokenizer, inputs=network.input_names, longest=16)
-    return OrtNetwork(network.path).rows(encoder.feed(texts))
+    return OrtNetwork(network.path).rows(encoder_for(network, 16).feed(texts))
 
 
 def cosines(folder, tmp_path, prompt=""):

@@ -106,9 +106,7 @@ class GpuMachine:
         changes = {"endpoint": {"instance_type": instance}} | (changes or {})
         spec = model("tiny", precision, **changes)
         spec["engine"] = {**spec["engine"], **engine}
-        root = write_tree(self.folder / "root", spec)
-        environment = root / "environments/desk.yaml"
-        environment.write_text(environment.read_text().replace("triton-24.10-cpu", platform))
+        root = write_tree(self.folder / "root", spec, platform=platform)
         tools = stand_ins.context(root, self.folder / out, store=store, runner=None)
         runner = Runner(tools.log)
         if not self._processes:
