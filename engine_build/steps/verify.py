@@ -149,7 +149,7 @@ class _Verification:
         context, encoder = self._context, self._state.encoder
         samples = tuple(dict.fromkeys((*samples, *range(SAMPLES))))[:SAMPLES]
         values = [context.request.validation.values[index] for index in samples]
-        feed = next(iter(encoder.feeds(values, SAMPLES)))
+        feed = encoder.feed(values)
         try:
             return str(self._locate(context, self._state.networks, candidate, feed))
         except (NetworkRefused, SourceFault) as error:
