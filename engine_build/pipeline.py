@@ -80,7 +80,7 @@ CHECK = Step(
 COMPILE = Step(name="compile", run=compile.run)
 PLACEMENT = Step(
     name="placement",
-    run=placement.run,
+    run=placement.place_layers,
     applies=lambda context: context.request.is_plan and context.request.has_eight_bits,
 )
 VERIFY = Step(name="verify", run=verify.verify_candidates)

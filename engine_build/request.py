@@ -21,6 +21,7 @@ from onboarding.model_spec import (
     CalibrationSpec,
     EnsembleSpec,
     ModelSpec,
+    OptimizationProfileSpec,
     PluginSpec,
     RepositorySpec,
     SensitivitySearchSpec,
@@ -141,10 +142,7 @@ class BuildRequest:
     @property
     def opt_shape(self) -> Shape:
         """What the first profile is tuned for."""
-        first = self.model.engine.optimization_profiles[0]
-        return Shape(
-            batch=first.batch[1], sequence=None if first.sequence is None else first.sequence[1]
-        )
+        return profile_shape(self.model.engine.optimization_profiles[0], 1)
 
     @property
     def max_batch_size(self) -> int:
@@ -153,6 +151,12 @@ class BuildRequest:
         if largest is not None:
             return largest
         return max(profile.batch[2] for profile in self.model.engine.optimization_profiles)
+
+
+def profile_shape(profile: OptimizationProfileSpec, size: int) -> Shape:
+    """Return the shape of a profile at min (0), opt (1) or max (2)."""
+    sequence = None if profile.sequence is None else profile.sequence[size]
+    return Shape(batch=profile.batch[size], sequence=sequence)
 
 
 def build_request(options: Options, log: Log) -> BuildRequest:

@@ -49,11 +49,10 @@ from engine_build.evaluation.runtimes import (
     other_subjects,
 )
 from engine_build.quantization.given_qdq import given_precision
-from engine_build.request import BuildContext
+from engine_build.request import BuildContext, profile_shape
 from engine_build.steps.reference import reference_note
 from engine_build.steps.step import BuildState
 from onboarding.manifest import RuntimeRecord
-from onboarding.model_spec import OptimizationProfileSpec
 
 OPT_WEIGHT = 3.0
 """Opt shapes decide between candidates, so they have more of the benchmark's time."""
@@ -157,12 +156,6 @@ def _measure(
         seconds = context.settings.benchmark_seconds
         engines = [engine for engine, _ in measured]
         return measured, measure_latencies(engines, tracks, seconds=seconds)
-
-
-def profile_shape(profile: OptimizationProfileSpec, size: int) -> Shape:
-    """Return the shape of a profile at min (0), opt (1) or max (2)."""
-    sequence = None if profile.sequence is None else profile.sequence[size]
-    return Shape(batch=profile.batch[size], sequence=sequence)
 
 
 def _load_candidates(

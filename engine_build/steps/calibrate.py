@@ -75,9 +75,11 @@ def parse_cache(data: bytes, source: str) -> CalibrationCache:
     scales: dict[str, float] = {}
     for number, line in enumerate(lines, 2):
         entry = ENTRY.fullmatch(line)
+        if entry is None:
+            raise _line_fault(source, number, line, ENTRY_FORM)
         # TensorRT 10.6 writes a scale of 0 as one digit.
-        scale = math.nan if entry is None else _scale(entry[2].zfill(8))
-        if entry is None or not scale >= 0 or entry[1] in scales:
+        (scale,) = struct.unpack("!f", bytes.fromhex(entry[2].zfill(8)))
+        if not scale >= 0 or entry[1] in scales:
             raise _line_fault(source, number, line, ENTRY_FORM)
         scales[entry[1]] = scale
     return CalibrationCache(
@@ -86,10 +88,6 @@ def parse_cache(data: bytes, source: str) -> CalibrationCache:
         scales={name: scale for name, scale in scales.items() if scale < math.inf},
         infinite=tuple(name for name, scale in scales.items() if scale == math.inf),
     )
-
-
-def _scale(digits: str) -> float:
-    return float(struct.unpack("!f", bytes.fromhex(digits))[0])
 
 
 def without_infinite_scales(data: bytes, products: Collection[str]) -> bytes:
