@@ -7,8 +7,9 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
+from engine_build.__main__ import main
 from engine_build.log import Log
 from engine_build.options import Options
 from engine_build.request import BuildContext, BuildRequest, build_request
@@ -87,6 +88,20 @@ def request_of(
     """The request of a model of a tree; `changes` are options."""
     options = Options(root=root, environment="desk", model=model, out=root / "out", **changes)
     return build_request(options, Log(io.StringIO()) if log is None else log)
+
+
+def run_command(
+    root: Path,
+    *more: object,
+    environment: str = "desk",
+    stdout: TextIO | None = None,
+    stderr: TextIO | None = None,
+) -> tuple[int, TextIO, TextIO]:
+    """Exit code and the two streams of the whole command in this process, its result in JSON."""
+    out, err = (io.StringIO() if stream is None else stream for stream in (stdout, stderr))
+    options = ["--root", root, "--environment", environment, "--model", "tiny", "--format", "json"]
+    arguments = map(str, (*options, "--out", root / "out", *more))
+    return main(list(arguments), {"ROUNDHOUSE_BENCHMARK_SECONDS": "0.02"}, out, err), out, err
 
 
 def context(

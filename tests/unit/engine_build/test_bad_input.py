@@ -5,7 +5,6 @@ The exit code, one sentence, no traceback, nothing published.
 
 from __future__ import annotations
 
-import io
 import json
 from functools import partial
 from pathlib import Path
@@ -16,9 +15,9 @@ import onnx
 import pytest
 from onnx import TensorProto
 
-from engine_build.__main__ import main
 from engine_build.store import sha256_of
 from tests.unit.engine_build.graphs import linear, node, tensor, write_graph
+from tests.unit.engine_build.stand_ins import run_command
 from tests.unit.engine_build.tiny import (
     SPECIAL,
     WORDS,
@@ -39,11 +38,7 @@ SEQUENCES = {"batch": [1, 2, 4], "sequence": [4, 8, 16]}
 
 def build(root, *more):
     """Exit code, result, and last line of the log."""
-    stdout, stderr = io.StringIO(), io.StringIO()
-    options = ["--root", root, "--environment", "desk", "--model", "tiny", "--out", root / "out"]
-    options += ["--publish", root / "store", "--format", "json", *more]
-    environment = {"ROUNDHOUSE_BENCHMARK_SECONDS": "0.02"}
-    code = main([str(option) for option in options], environment, stdout, stderr)
+    code, stdout, stderr = run_command(root, "--publish", root / "store", *more)
     return code, json.loads(stdout.getvalue()), stderr.getvalue()
 
 

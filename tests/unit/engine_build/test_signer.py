@@ -35,8 +35,6 @@ from tests.unit.engine_build.places import Bucket, client_error
 from tests.unit.onboarding.text_generation.entries import CONTENT
 from tests.unit.onboarding.text_generation.entries import entry_of as checkpoint_entry
 
-pytestmark = pytest.mark.unit
-
 ENGINE_KEY = "86" * 10
 OTHER_KEY = "89" * 10
 BUILDER = "arn:aws:states:us-east-1:111122223333:stateMachine:roundhouse-dev-builds"

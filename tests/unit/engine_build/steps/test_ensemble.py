@@ -17,7 +17,6 @@ from tests.unit.engine_build.graphs import node, tensor, write_graph
 from tests.unit.engine_build.stand_ins import StandInRunner, context
 from tests.unit.engine_build.tiny import model, write_arrays, write_tree
 
-pytestmark = pytest.mark.unit
 WIDTH = 4
 
 

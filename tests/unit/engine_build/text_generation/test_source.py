@@ -21,7 +21,6 @@ from onboarding.text_generation.spec import GenerationSourceSpec
 from tests.text_generation.tiny_llama import write_tiny_llama, write_tokenizer
 from tests.unit.engine_build.places import COMMIT, hub
 
-pytestmark = pytest.mark.unit
 ADDRESS = "s3://models/chat/"
 PIN, TOKEN = f"owner/name@{COMMIT}", "hf_token"
 OTHERS = {"README.md": b"#", "pytorch_model.bin": b"pickle", "modeling.py": b"raise SystemExit"}

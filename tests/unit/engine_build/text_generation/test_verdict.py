@@ -35,8 +35,6 @@ from onboarding.text_generation.checkpoint_lock import (
 from onboarding.text_generation.spec import GenerationBudgetSpec, TaskScoreSpec
 from tests.unit.onboarding.text_generation.test_planner import _spec
 
-pytestmark = pytest.mark.unit
-
 
 def interval(value, spread=0.0):
     return Interval(value=value, low=value - spread, high=value + spread)
