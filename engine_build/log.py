@@ -30,12 +30,11 @@ PROGRESS_SECONDS = 10.0
 class Log:
     """Writes each line at once, so that a killed build leaves everything it said."""
 
-    def __init__(self, stream: TextIO, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self.path: Path | None = None
         """The file that gets a copy of every further line, once there is one."""
-        self._clock = clock
-        self._progress = clock()
+        self._progress = time.monotonic()
         self.seconds: dict[str, float] = {}
         """Of every step that ended."""
 
@@ -46,8 +45,8 @@ class Log:
 
     def progress(self, text: str) -> None:
         """How far the step under way is: a line, seldom."""
-        if self._clock() - self._progress >= PROGRESS_SECONDS:
-            self._progress = self._clock()
+        if time.monotonic() - self._progress >= PROGRESS_SECONDS:
+            self._progress = time.monotonic()
             self.line(f"  … {text}")
 
     def count_calls(
@@ -78,9 +77,9 @@ class Log:
     def step(self, name: str, intent: str) -> Iterator[None]:
         """Says what a step will do, and how long it took."""
         self.line(f"{name}: {intent}")
-        begin = self._progress = self._clock()
+        begin = self._progress = time.monotonic()
         yield
-        self.seconds[name] = self._clock() - begin
+        self.seconds[name] = time.monotonic() - begin
         self.line(f"{name} … {self.seconds[name]:.1f} seconds")
 
     def _write(self, text: str) -> None:

@@ -28,10 +28,10 @@ NAMES = tuple(name for name in TEXT if name != "MiniLM")
 """MiniLM is a BERT."""
 
 
-def exported(source, folder, longest=16):
+def exported(source, folder):
     """A session of the exported network, its record and its encoder."""
-    network = export(source, sample_texts(30, seed=3), folder, longest=longest)
-    encoder = TextEncoder(network.tokenizer, inputs=network.input_names, longest=longest)
+    network = export(source, sample_texts(30, seed=3), folder, longest=16)
+    encoder = TextEncoder(network.tokenizer, inputs=network.input_names, longest=16)
     return OrtNetwork(network.path), network, encoder
 
 

@@ -127,7 +127,7 @@ def test_token_classifier_is_built_and_evaluated_by_its_tokens(tmp_path):
 DATASETS = {"validation": (120, 2), "calibration": (48, 1)}
 
 
-def image_tree(tmp_path, architecture="ViT", *, precision="fp32", accuracy=None, **changes):
+def image_tree(tmp_path, architecture="ViT", *, precision="fp32", **changes):
     root = tmp_path / "root"
     checkpoint = write_image_checkpoint(root / "checkpoints/tiny", architecture, **changes)
     for name, (count, seed) in DATASETS.items():
@@ -137,11 +137,12 @@ def image_tree(tmp_path, architecture="ViT", *, precision="fp32", accuracy=None,
         dataset = "models/data/calibration-images"
         engine["calibration"] = {"dataset": dataset, "samples": 48, "method": "max"}
     evaluated = {"dataset": "models/data/validation-images", "metric": "agreement"}
+    evaluated["budget"] = {"mean": 0.8}
     spec = model(
         task="image-classification",
         source={"checkpoint": "checkpoints/tiny", "sha256": checkpoint_sha256(checkpoint)},
         engine=engine,
-        accuracy=evaluated | {"budget": {"mean": 0.8}} | (accuracy or {}),
+        accuracy=evaluated,
     )
     return write_tree(root, spec)
 

@@ -161,7 +161,7 @@ def test_network_gives_what_encode_gives(modules, checkpoint, tmp_path):
 
 
 def test_decoder_gives_what_encode_gives(tmp_path):
-    decoder = write_decoder(tmp_path / "decoder", "Qwen3")
+    decoder = write_decoder(tmp_path / "decoder")
     modules = [pooling("lasttoken"), Normalize()]
     folder = write_embedder(
         tmp_path / "saved", decoder, *modules, processor_kwargs={"padding_side": "left"}
@@ -170,7 +170,7 @@ def test_decoder_gives_what_encode_gives(tmp_path):
 
 
 def test_decoder_of_a_t5_is_left_out(tmp_path):
-    folder = write_t5(tmp_path / "t5", "UMT5", feed_forward_proj="gated-gelu")
+    folder = write_t5(tmp_path / "t5")
     assert "decoder.block.0.layer.0.layer_norm.weight" in load_file(folder / "model.safetensors")
     assert cosines(folder, tmp_path).min() >= 0.9999
 

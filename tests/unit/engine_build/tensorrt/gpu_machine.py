@@ -128,7 +128,7 @@ class GpuMachine:
         return Network(precision=precision, path=path, inputs=TEXT, outputs=(output,), facts={})
 
 
-def install_runtime(monkeypatch, *, lacks=()):
+def install_runtime(monkeypatch):
     """TensorRT's and CUDA's bindings as this Python's own; the stand-in for CUDA."""
     cuda = RecordedCuda()
     modules = {
@@ -138,7 +138,7 @@ def install_runtime(monkeypatch, *, lacks=()):
         "cuda.bindings.runtime": cuda,
     }
     for name, module in modules.items():
-        monkeypatch.setitem(sys.modules, name, None if name in lacks else module)
+        monkeypatch.setitem(sys.modules, name, module)
     return cuda
 
 
