@@ -50,13 +50,13 @@ class Log:
             self.line(f"  … {text}")
 
     def count_calls(
-        self, function: Callable[[ArgumentT], ResultT], total: int, unit: str
+        self, function: Callable[[ArgumentT], ResultT], total: int
     ) -> Callable[[ArgumentT], ResultT]:
         """The function, telling progress at each of its `total` calls: "12 of 36 batches"."""
         calls = count()
 
         def counting_call(argument: ArgumentT) -> ResultT:
-            self.progress(f"{next(calls)} of {total} {unit}")
+            self.progress(f"{next(calls)} of {total} batches")
             return function(argument)
 
         return counting_call

@@ -97,7 +97,7 @@ def format_footprints(footprints: Sequence[tuple[Engine, Footprint]]) -> str:
         device = footprint.device_memory_mib
         memory = (f"{footprint.host_memory_mib:.0f}", "" if device is None else f"{device:.0f}")
         rows.append((engine.runtime, engine.precision, f"{footprint.load_seconds:.2f}", *memory))
-    return format_table(rows, text_columns=2)
+    return format_table(rows)
 
 
 def device_memory_mib(driver: Any = None) -> float | None:

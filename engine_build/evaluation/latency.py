@@ -185,13 +185,13 @@ def format_latencies(records: Sequence[BenchmarkRecord]) -> str:
         rates = (requests, f"{record.rows_per_second:.0f}", str(record.repetitions))
         texts = (record.runtime, record.precision, shape)
         rows.append((*texts, *(f"{milliseconds:.2f}" for milliseconds in times), *rates))
-    return format_table(rows, text_columns=2)
+    return format_table(rows)
 
 
-def format_table(rows: Sequence[Sequence[str]], *, text_columns: int) -> str:
-    """Return aligned rows under their heads: the first columns left, the numbers right."""
+def format_table(rows: Sequence[Sequence[str]]) -> str:
+    """Return aligned rows under their heads: two columns of text left, the numbers right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    alignments = ["<"] * text_columns + [">"] * (len(widths) - text_columns)
+    alignments = ["<"] * 2 + [">"] * (len(widths) - 2)
     form = "  " + "  ".join(
         f"{{:{align}{width}}}" for align, width in zip(alignments, widths, strict=True)
     )

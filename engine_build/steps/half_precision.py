@@ -141,6 +141,6 @@ def _compare(
     assert state.reference is not None
     samples = context.request.validation
     batches = -(-len(samples) // BATCH)
-    answer = context.log.count_calls(OrtNetwork(path, fuses_qdq=False).rows, batches, "batches")
+    answer = context.log.count_calls(OrtNetwork(path, fuses_qdq=False).rows, batches)
     rows = rows_of_samples(answer, state.encoder, samples.values, BATCH)
     return accuracy(f"{precision} network in FP16", rows, standard(context, state))

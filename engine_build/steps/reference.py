@@ -70,10 +70,10 @@ def _rows(context: BuildContext, state: BuildState) -> Array:
     own = None if model is None else _own_reference(context, state)
     if own is None:
         answer = network.rows if model is None else model.rows
-        counted = context.log.count_calls(answer, batches, "batches")
+        counted = context.log.count_calls(answer, batches)
         return rows_of_samples(counted, state.encoder, samples, REFERENCE_BATCH)
     reference, refuse_other = own
-    encode = context.log.count_calls(reference, batches, "batches")
+    encode = context.log.count_calls(reference, batches)
     order = by_length(state.encoder, samples)
     begins = range(0, len(order), REFERENCE_BATCH)
     groups = [order[begin : begin + REFERENCE_BATCH] for begin in begins]

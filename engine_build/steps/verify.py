@@ -183,7 +183,7 @@ class _Verification:
         with ExitStack() as stack:
             engine = self._load(runtime, path, as_served=False)
             stack.callback(close, engine)
-            answer = log.count_calls(engine.rows, -(-len(samples) // batch), "batches")
+            answer = log.count_calls(engine.rows, -(-len(samples) // batch))
             encoder = self._state.encoder
             return rows_of_samples(answer, encoder, samples, batch, in_order=as_served)
 
