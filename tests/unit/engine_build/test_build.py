@@ -162,15 +162,12 @@ def test_engine_is_invisible_until_its_record_is_written(tiny_build, networks, t
     assert LockEntry.model_validate_json(networks.read(engine_record_path(key))) == result.entry
 
 
-def strict_tree(tmp_path, precision, mean):
-    budget = {"dataset": "models/data/validation.txt", "metric": "cosine", "budget": {"mean": mean}}
-    return write_tree(tmp_path / "root", model("tiny", precision, accuracy=budget))
-
-
 def test_refuses_an_engine_outside_its_budget_and_publishes_nothing(networks, tmp_path):
+    accuracy = {"dataset": "models/data/validation.txt", "metric": "cosine", "budget": {"mean": 1}}
+    root = write_tree(tmp_path / "root", model("tiny", "int8", accuracy=accuracy))
     words = r"the closest, int8, has mean cosine [01]\.\d+ .*wanted mean 1;"
     with pytest.raises(BudgetMissed, match=words):
-        run(strict_tree(tmp_path, "int8", 1.0), tmp_path / "out", store=networks)
+        run(root, tmp_path / "out", store=networks)
     assert not (tmp_path / "store/engines").exists()
 
 

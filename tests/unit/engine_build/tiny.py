@@ -149,9 +149,7 @@ def model(name: str = "tiny", precision: str = "auto", **changes: object) -> dic
     }
 
 
-CALIBRATION, SEARCH, VALIDATION = (
-    f"models/data/{name}" for name in ("calibration", "search", "validation")
-)
+CALIBRATION, VALIDATION = "models/data/calibration", "models/data/validation"
 
 
 def write_arrays(root: Path, name: str, **arrays: Any) -> None:

@@ -106,12 +106,6 @@ def cased_checkpoint(checkpoint, tmp_path):
     return folder
 
 
-def exported_rows(folder, tmp_path, texts):
-    source = SourceModel(folder, longest=16)
-    network = export(source, texts, tmp_path, longest=16)
-    return OrtNetwork(network.path).rows(encoder_for(network, 16).feed(texts))
-
-
 def cosines(folder, tmp_path, prompt=""):
     """The network's vectors of 200 texts against those of `encode()`."""
     texts = sample_texts(200, seed=3)
@@ -181,7 +175,9 @@ def test_lower_casing_is_put_into_the_tokenizer(cased_checkpoint, tmp_path):
     )
     texts = ["The Cat SAT", "a dog"]
     encoded = SentenceTransformer(str(folder), device="cpu").encode(texts)
-    assert np.abs(exported_rows(folder, tmp_path, texts) - encoded).max() < 1e-5
+    network = export(SourceModel(folder, longest=16), texts, tmp_path, longest=16)
+    rows = OrtNetwork(network.path).rows(encoder_for(network, 16).feed(texts))
+    assert np.abs(rows - encoded).max() < 1e-5
     assert np.abs(encoded[0] - reference_encoder(folder, 16)(["the cat sat"])[0]).max() < 1e-5
 
 
