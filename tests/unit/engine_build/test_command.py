@@ -172,7 +172,7 @@ def shell(script, **options):
 
 
 @pytest.fixture
-def held(tmp_path):
+def pipe(tmp_path):
     """The end of a pipe, `held`, that reads nothing once no process holds the other one."""
     os.mkfifo(tmp_path / "held")
     end = os.open(tmp_path / "held", os.O_RDONLY | os.O_NONBLOCK)
@@ -207,21 +207,21 @@ def test_command_is_printed_recorded_and_logged_and_its_output_kept_whole(runner
     assert (absent.code, absent.errors) == (127, "cannot be started: No such file or directory")
 
 
-def test_process_that_takes_too_long_ends_with_those_that_it_started(runner, held, tmp_path):
+def test_process_that_takes_too_long_ends_with_those_that_it_started(runner, pipe, tmp_path):
     own = os.open(tmp_path / "held", os.O_WRONLY)  # a slow machine ends it before it opens this
     ended = runner.run(shell(f"exec 3> {tmp_path}/held; sleep 1000 & wait", timeout_seconds=0.3))
     assert (ended.code, ended.errors) == (124, "still running after 0.3 seconds; stopped")
     os.close(own)
-    assert read(held) == b""
+    assert read(pipe) == b""
 
 
 @pytest.mark.parametrize("last", ["kill -KILL $$", "exit 3", "exec >&- 2>&-; exit 3"])
-def test_session_ends_with_its_first_process_however_that_ended(runner, held, tmp_path, last):
+def test_session_ends_with_its_first_process_however_that_ended(runner, pipe, tmp_path, last):
     """One that it started would keep its streams open, and the builder waiting."""
     script = f"exec 3> {tmp_path}/held; echo said; sleep 1000 & {last}"
     ended = runner.run(shell(script, timeout_seconds=300))
     assert (ended.code, ended.output) == (-9 if "KILL" in last else 3, "said\n")
-    assert read(held) == b""
+    assert read(pipe) == b""
 
 
 BUILDER = """
@@ -233,13 +233,13 @@ Runner(Log(sys.stderr)).run(Command(argv=("sh", "-c", sys.argv[1])))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl(2) is Linux's")
-def test_process_ends_with_a_builder_that_is_killed(held, tmp_path):
+def test_process_ends_with_a_builder_that_is_killed(pipe, tmp_path):
     script = f"exec 3> {tmp_path}/held; echo up >&3; exec sleep 60"
     root = Path(__file__).resolve().parents[3]
     with subprocess.Popen((sys.executable, "-c", BUILDER, script), cwd=root) as builder:
-        assert read(held) == b"up\n"
+        assert read(pipe) == b"up\n"
         builder.kill()
-    assert read(held) == b""
+    assert read(pipe) == b""
 
 
 @pytest.mark.parametrize(
