@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, TextIO
 
 from engine_build.log import Log, end_in_exit_code, run_program
-from engine_build.machine import peak_mib
-from engine_build.options import Options, options, wants_json
+from engine_build.machine import memory_mib
+from engine_build.options import Options, options
 from engine_build.runner import Runner
 from engine_build.store import store_at
 from engine_build.workload import Tools, WorkFolder, settings
@@ -33,7 +34,7 @@ def main(
         read = settings(environment)
         workload = read_workload(chosen, log)
         with WorkFolder(chosen.out, is_fresh=chosen.candidate is not None) as work:
-            log.keep(work.log_path)
+            log.path = work.log_path
             runner = Runner(log)
             runner.record(work.script_path)
             place, region = chosen.publish, workload.region
@@ -46,12 +47,14 @@ def main(
                 candidate=chosen.candidate,
             )
             answer = workload.build(tools)
-            log.note(f"peak memory {peak_mib():.0f} MiB")
+            log.note(f"peak memory {memory_mib('VmHWM'):.0f} MiB")
         seconds = {name: round(duration, 2) for name, duration in log.seconds.items()}
         is_json = chosen.format == "json"
         return json.dumps({**answer.fields, "seconds": seconds}) if is_json else answer.text
 
-    return end_in_exit_code(run, log, stdout, as_json=wants_json(arguments))
+    # Also of a command line that cannot be read.
+    as_json = "--format=json" in arguments or ("--format", "json") in pairwise(arguments)
+    return end_in_exit_code(run, log, stdout, as_json=as_json)
 
 
 def read_workload(chosen: Options, log: Log) -> EngineBuild | CheckpointBuild:

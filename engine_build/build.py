@@ -48,7 +48,20 @@ class EngineBuild:
             now=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         )
         if not self.networks_only:
-            return _answer(build(context))
+            result = build(context)
+            manifest, archive = result.entry.manifest, result.entry.archive
+            return Answer(
+                {
+                    "status": result.status,
+                    "engine_key": manifest.engine_key,
+                    "place": result.place,
+                    "archive": archive.model_dump(mode="json"),
+                    "precision": manifest.precision,
+                    "decision": manifest.decision,
+                },
+                f"Engine {manifest.engine_key} of {manifest.model} {VERBS[result.status]}: "
+                f"{result.place}/{archive.path} ({manifest.precision}).",
+            )
         build_networks(context)
         keys, place = self.request.network_keys, context.destination.place
         names = ", ".join(f"{name} {key}" for name, key in keys.items())
@@ -59,9 +72,11 @@ class EngineBuild:
 def build(context: BuildContext) -> Result:
     """Find an engine, or build and publish it. Raises BuildError."""
     store, request, log = context.destination, context.request, context.log
+    kind = "ensemble" if request.steps else "Triton repository"
+    if request.plan_key is not None:
+        kind = request.model.engine.precision
     title = (
-        f"engine {request.engine_key} of {request.model.name} ("
-        f"{_kind(request)}, "
+        f"engine {request.engine_key} of {request.model.name} ({kind}, "
         f"{request.runtime.name} {request.runtime.version}, compute capability "
         f"{request.compute_capability})"
     )
@@ -73,31 +88,27 @@ def build(context: BuildContext) -> Result:
         refuse_stale_record(store, request.engine_key)
     # The numeric libraries load here, so that a known engine answers at once.
     from engine_build.packaging.reused_plan import find_plan
-    from engine_build.pipeline import STEPS_OF_PACKAGING, publish_finished, run_steps, step_names
+    from engine_build.pipeline import STEPS_OF_PACKAGING, publish_finished, run_steps, steps_of
     from engine_build.steps.compile import refuse_unfit_machine
 
     # The engine of an earlier run in this work folder that did not get as far as the store.
-    finished = known_engine(context.work_store, request.engine_key)
-    archive = context.work_store.path(engine_archive_path(request.engine_key))
+    finished = known_engine(context.work.store, request.engine_key)
+    archive = context.work.store.path(engine_archive_path(request.engine_key))
     if finished is not None and sha256_of(archive) == finished.archive.sha256:
         entry = publish_finished(context, finished)
     elif (reused := find_plan(context)) is not None:
-        names = ", ".join(step_names(context, STEPS_OF_PACKAGING))
+        steps = steps_of(context, STEPS_OF_PACKAGING)
+        names = ", ".join(step.name for step in steps)
         log.line(f"{title}: {names}; plan {request.plan_key} is packaged anew.")
-        entry = run_steps(context, STEPS_OF_PACKAGING, reused).entry
+        entry = run_steps(context, steps, reused).entry
     else:
-        log.line(f"{title}: {', '.join(step_names(context))}; what is finished is reused.")
+        steps = steps_of(context)
+        names = ", ".join(step.name for step in steps)
+        log.line(f"{title}: {names}; what is finished is reused.")
         if request.runtime.name != "triton":  # nothing is compiled, or run
             refuse_unfit_machine(context)
-        entry = run_steps(context).entry
+        entry = run_steps(context, steps).entry
     return Result(status=context.new_status, entry=entry, place=store.place)
-
-
-def _kind(request: BuildRequest) -> str:
-    """Return the precision that is asked for, or what has none."""
-    if request.plan_key is not None:
-        return request.model.engine.precision
-    return "ensemble" if request.steps else "Triton repository"
 
 
 def refuse_stale_record(store: Store, engine_key: str) -> None:
@@ -115,29 +126,12 @@ def refuse_stale_record(store: Store, engine_key: str) -> None:
 
 def build_networks(context: BuildContext) -> None:
     """Make, check and publish the networks of a request, and no engine. Raises BuildError."""
-    from engine_build.pipeline import STEPS_OF_NETWORKS, run_steps, step_names
+    from engine_build.pipeline import STEPS_OF_NETWORKS, run_steps, steps_of
 
     request = context.request
-    steps = ", ".join(step_names(context, STEPS_OF_NETWORKS))
+    steps = steps_of(context, STEPS_OF_NETWORKS)
     context.log.line(
         f"networks of {request.model.name} ({', '.join(request.network_keys.values())}), no "
-        f"engine: {steps}; what is finished is reused."
+        f"engine: {', '.join(step.name for step in steps)}; what is finished is reused."
     )
-    run_steps(context, STEPS_OF_NETWORKS)
-
-
-def _answer(result: Result) -> Answer:
-    manifest, archive = result.entry.manifest, result.entry.archive
-    fields = {
-        "status": result.status,
-        "engine_key": manifest.engine_key,
-        "place": result.place,
-        "archive": archive.model_dump(mode="json"),
-        "precision": manifest.precision,
-        "decision": manifest.decision,
-    }
-    text = (
-        f"Engine {manifest.engine_key} of {manifest.model} {VERBS[result.status]}: "
-        f"{result.place}/{archive.path} ({manifest.precision})."
-    )
-    return Answer(fields, text)
+    run_steps(context, steps)

@@ -30,19 +30,13 @@ PROGRESS_SECONDS = 10.0
 class Log:
     """Writes each line at once, so that a killed build leaves everything it said."""
 
-    def __init__(self, stream: TextIO, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self.path: Path | None = None
-        """The file, once there is one."""
-        self._clock = clock
-        self._progress = clock()
+        """The file that gets a copy of every further line, once there is one."""
+        self._progress = time.monotonic()
         self.seconds: dict[str, float] = {}
         """Of every step that ended."""
-
-    def keep(self, path: Path) -> None:
-        """Writes a copy of every further line to a file, which starts empty."""
-        path.write_text("", encoding="utf-8")
-        self.path = path
 
     def line(self, text: str) -> None:
         """One line, or several."""
@@ -51,18 +45,18 @@ class Log:
 
     def progress(self, text: str) -> None:
         """How far the step under way is: a line, seldom."""
-        if self._clock() - self._progress >= PROGRESS_SECONDS:
-            self._progress = self._clock()
+        if time.monotonic() - self._progress >= PROGRESS_SECONDS:
+            self._progress = time.monotonic()
             self.line(f"  … {text}")
 
     def count_calls(
-        self, function: Callable[[ArgumentT], ResultT], total: int, unit: str
+        self, function: Callable[[ArgumentT], ResultT], total: int
     ) -> Callable[[ArgumentT], ResultT]:
         """The function, telling progress at each of its `total` calls: "12 of 36 batches"."""
         calls = count()
 
         def counting_call(argument: ArgumentT) -> ResultT:
-            self.progress(f"{next(calls)} of {total} {unit}")
+            self.progress(f"{next(calls)} of {total} batches")
             return function(argument)
 
         return counting_call
@@ -83,9 +77,9 @@ class Log:
     def step(self, name: str, intent: str) -> Iterator[None]:
         """Says what a step will do, and how long it took."""
         self.line(f"{name}: {intent}")
-        begin = self._progress = self._clock()
+        begin = self._progress = time.monotonic()
         yield
-        self.seconds[name] = self._clock() - begin
+        self.seconds[name] = time.monotonic() - begin
         self.line(f"{name} … {self.seconds[name]:.1f} seconds")
 
     def _write(self, text: str) -> None:

@@ -7,6 +7,7 @@ import gc
 import os
 import platform
 from pathlib import Path
+from typing import Literal
 
 
 def cores() -> int:
@@ -17,17 +18,15 @@ def cores() -> int:
 def description() -> str:
     """Processor, cores and memory: "Intel(R) Xeon(R) Processor @ 2.50GHz, 2 cores, 23 GiB"."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return f"{_processor()}, {cores()} cores, {memory:.0f} GiB"
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    return f"{next(names, platform.machine())}, {cores()} cores, {memory:.0f} GiB"
 
 
-def resident_mib() -> float:
-    """Memory of this process."""
-    return _status_mib("VmRSS:")
-
-
-def peak_mib() -> float:
-    """Most memory that this process ever had."""
-    return _status_mib("VmHWM:")
+def memory_mib(field: Literal["VmRSS", "VmHWM"]) -> float:
+    """Memory of this process: what it has now, VmRSS, or the most that it ever had, VmHWM."""
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(f"{field}:"))
 
 
 def return_memory() -> None:
@@ -36,16 +35,3 @@ def return_memory() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
-
-
-def _status_mib(field: str) -> float:
-    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(field))
-
-
-def _processor() -> str:
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    return next(
-        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")),
-        platform.machine(),
-    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Literal, NoReturn
 
@@ -96,11 +95,6 @@ def options(arguments: Sequence[str]) -> Options:
     if chosen.key is not None and given:
         raise InputRefused(f"--key is of a checkpoint, and {given[0]} of an engine; leave one out.")
     return chosen
-
-
-def wants_json(arguments: Sequence[str]) -> bool:
-    """Return True where a command line that cannot be read asks for JSON all the same."""
-    return "--format=json" in arguments or ("--format", "json") in pairwise(arguments)
 
 
 def _address(text: str) -> str:

@@ -154,11 +154,6 @@ def flattened(outputs: Sequence[Array]) -> Array:
     return beside
 
 
-def has_cuda() -> bool:
-    """True where this build of ONNX Runtime runs networks on NVIDIA GPUs."""
-    return CUDA_PROVIDER in onnxruntime.get_available_providers()
-
-
 def version() -> str:
     """The ONNX Runtime of this process."""
     return str(onnxruntime.__version__)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine_build.packaging.reused_plan import ReusedPlan
 from engine_build.request import BuildContext
@@ -38,32 +38,32 @@ class Step:
     applies: Callable[[BuildContext], bool] = lambda context: True
 
 
-def _has_user_code(context: BuildContext) -> bool:
-    serving = context.request.model.serving
-    return serving.preprocessing is not None or serving.postprocessing is not None
-
-
-def _has_store(context: BuildContext) -> bool:
-    return context.publish_to is not None
-
-
-def _has_network_for_engine(context: BuildContext) -> bool:
-    """A CPU's INT8 engine is made of the float network, and needs no other."""
-    request = context.request
-    return request.has_eight_bits and not (request.is_cpu and request.may_be_int8)
-
-
 FETCH = Step(name="fetch", run=fetch.run)
 LOAD = Step(
     name="load", run=fetch.load, applies=lambda context: context.request.model.source.onnx is None
 )
 EXPORT = Step(name="export", run=export.run)
-PROCESSING = Step(name="processing", run=processing.run, applies=_has_user_code)
+PROCESSING = Step(
+    name="processing",
+    run=processing.run,
+    applies=lambda context: (
+        context.request.model.serving.preprocessing is not None
+        or context.request.model.serving.postprocessing is not None
+    ),
+)
 REFERENCE = Step(name="reference", run=reference.run)
 QUANTIZE = Step(
     name="quantize", run=quantize.run, applies=lambda context: context.request.has_eight_bits
 )
-QUANTIZE_FOR_ENGINE = Step(name="quantize", run=quantize.run, applies=_has_network_for_engine)
+QUANTIZE_FOR_ENGINE = Step(
+    name="quantize",
+    run=quantize.run,
+    # A CPU's INT8 engine is made of the float network, and needs no other.
+    applies=lambda context: (
+        context.request.has_eight_bits
+        and not (context.request.is_cpu and context.request.may_be_int8)
+    ),
+)
 HALF_PRECISION = Step(
     name="half precision",
     run=half_precision.run,
@@ -80,13 +80,15 @@ CHECK = Step(
 COMPILE = Step(name="compile", run=compile.run)
 PLACEMENT = Step(
     name="placement",
-    run=placement.run,
+    run=placement.place_layers,
     applies=lambda context: context.request.is_plan and context.request.has_eight_bits,
 )
 VERIFY = Step(name="verify", run=verify.verify_candidates)
 BENCHMARK = Step(name="benchmark", run=benchmark.choose_candidate)
 PACKAGE = Step(name="package", run=package.run)
-PUBLISH = Step(name="publish", run=publish.run, applies=_has_store)
+PUBLISH = Step(
+    name="publish", run=publish.run, applies=lambda context: context.publish_to is not None
+)
 
 FLOAT_STEPS = (FETCH, LOAD, EXPORT, PROCESSING, REFERENCE)
 NETWORK_STEPS = (*FLOAT_STEPS, QUANTIZE, HALF_PRECISION, CALIBRATE)
@@ -98,10 +100,7 @@ STEPS = (
 """Every step of an engine."""
 STEPS_OF_PACKAGING = (FETCH, LOAD, EXPORT, PROCESSING, PACKAGE, PUBLISH)
 """Every step of an engine whose plan is reused: no GPU compiles, judges or times anything."""
-STEPS_OF_NETWORKS = (
-    *(*NETWORK_STEPS, CHECK),
-    Step(name="publish", run=publish.run_networks, applies=_has_store),
-)
+STEPS_OF_NETWORKS = (*NETWORK_STEPS, CHECK, replace(PUBLISH, run=publish.run_networks))
 """Every step of `--networks-only`."""
 STEPS_OF_ENSEMBLES = (
     Step(name="collect", run=ensemble.collect),
@@ -119,30 +118,23 @@ STEPS_OF_REPOSITORIES = (
 """Every step of a Triton repository of the user's own."""
 
 
-def step_names(context: BuildContext, steps: Sequence[Step] | None = None) -> list[str]:
-    """Return the steps that a build has, by name; default: those of its engine."""
-    return [step.name for step in _steps(context, steps) if step.applies(context)]
-
-
-def _steps(context: BuildContext, steps: Sequence[Step] | None) -> Sequence[Step]:
-    if steps is not None:
-        return steps
-    if context.request.plan_key is not None:
-        return STEPS
-    return STEPS_OF_ENSEMBLES if context.request.steps else STEPS_OF_REPOSITORIES
+def steps_of(context: BuildContext, steps: Sequence[Step] | None = None) -> list[Step]:
+    """Return those of some steps that a build has; default: of the steps of its engine."""
+    if steps is None and context.request.plan_key is not None:
+        steps = STEPS
+    elif steps is None:
+        steps = STEPS_OF_ENSEMBLES if context.request.steps else STEPS_OF_REPOSITORIES
+    return [step for step in steps if step.applies(context)]
 
 
 def run_steps(
-    context: BuildContext,
-    steps: Sequence[Step] | None = None,
-    reused: ReusedPlan | None = None,
+    context: BuildContext, steps: Sequence[Step], reused: ReusedPlan | None = None
 ) -> BuildState:
-    """Run the steps that a build has; default: those of its engine. Raises BuildError."""
+    """Run the steps of a build in order. Raises BuildError."""
     state = BuildState(context)
     state.reused = reused
-    for step in _steps(context, steps):
-        if step.applies(context):
-            step.run(context, state)
+    for step in steps:
+        step.run(context, state)
     return state
 
 

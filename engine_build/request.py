@@ -11,9 +11,8 @@ from typing import Literal
 from engine_build.datasets.dataset import Samples, Shape, samples
 from engine_build.errors import InputRefused
 from engine_build.log import Log
-from engine_build.onnx_graph.network_store import Networks
 from engine_build.options import Options
-from engine_build.store import FolderStore, Store
+from engine_build.store import Store
 from engine_build.workload import Tools
 from onboarding.deployment import Target
 from onboarding.fault import FaultsError
@@ -22,6 +21,7 @@ from onboarding.model_spec import (
     CalibrationSpec,
     EnsembleSpec,
     ModelSpec,
+    OptimizationProfileSpec,
     PluginSpec,
     RepositorySpec,
     SensitivitySearchSpec,
@@ -142,10 +142,7 @@ class BuildRequest:
     @property
     def opt_shape(self) -> Shape:
         """What the first profile is tuned for."""
-        first = self.model.engine.optimization_profiles[0]
-        return Shape(
-            batch=first.batch[1], sequence=None if first.sequence is None else first.sequence[1]
-        )
+        return profile_shape(self.model.engine.optimization_profiles[0], 1)
 
     @property
     def max_batch_size(self) -> int:
@@ -154,6 +151,12 @@ class BuildRequest:
         if largest is not None:
             return largest
         return max(profile.batch[2] for profile in self.model.engine.optimization_profiles)
+
+
+def profile_shape(profile: OptimizationProfileSpec, size: int) -> Shape:
+    """Return the shape of a profile at min (0), opt (1) or max (2)."""
+    sequence = None if profile.sequence is None else profile.sequence[size]
+    return Shape(batch=profile.batch[size], sequence=sequence)
 
 
 def build_request(options: Options, log: Log) -> BuildRequest:
@@ -291,25 +294,16 @@ class BuildContext(Tools):
     """The engine whose plan is packaged; None: one is compiled."""
 
     @property
-    def work_store(self) -> FolderStore:
-        """The work folder's own finished parts."""
-        return self.work.store
-
-    @property
     def stores(self) -> tuple[Store, ...]:
         """Where finished parts are looked for, the nearest first."""
-        return (self.work_store,) if self.publish_to is None else (self.work_store, self.publish_to)
+        return (self.work.store,) if self.publish_to is None else (self.work.store, self.publish_to)
 
     @property
     def destination(self) -> Store:
         """Where the engine lies in the end."""
-        return self.work_store if self.publish_to is None else self.publish_to
+        return self.work.store if self.publish_to is None else self.publish_to
 
     @property
     def plugins(self) -> tuple[Path, ...]:
         """Where the fetch step keeps the libraries of custom operators."""
-        return tuple(map(self.work_store.path, map(plugin_path, self.request.plugins)))
-
-    def networks(self) -> Networks:
-        """The networks of this build."""
-        return Networks(self.stores, self.work.scratch("networks"), self.log)
+        return tuple(map(self.work.store.path, map(plugin_path, self.request.plugins)))

@@ -141,9 +141,6 @@ class Runner:
             )
         except OSError as error:
             return Ended(code=127, output="", errors=f"cannot be started: {error.strerror}")
-        return self._follow(process, command, path)
-
-    def _follow(self, process: subprocess.Popen[bytes], command: Command, path: Path) -> Ended:
         with process:
             assert process.stdout is not None and process.stderr is not None
             streams = (process.stdout, process.stderr)

@@ -88,34 +88,27 @@ def by_length(encoder: Encoder, samples: Sequence[Sample]) -> list[int]:
     return sorted(range(len(samples)), key=lambda index: encoder.length(samples[index]))
 
 
-Answer = Callable[[Feed], Array]
-"""A network's rows for a feed."""
-
-
-def rows_by_length(
-    answer: Answer, encoder: Encoder, samples: Sequence[Sample], batch: int
-) -> Array:
-    """Return one row per sample with little padding, for networks whose rows are independent."""
-    return rows_in_order(answer, encoder, samples, batch, by_length(encoder, samples))
-
-
-def rows_in_order(
-    answer: Answer,
+def rows_of_samples(
+    answer: Callable[[Feed], Array],
     encoder: Encoder,
     samples: Sequence[Sample],
     batch: int,
-    order: Sequence[int] | None = None,
+    *,
+    in_order: bool = False,
 ) -> Array:
-    """Return one row per sample, run in batches of the samples as given, or in another order."""
-    order = range(len(samples)) if order is None else order
+    """Return one row per sample, run in batches of samples of like length: with little padding.
+
+    `in_order`: in batches of the samples as given, for a network whose rows are not independent.
+    """
+    order = range(len(samples)) if in_order else by_length(encoder, samples)
     rows: Array = np.empty((0, 0), dtype=np.float32)
-    begin = 0
-    for feed in encoder.feeds([samples[index] for index in order], batch):
+    for begin in range(0, len(samples), batch):
+        places = list(order[begin : begin + batch])
+        feed = encoder.feed([samples[place] for place in places])
         part = encoder.aligned(answer(feed), feed)
         if begin == 0:
             rows = np.empty((len(samples), *part.shape[1:]), dtype=part.dtype)
-        rows[list(order[begin : begin + len(part)])] = part
-        begin += len(part)
+        rows[places] = part
     return rows
 
 

@@ -153,7 +153,10 @@ def compare(subject: str, rows: Array, standard: Standard) -> Comparison:
             f"{subject} gives {broken}: values beyond its precision's range are the usual cause; "
             "ask for precision bf16 or fp32, or keep the layers that overflow in fp32."
         )
-    results = _by_output(subject, rows, standard)
+    names = [f"{subject}, output {output.name}" for output in standard.outputs] or [subject]
+    ends = np.cumsum([output.size for output in standard.outputs])[:-1]
+    parts, owns = np.split(rows, ends, axis=1), _standards_by_output(standard)
+    results = [_record(*triple) for triple in zip(names, parts, owns, strict=True)]
     # The worst verdict, then the largest shortfall.
     record, scores = min(
         results, key=lambda result: (ORDER.index(result[0].verdict), -shortfall(result[0]))
@@ -201,19 +204,6 @@ def refuse_useless_labels(standard: Standard, dataset: str) -> None:
             )
 
 
-def _by_output(subject: str, rows: Array, standard: Standard) -> list[tuple[AccuracyRecord, Array]]:
-    """Return the record and the samples' scores of each output."""
-    if not standard.outputs:
-        return [_record(subject, rows, standard)]
-    owns = _standards_by_output(standard)
-    ends = np.cumsum([output.size for output in standard.outputs])[:-1]
-    parts = np.split(rows, ends, axis=1)
-    return [
-        _record(f"{subject}, output {output.name}", part, own)
-        for output, part, own in zip(standard.outputs, parts, owns, strict=True)
-    ]
-
-
 def _standards_by_output(standard: Standard) -> list[Standard]:
     """Return the standard of each output by itself."""
     if not standard.outputs:
@@ -229,6 +219,7 @@ def _standards_by_output(standard: Standard) -> list[Standard]:
 
 
 def _record(subject: str, rows: Array, standard: Standard) -> tuple[AccuracyRecord, Array]:
+    """Return the record of one output, and the samples' scores."""
     scores, exact_mean, interval = _score(rows, standard)
     mean, worst = round(exact_mean, DIGITS), round(float(scores.min()), DIGITS)
     budget, agreement, agreement_interval = standard.budget, None, None
@@ -258,7 +249,13 @@ def _round_ends(interval: Interval) -> Interval:
 
 def _score(rows: Array, standard: Standard) -> tuple[Array, float, Interval]:
     """Return the scores of the samples, their mean and its interval."""
-    counts = _counts(rows, standard)
+    # What each sample has right and what it has, where a metric counts parts of it.
+    counts: tuple[Array, Array] | None = None
+    if standard.metric == "order":
+        assert standard.queries is not None
+        counts = ordered_pairs(rows, standard.reference, standard.queries)
+    elif standard.metric == "agreement" and standard.token_classes is not None:
+        counts = token_hits(rows, standard.reference, standard.token_classes)
     if counts is not None:
         right, all_ = counts
         if not all_.any():
@@ -279,16 +276,6 @@ def _score(rows: Array, standard: Standard) -> tuple[Array, float, Interval]:
     # MLPerf's share of the source model's accuracy; only what the engine alone has wrong scores 0.
     lost: Array = np.where((source == 1) & (own == 0), 0.0, 1.0)
     return lost, float(own.mean() / source.mean()), ratio_interval(own, source)
-
-
-def _counts(rows: Array, standard: Standard) -> tuple[Array, Array] | None:
-    """Return what each sample has right and what it has, where a metric counts parts of it."""
-    if standard.metric == "order":
-        assert standard.queries is not None
-        return ordered_pairs(rows, standard.reference, standard.queries)
-    if standard.metric == "agreement" and standard.token_classes is not None:
-        return token_hits(rows, standard.reference, standard.token_classes)
-    return None
 
 
 def _not_finite(rows: Array) -> str | None:
@@ -403,6 +390,10 @@ def standard_of(
     for output in outputs:
         if output.metric == "accuracy" and samples.labels is not None:
             labels = class_indices(samples.labels, network, dataset, output.name)
+    pairs = [sample for sample in samples.values if isinstance(sample, tuple)]
+    queries: Array | None = None
+    if pairs and len(pairs) == len(samples):
+        queries = np.unique([query for query, _ in pairs], return_inverse=True)[1]
     first = outputs[0]
     return Standard(
         reference=reference,
@@ -410,26 +401,25 @@ def standard_of(
         budget=first.budget,
         labels=labels,
         outputs=outputs if len(outputs) > 1 else (),
-        queries=_queries(samples),
+        queries=queries,
         token_classes=network.outputs[0].shape[-1] if network.answers_tokens else None,
         independent=network.facts.get("activation") == "sigmoid" and network.labels is not None,
     )
 
 
-def _queries(samples: Samples) -> Array | None:
-    """Return the number of each pair's query; None for other samples."""
-    queries = [sample[0] for sample in samples.values if isinstance(sample, tuple)]
-    if not queries or len(queries) != len(samples):
-        return None
-    numbers: Array = np.unique(queries, return_inverse=True)[1]
-    return numbers
-
-
 def output_standards(
     spec: AccuracySpec, network: Network, encoder: Encoder, samples: Sequence[Sample]
 ) -> tuple[OutputStandard, ...]:
-    """Return each output's metric and budget, in the order of a row. Raises InputRefused."""
-    refuse_unknown_outputs(spec, network)
+    """Return each output's metric and budget, in the order of a row.
+
+    Raises InputRefused for budgets of outputs that the network does not have.
+    """
+    unknown = sorted(set(spec.outputs) - set(network.output_names))
+    if unknown:
+        raise InputRefused(
+            f"accuracy.outputs names {unknown[0]!r}, which is no output of the network; allowed: "
+            f"{', '.join(network.output_names)}."
+        )
     sizes = [prod(record.shape[1:]) for record in network.outputs]
     if len(sizes) > 1 and any(-1 in record.shape[1:] for record in network.outputs):
         # A size that follows the sequence: the samples of a dataset of arrays all have one.
@@ -449,14 +439,4 @@ def refuse_missing_labels(spec: AccuracySpec, samples: Samples, dataset: str) ->
     if "accuracy" in spec.metrics and samples.labels is None:
         raise InputRefused(
             f"dataset {dataset} has no labels, and metric accuracy needs them; add them."
-        )
-
-
-def refuse_unknown_outputs(spec: AccuracySpec, network: Network) -> None:
-    """Refuse budgets of outputs that a network does not have. Raises InputRefused."""
-    unknown = sorted(set(spec.outputs) - set(network.output_names))
-    if unknown:
-        raise InputRefused(
-            f"accuracy.outputs names {unknown[0]!r}, which is no output of the network; allowed: "
-            f"{', '.join(network.output_names)}."
         )

@@ -29,7 +29,7 @@ from engine_build.evaluation.runtimes import (
     import_runtime,
     load_engine,
 )
-from engine_build.machine import resident_mib
+from engine_build.machine import memory_mib
 from engine_build.runner import Command, Runner
 
 MIB = 2**20
@@ -63,7 +63,7 @@ def load_measured(
 ) -> tuple[RunningT, Footprint]:
     """Load something and run it once; memory is exact only in a process that does nothing else."""
     used = device_memory_mib if device_mib is None else device_mib
-    device, host, begin = used(), resident_mib(), time.monotonic()
+    device, host, begin = used(), memory_mib("VmRSS"), time.monotonic()
     running = load()
     seconds = time.monotonic() - begin
     running.rows(feed)
@@ -71,7 +71,7 @@ def load_measured(
     added = None if device is None or after is None else round(max(0.0, after - device), 1)
     return running, Footprint(
         load_seconds=round(seconds, 3),
-        host_memory_mib=round(max(0.0, resident_mib() - host), 1),
+        host_memory_mib=round(max(0.0, memory_mib("VmRSS") - host), 1),
         device_memory_mib=added,
     )
 
@@ -83,8 +83,8 @@ def measure_in_child(engine: Path, feed: Feed, scratch: Path, runner: Runner) ->
     argv = (sys.executable, "-m", "engine_build.evaluation.footprint", str(engine), str(path))
     ended = runner.run(Command(argv=argv, timeout_seconds=TIMEOUT_SECONDS))
     try:
-        return Footprint(**json.loads(ended.output.strip().splitlines()[-1]))
-    except (IndexError, TypeError, ValueError) as error:
+        return Footprint(**ended.report)
+    except TypeError as error:
         raise SourceFault(
             f"the engine {engine.name} does not load in a fresh process (code {ended.code})."
         ) from error
@@ -97,7 +97,7 @@ def format_footprints(footprints: Sequence[tuple[Engine, Footprint]]) -> str:
         device = footprint.device_memory_mib
         memory = (f"{footprint.host_memory_mib:.0f}", "" if device is None else f"{device:.0f}")
         rows.append((engine.runtime, engine.precision, f"{footprint.load_seconds:.2f}", *memory))
-    return format_table(rows, text_columns=2)
+    return format_table(rows)
 
 
 def device_memory_mib(driver: Any = None) -> float | None:

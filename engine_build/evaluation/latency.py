@@ -122,17 +122,15 @@ class _Series:
         milliseconds = np.full((len(self._engines), self._runs), np.nan)
         for index in order.sample(range(len(self._engines)), len(self._engines)):
             engine = self._engines[index]
-            if len(self.rounds) % engine.every == 0:
-                self._settle(engine)
-                milliseconds[index] = [self._time(engine) for _ in range(self._runs)]
+            if len(self.rounds) % engine.every != 0:
+                continue
+            end, settled = self._clock() + engine.settling, 0
+            while engine.settling and (settled < SETTLING_RUNS or self._clock() < end):
+                engine.run(self.track.feed)
+                settled += 1
+            milliseconds[index] = [self._time(engine) for _ in range(self._runs)]
         self.rounds.append(milliseconds)
         self.spent += self._clock() - begin
-
-    def _settle(self, engine: Engine) -> None:
-        end, runs = self._clock() + engine.settling, 0
-        while engine.settling and (runs < SETTLING_RUNS or self._clock() < end):
-            engine.run(self.track.feed)
-            runs += 1
 
     def _warm_up(self, engine: Engine) -> float:
         """Return the milliseconds of the last run."""
@@ -187,13 +185,13 @@ def format_latencies(records: Sequence[BenchmarkRecord]) -> str:
         rates = (requests, f"{record.rows_per_second:.0f}", str(record.repetitions))
         texts = (record.runtime, record.precision, shape)
         rows.append((*texts, *(f"{milliseconds:.2f}" for milliseconds in times), *rates))
-    return format_table(rows, text_columns=2)
+    return format_table(rows)
 
 
-def format_table(rows: Sequence[Sequence[str]], *, text_columns: int) -> str:
-    """Return aligned rows under their heads: the first columns left, the numbers right."""
+def format_table(rows: Sequence[Sequence[str]]) -> str:
+    """Return aligned rows under their heads: two columns of text left, the numbers right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    alignments = ["<"] * text_columns + [">"] * (len(widths) - text_columns)
+    alignments = ["<"] * 2 + [">"] * (len(widths) - 2)
     form = "  " + "  ".join(
         f"{{:{align}{width}}}" for align, width in zip(alignments, widths, strict=True)
     )

@@ -110,16 +110,30 @@ def other_subjects(networks: Mapping[str, Path], source: Source | None) -> tuple
 
     The GPU's come first.
     """
-    from engine_build.ort import has_cuda
+    import onnxruntime
 
-    on_gpu: tuple[RuntimeName, ...] = ("onnxruntime CUDA",) if has_cuda() else ()
+    from engine_build.ort import CUDA_PROVIDER
+
+    has_cuda = CUDA_PROVIDER in onnxruntime.get_available_providers()
+    on_gpu: tuple[RuntimeName, ...] = ("onnxruntime CUDA",) if has_cuda else ()
     subjects = [
         Subject(runtime=runtime, precision=name, load=partial(load_engine, runtime, path))
         for runtime in (*on_gpu, "onnxruntime")
         for name, path in networks.items()
     ]
     if source is not None:
-        subjects += _torch_subjects(source)
+        # Its weights were released after the export; its first run reads them again.
+        own = Subject(runtime="pytorch", precision="fp32", load=lambda: source, is_loaded=True)
+        subjects.append(own)
+        if import_module("torch").cuda.is_available():
+            subjects += [
+                Subject(
+                    runtime="pytorch CUDA",
+                    precision=name,
+                    load=partial(_copy_to_gpu, source, half=name == "fp16"),
+                )
+                for name in ("fp32", "fp16")
+            ]
     return tuple(sorted(subjects, key=lambda subject: ORDER.index(subject.runtime)))
 
 
@@ -156,16 +170,11 @@ def load_engine(runtime: RuntimeName, path: Path, *, as_served: bool = True) -> 
 
 
 SETTLING_SECONDS = 0.2
-"""trtexec's own warm-up."""
+"""After which a plan runs a shape as a busy server does; trtexec's own warm-up.
 
-
-def settling(runtime: str) -> float:
-    """Return the seconds after which a runtime runs a shape as a busy server does.
-
-    A GPU's clock follows the power that its own work takes: in turns of a few runs, FP16 of
-    BERT-large took 5.25 ms on an H200, in a second of its own 5.64, and served for minutes 6.1.
-    """
-    return SETTLING_SECONDS if runtime in ("tensorrt", "onnxruntime CUDA") else 0.0
+A GPU's clock follows the power that its own work takes: in turns of a few runs, FP16 of BERT-large
+took 5.25 ms on an H200, in a second of its own 5.64, and served for minutes 6.1.
+"""
 
 
 def close(engine: Running) -> None:
@@ -175,21 +184,5 @@ def close(engine: Running) -> None:
         method()
 
 
-def _torch_subjects(source: Source) -> list[Subject]:
-    def load_copy(*, half: bool) -> TorchModule:
-        return TorchModule(source.module, source.inputs, device="cuda", half=half)
-
-    def load_source() -> Source:
-        # Its weights were released after the export; this reads them again before the first run.
-        assert source.module is not None
-        return source
-
-    subjects = [Subject(runtime="pytorch", precision="fp32", load=load_source, is_loaded=True)]
-    if import_module("torch").cuda.is_available():
-        subjects += [
-            Subject(
-                runtime="pytorch CUDA", precision=name, load=partial(load_copy, half=name == "fp16")
-            )
-            for name in ("fp32", "fp16")
-        ]
-    return subjects
+def _copy_to_gpu(source: Source, *, half: bool) -> TorchModule:
+    return TorchModule(source.module, source.inputs, device="cuda", half=half)

@@ -18,7 +18,7 @@ Resampling is seeded, so that the same numbers give the same interval, and its m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import wraps
 
 import numpy as np
@@ -47,8 +47,11 @@ def in_blocks(score: Score) -> Score:
     def score_blocks(rows: Array, reference: Array) -> Array:
         scores: Array = np.concatenate(
             [
-                score(rows[part].astype(np.float64), reference[part].astype(np.float64))
-                for part in _blocks(len(rows), BLOCK)
+                score(
+                    rows[begin : begin + BLOCK].astype(np.float64),
+                    reference[begin : begin + BLOCK].astype(np.float64),
+                )
+                for begin in range(0, len(rows), BLOCK)
             ]
         )
         return scores
@@ -136,11 +139,11 @@ def nearest(rows: Array, block: int = BLOCK) -> Array:
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     unit = (rows / np.maximum(lengths, 1e-12)).astype(np.float32)
     best: Array = np.empty(len(unit), dtype=np.int64)
-    for part in _blocks(len(unit), block):
-        similarity = unit[part] @ unit.T
+    for begin in range(0, len(unit), block):
+        similarity = unit[begin : begin + block] @ unit.T
         own = np.arange(len(similarity))
-        similarity[own, own + part.start] = -np.inf
-        best[part] = similarity.argmax(axis=1)
+        similarity[own, own + begin] = -np.inf
+        best[begin : begin + block] = similarity.argmax(axis=1)
     return best
 
 
@@ -183,7 +186,3 @@ def bootstrap_interval(count: int, statistic: Callable[[Array], Array]) -> Inter
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(np.concatenate(values), [tail, 1 - tail])
     return float(low), float(high)
-
-
-def _blocks(count: int, block: int) -> Iterator[slice]:
-    return (slice(begin, min(begin + block, count)) for begin in range(0, count, block))

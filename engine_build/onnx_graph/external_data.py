@@ -11,6 +11,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -146,8 +147,15 @@ def model_tensors(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.TensorProt
         yield from ((weight.name, weight) for weight in graph.initializer)
         for sparse in graph.sparse_initializer:
             yield from ((sparse.values.name, part) for part in (sparse.values, sparse.indices))
-    for nodes in (*lists, *(graph.node for graph in bodies)):
-        yield from _node_tensors(nodes)
+    for node in chain(*lists, *(graph.node for graph in bodies)):
+        name = node.output[0] if node.output else node.name
+        for attribute in node.attribute:
+            sparse = (attribute.sparse_tensor, *attribute.sparse_tensors)
+            parts = [part for tensor in sparse for part in (tensor.values, tensor.indices)]
+            for tensor in (attribute.t, *attribute.tensors, *parts):
+                # An attribute of another type has empty tensors.
+                if tensor.ByteSize():
+                    yield name, tensor
 
 
 def network_sha256(network: Path) -> str:
@@ -282,15 +290,3 @@ def bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
         if attribute.HasField("g"):
             yield attribute.g
         yield from attribute.graphs
-
-
-def _node_tensors(nodes: Iterable[onnx.NodeProto]) -> Iterator[tuple[str, onnx.TensorProto]]:
-    for node in nodes:
-        name = node.output[0] if node.output else node.name
-        for attribute in node.attribute:
-            sparse = (attribute.sparse_tensor, *attribute.sparse_tensors)
-            parts = [part for tensor in sparse for part in (tensor.values, tensor.indices)]
-            for tensor in (attribute.t, *attribute.tensors, *parts):
-                # An attribute of another type has empty tensors.
-                if tensor.ByteSize():
-                    yield name, tensor

@@ -42,9 +42,9 @@ def class_count(network: Network, output: str | None = None) -> int | None:
     return named[0][1] if len(named) == 1 and len(named[0]) == 2 and named[0][1] > 1 else None
 
 
-def chooses_class(network: Network, output: str | None = None) -> bool:
+def chooses_class(network: Network) -> bool:
     """Return whether the largest score of a row is its class: softmax, or no head that is known."""
-    count = class_count(network, output)
+    count = class_count(network)
     is_softmax = network.facts.get("activation", "softmax") == "softmax"
     return count is not None and count > 1 and is_softmax and not network.answers_tokens
 

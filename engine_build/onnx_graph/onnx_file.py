@@ -137,17 +137,17 @@ def qdq_node_count(model: onnx.ModelProto) -> int:
 
 def tensor_records(tensors: Iterable[onnx.ValueInfoProto]) -> tuple[TensorRecord, ...]:
     """Return names, KServe datatypes and shapes of inputs or outputs; -1 is a dynamic axis."""
-    return tuple(
-        TensorRecord(
-            name=tensor.name,
-            datatype=_datatype(tensor.type),
-            shape=tuple(
-                dim.dim_value if dim.HasField("dim_value") else -1
-                for dim in tensor.type.tensor_type.shape.dim
-            ),
-        )
-        for tensor in tensors
-    )
+    records, names = [], onnx.TensorProto.DataType
+    for tensor in tensors:
+        kind = tensor.type.tensor_type
+        number = kind.elem_type
+        name = str(names.Name(number)) if number in names.values() else f"number {number}"
+        if tensor.type.WhichOneof("value") != "tensor_type":
+            name = str(tensor.type.WhichOneof("value"))
+        dims = (dim.dim_value if dim.HasField("dim_value") else -1 for dim in kind.shape.dim)
+        datatype = DATATYPES.get(name, name)
+        records.append(TensorRecord(name=tensor.name, datatype=datatype, shape=tuple(dims)))
+    return tuple(records)
 
 
 def refuse_broken_weights(model: onnx.ModelProto) -> None:
@@ -164,14 +164,6 @@ def refuse_broken_weights(model: onnx.ModelProto) -> None:
         # Attention adds masks of zeros and negative infinities to its scores.
         if not ((values == 0) | np.isneginf(values)).all():
             raise SourceFault(f"weight {name} holds NaN or Inf; train or export the source again.")
-
-
-def _datatype(kind: onnx.TypeProto) -> str:
-    if kind.WhichOneof("value") != "tensor_type":
-        return str(kind.WhichOneof("value"))
-    number, names = kind.tensor_type.elem_type, onnx.TensorProto.DataType
-    name = str(names.Name(number)) if number in names.values() else f"number {number}"
-    return DATATYPES.get(name, name)
 
 
 KEEP_VALUES = frozenset({"Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})

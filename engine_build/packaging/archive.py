@@ -138,9 +138,11 @@ def _content(tar: tarfile.TarFile, name: str) -> bytes:
     return b"" if member is None else member.read()
 
 
-def entry_bytes(entry: LockEntry) -> bytes:
-    """The record of a published engine: JSON."""
-    return (entry.model_dump_json(indent=2) + "\n").encode()
+def publish_record(store: Store, entry: LockEntry, scratch: Path) -> None:
+    """Write the record of an engine, JSON, by which a store has it. Raises PublishFailed."""
+    record = scratch / "record"
+    record.write_text(entry.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    store.upload(record, engine_record_path(entry.manifest.engine_key))
 
 
 def known_engine(store: Store, engine_key: str) -> LockEntry | None:

@@ -44,9 +44,16 @@ def configurations(served: Served, *, is_cpu: bool) -> dict[str, str]:
     """The text of each `<folder>/config.pbtxt` of the archive. Raises InputRefused."""
     check_served(served, is_cpu=is_cpu)
     model = served.model
-    engine = onnxruntime_model(served) if is_cpu else plan(served)
-    messages = {model: engine}
     part = None if is_cpu else served.encoder
+    if is_cpu:
+        # ONNX Runtime through the python backend; it warms itself, by the manifest.
+        is_network = served.encoder is None
+        inputs = served.inputs if is_network else served.model_inputs
+        outputs = served.outputs if is_network else served.model_outputs
+        engine = _python_model(served, inputs, outputs, _dynamic_batching(served))
+    else:
+        engine = plan(served)
+    messages = {model: engine}
     if part is not None or served.is_processed:
         messages = {model: ensemble(served, is_cpu=is_cpu)}
         if part is not None:
@@ -85,14 +92,6 @@ def check_served(served: Served, *, is_cpu: bool) -> None:
             f"model configuration of {served.model}: output {answer.name!r} has datatype "
             f"{answer.datatype}; task {served.task} answers in FP32: end the network with a cast."
         )
-
-
-def onnxruntime_model(served: Served) -> Message:
-    """ONNX Runtime through the python backend; it warms itself, by the manifest."""
-    is_network = served.encoder is None
-    inputs = served.inputs if is_network else served.model_inputs
-    outputs = served.outputs if is_network else served.model_outputs
-    return _python_model(served, inputs, outputs, _dynamic_batching(served))
 
 
 def plan(served: Served) -> Message:
@@ -337,27 +336,24 @@ Message = Sequence[Field]
 TRUE = Word("true")
 
 
-def text(message: Message) -> str:
+def text(message: Message, indent: str = "") -> str:
     """The message, one field a line, nested by two spaces."""
-    return "".join(f"{line}\n" for line in _lines(message, ""))
+    lines = []
+    for name, value in message:
+        if isinstance(value, str | int):
+            lines.append(f"{indent}{name}: {_scalar(value)}\n")
+        elif isinstance(value, tuple):
+            inside = ", ".join(_scalar(item) for item in value if isinstance(item, str | int))
+            lines.append(f"{indent}{name}: [ {inside} ]\n" if value else f"{indent}{name}: [ ]\n")
+        else:
+            fields = text(value, f"{indent}  ")  # type: ignore[arg-type]
+            lines.append(f"{indent}{name} {{\n{fields}{indent}}}\n")
+    return "".join(lines)
 
 
 def entry(key: str, value: Scalar | Message) -> Message:
     """One entry of a map field."""
     return [("key", key), ("value", value)]
-
-
-def _lines(message: Message, indent: str) -> Iterable[str]:
-    for name, value in message:
-        if isinstance(value, str | int):
-            yield f"{indent}{name}: {_scalar(value)}"
-        elif isinstance(value, tuple):
-            inside = ", ".join(_scalar(item) for item in value if isinstance(item, str | int))
-            yield f"{indent}{name}: [ {inside} ]" if value else f"{indent}{name}: [ ]"
-        else:
-            yield f"{indent}{name} {{"
-            yield from _lines(value, f"{indent}  ")  # type: ignore[arg-type]
-            yield f"{indent}}}"
 
 
 def _scalar(value: Scalar) -> str:
@@ -411,10 +407,12 @@ def repository(
         plan_folder = f"{member(model, 'engine')}/1"
         code_folder = plan_folder if part is None else f"{member(model, part)}/1"
         files[f"{model}/1/ensemble.txt"] = ENSEMBLE
-    for folder, names in _python_models(served, code_folder, is_cpu=is_cpu).items():
-        for name, carried in names.items():
-            files[f"{folder}/{name}"] = backend_file(code_roots, carried)
-    files.update(_processing_files(served, code_roots))
+    for folder, (backend, *imported) in _python_models(served, code_folder, is_cpu=is_cpu).items():
+        files[f"{folder}/model.py"] = backend_file(code_roots, backend)
+        files |= {f"{folder}/{name}": backend_file(code_roots, name) for name in imported}
+    for name in ("preprocessing", "postprocessing"):
+        if (spec := getattr(served.serving, name)) is not None:
+            files[processing_file(model, name)] = code_roots[0] / spec.file
     engine_file = f"{plan_folder}/{'model.onnx' if is_cpu else 'model.plan'}"
     return _with_engine(files, engine, tokenizer, engine_file, code_folder)
 
@@ -437,35 +435,21 @@ def _with_engine(
     return Repository(files=files, engine_file=engine_file, tokenizer_file=tokenizer_file)
 
 
-def _processing_files(
-    served: Served, code_roots: tuple[Path, ...]
-) -> Iterator[tuple[str, Path | str]]:
-    """Yield the models of a user's code, and the files that they import."""
-    for part, spec in (
-        ("preprocessing", served.serving.preprocessing),
-        ("postprocessing", served.serving.postprocessing),
-    ):
-        if spec is None:
-            continue
-        folder = f"{member(served.model, part)}/1"
-        yield f"{folder}/model.py", backend_file(code_roots, "processing_backend.py")
-        for name in ("manifest_check.py", "processing.py", "answer_check.py"):
-            yield f"{folder}/{name}", backend_file(code_roots, name)
-        yield processing_file(served.model, part), code_roots[0] / spec.file
-
-
-def _python_models(served: Served, code_folder: str, *, is_cpu: bool) -> dict[str, dict[str, str]]:
-    """Return the files of each model of the python backend: its own, and what it imports."""
-    imported = {name: name for name in ("manifest_check.py", "heads.py")}
-    reading = imported
+def _python_models(served: Served, code_folder: str, *, is_cpu: bool) -> dict[str, tuple[str, ...]]:
+    """Return the files of each model of the python backend: its own, then what it imports."""
+    imported: tuple[str, ...] = ("manifest_check.py", "heads.py")
+    backend, reading = "tokenizer.py", imported
     if served.encoder == "processor":
-        reading = imported | {name: name for name in ("images.py", "image_requests.py")}
+        backend, reading = "image_backend.py", (*imported, "images.py", "image_requests.py")
+    models: dict[str, tuple[str, ...]] = {}
     if is_cpu:
-        return {code_folder: {"model.py": "onnxruntime_backend.py"} | reading}
-    models = {}
-    if served.encoder is not None:
-        backend = "image_backend.py" if served.encoder == "processor" else "tokenizer.py"
-        models[code_folder] = {"model.py": backend} | reading
-    if served.has_head:
-        models[f"{member(served.model, 'head')}/1"] = {"model.py": "head_backend.py"} | imported
+        models[code_folder] = ("onnxruntime_backend.py", *reading)
+    elif served.encoder is not None:
+        models[code_folder] = (backend, *reading)
+    if served.has_head and not is_cpu:
+        models[f"{member(served.model, 'head')}/1"] = ("head_backend.py", *imported)
+    code = ("processing_backend.py", "manifest_check.py", "processing.py", "answer_check.py")
+    for part in ("preprocessing", "postprocessing"):
+        if getattr(served.serving, part) is not None:
+            models[f"{member(served.model, part)}/1"] = code
     return models

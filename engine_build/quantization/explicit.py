@@ -139,7 +139,12 @@ class Quantization:
         network = self._calibrated
         if any(limits.smoothing is not None for limits in network.ranges.values()):
             yield self._write_rule(network, [layer.node for layer in network.layers], SMOOTHED)
-        int8 = [layer.node for layer in network.layers if not _is_behind(layer)]
+        # All but a MatMul and Gemm behind an activation function.
+        int8 = [
+            layer.node
+            for layer in network.layers
+            if layer.operator == "Conv" or not layer.follows_activation_function
+        ]
         if not int8:
             raise NothingForInt8(
                 "INT8 of every weighted layer misses the accuracy budget, and each of them that "
@@ -227,11 +232,6 @@ class Quantization:
         result = dataclasses.replace(self.network, facts=facts)
         feed = self.encoder.feed(self.calibration[:2])
         return write_quantized(quantized, result, "int8", self.folder, feed)
-
-
-def _is_behind(layer: Layer) -> bool:
-    """Return True for a MatMul and Gemm behind an activation function."""
-    return layer.operator != "Conv" and layer.follows_activation_function
 
 
 def _left_facts(network: CalibratedNetwork) -> list[Facts]:

@@ -43,9 +43,27 @@ def checkpoint_tokenizer(folder: Path, *, vocabulary: int, padding: int | None) 
             f"{vocabulary}; they are not a pair: name a checkpoint whose {path.name} was saved "
             "with its weights."
         )
-    if padding is not None:
-        _refuse_other_padding(tokenizer, padding)
-    _refuse_missing_tokens(tokenizer, read_json(folder / "tokenizer_config.json", {}))
+    known = tokenizer.padding
+    if None not in (known, padding) and known["pad_id"] != padding:
+        raise SourceFault(
+            f"the tokenizer pads with token {known['pad_id']} ({known['pad_token']!r}), but the "
+            f"model's padding is {padding}; they are not a pair: save {TOKENIZER_FILE} again with "
+            "the model's own padding token."
+        )
+    if padding is not None and tokenizer.id_to_token(padding) is None:
+        raise SourceFault(
+            f"the model pads with token {padding}, which the tokenizer does not have; they are not "
+            "a pair."
+        )
+    config, added = read_json(folder / "tokenizer_config.json", {}), tokenizer.encode("a").tokens
+    for name in ADDED:
+        value = config.get(name)
+        text = value.get("content") if isinstance(value, dict) else value
+        if text is not None and text not in added:
+            raise SourceFault(
+                f"tokenizer_config.json names {name} {text!r}, but {TOKENIZER_FILE} does not add "
+                "it to a text; save the fast tokenizer again, with its post-processor."
+            )
     return tokenizer
 
 
@@ -136,33 +154,6 @@ def lowercase(tokenizer: Tokenizer) -> None:
     if not any(isinstance(part, normalizers.Lowercase) for part in parts):
         others = [part for part in parts if part is not None]
         tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *others])
-
-
-def _refuse_other_padding(tokenizer: Tokenizer, token: int) -> None:
-    known = tokenizer.padding
-    if known is not None and known["pad_id"] != token:
-        raise SourceFault(
-            f"the tokenizer pads with token {known['pad_id']} ({known['pad_token']!r}), but the "
-            f"model's padding is {token}; they are not a pair: save {TOKENIZER_FILE} again with "
-            "the model's own padding token."
-        )
-    if tokenizer.id_to_token(token) is None:
-        raise SourceFault(
-            f"the model pads with token {token}, which the tokenizer does not have; they are not a "
-            "pair."
-        )
-
-
-def _refuse_missing_tokens(tokenizer: Tokenizer, config: dict[str, Any]) -> None:
-    added = tokenizer.encode("a").tokens
-    for name in ADDED:
-        value = config.get(name)
-        token = value.get("content") if isinstance(value, dict) else value
-        if token is not None and token not in added:
-            raise SourceFault(
-                f"tokenizer_config.json names {name} {token!r}, but {TOKENIZER_FILE} does not add "
-                "it to a text; save the fast tokenizer again, with its post-processor."
-            )
 
 
 def refuse_adapter(folder: Path) -> None:

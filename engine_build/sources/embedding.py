@@ -203,7 +203,16 @@ def served_prompts(source: Path, model: ModelSpec) -> Prompts | None:
     if model.task != "text-embedding":
         return None
     declared = read_json(source / PROMPTS_FILE, {}) if source.is_dir() else {}
-    texts = _declared_texts(declared) | (model.source.prompts or {})
+    given = declared.get("prompts") or {}
+    if not isinstance(given, dict) or not all(
+        text is None or isinstance(text, str) for text in given.values()
+    ):
+        raise SourceFault(
+            f"the prompts in {PROMPTS_FILE} of the checkpoint are {str(given)[:80]}; allowed: an "
+            "object of texts by name. Save the checkpoint again."
+        )
+    # sentence-transformers reads null as no prefix.
+    texts = {name: text or "" for name, text in given.items()} | (model.source.prompts or {})
     default = model.source.default_prompt_name
     if default is None:
         default = declared.get("default_prompt_name")
@@ -222,16 +231,3 @@ def served_prompts(source: Path, model: ModelSpec) -> Prompts | None:
             f"whose {PROMPTS_FILE} and model file name no prompts, or one that pools them."
         )
     return Prompts(texts=texts, default_prompt_name=default)
-
-
-def _declared_texts(declared: dict[str, object]) -> dict[str, str]:
-    """Return the checkpoint's prompts; sentence-transformers reads null as no prefix."""
-    given = declared.get("prompts") or {}
-    if not isinstance(given, dict) or not all(
-        text is None or isinstance(text, str) for text in given.values()
-    ):
-        raise SourceFault(
-            f"the prompts in {PROMPTS_FILE} of the checkpoint are {str(given)[:80]}; allowed: an "
-            "object of texts by name. Save the checkpoint again."
-        )
-    return {name: text or "" for name, text in given.items()}

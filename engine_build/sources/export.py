@@ -7,7 +7,6 @@ what tells of this machine: equal models give equal bytes.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import sys
@@ -30,7 +29,7 @@ from container.pytorch.scan import (
     ProgramSignature,
 )
 from engine_build.datasets.dataset import Encoder, Feed, Sample, Shape, by_length
-from engine_build.datasets.text import TextEncoder
+from engine_build.datasets.text import TextEncoder, save_padded
 from engine_build.errors import SourceFault, one_line
 from engine_build.exported import ExportedProgram
 from engine_build.onnx_graph.external_data import pack_network
@@ -63,20 +62,13 @@ def export(
         encoder, tokenizer, processor = source.encoder, None, source.processor
     else:
         assert longest is not None
-        tokenizer, processor = source.save_tokenizer(folder), None
+        tokenizer = save_padded(source.tokenizer, folder, source.padding)
+        processor = None
         encoder = TextEncoder(tokenizer, inputs=source.inputs, longest=longest)
     feeds = comparison_feeds(encoder, samples, longest)
-    network = _export_network(source, encoder.feed(samples[:2]), feeds, folder, opset)
-    return dataclasses.replace(network, tokenizer=tokenizer, image_processor=processor)
-
-
-def _export_network(
-    source: Exported, example: Feed, feeds: Sequence[Feed], folder: Path, opset: int
-) -> Network:
     path, traced = folder / "model.onnx", folder / "traced" / "model.onnx"
-    _refuse_large_weights(source)
     traced.parent.mkdir()
-    _write(source, example, traced, opset)
+    _write(source, encoder.feed(samples[:2]), traced, opset)
     # Beyond 2 GiB torch writes a file for each weight.
     pack_network(traced, path)
     network = OrtNetwork(path)
@@ -98,6 +90,8 @@ def _export_network(
             **({} if source.head is None else {"activation": source.head.activation}),
         },
         labels=None if source.head is None else source.head.labels,
+        tokenizer=tokenizer,
+        image_processor=processor,
     )
 
 
@@ -150,16 +144,6 @@ def largest_difference(
     return worst
 
 
-def _refuse_large_weights(source: Exported) -> None:
-    size = sum(weight.numel() for weight in source.module.parameters()) * 4
-    if size > LARGEST_OBJECT_BYTES:
-        raise SourceFault(
-            f"the checkpoint has {size / 1e9:.2f} GB of weights in float32, and a network is "
-            f"published as one object of S3, {LARGEST_OBJECT_BYTES / 1e9:.2f} GB at most; choose a "
-            "smaller model, or export it in FP16 yourself and name that as `source.onnx`."
-        )
-
-
 @contextmanager
 def _without_output() -> Iterator[None]:
     """Drop what C++ code writes to standard output, which the build's result alone is for.
@@ -178,6 +162,14 @@ def _without_output() -> Iterator[None]:
 
 
 def _write(source: Exported, example: Feed, path: Path, opset: int) -> None:
+    """Write the network as torch's exporter traces it. Raises SourceFault."""
+    size = sum(weight.numel() for weight in source.module.parameters()) * 4
+    if size > LARGEST_OBJECT_BYTES:
+        raise SourceFault(
+            f"the checkpoint has {size / 1e9:.2f} GB of weights in float32, and a network is "
+            f"published as one object of S3, {LARGEST_OBJECT_BYTES / 1e9:.2f} GB at most; choose a "
+            "smaller model, or export it in FP16 yourself and name that as `source.onnx`."
+        )
     batch, tokens = {0: "batch"}, {0: "batch", 1: "sequence"}
     axes = dict.fromkeys(source.inputs, batch)
     if isinstance(source, SourceModel):

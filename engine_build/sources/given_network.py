@@ -120,7 +120,9 @@ def read_network(source: Path, request: BuildRequest, folder: Path) -> Network:
         "nodes": len(model.graph.node),
     }
     if is_text or task == IMAGES:
-        facts |= _digests_beside(source)
+        # The network's key holds the digest of the file alone.
+        beside = (source.with_name(name) for name in ("tokenizer.json", "config.json", FILES[0]))
+        facts |= {f"{path.name} sha256": sha256_of(path) for path in beside if path.is_file()}
     if qdq_nodes := qdq_node_count(model):
         facts["qdq_nodes"] = qdq_nodes
     head, images = None, None
@@ -329,12 +331,6 @@ def _tokenizer(source: Path, folder: Path) -> Path:
             f"{source.name} has no tokenizer.json beside it; put it there, or name a checkpoint."
         )
     return save_padded(read_tokenizer(path), folder)
-
-
-def _digests_beside(source: Path) -> dict[str, str]:
-    """Digests of what lies beside the file: the network's key holds the file's own only."""
-    paths = [source.with_name(name) for name in ("tokenizer.json", "config.json", FILES[0])]
-    return {f"{path.name} sha256": sha256_of(path) for path in paths if path.is_file()}
 
 
 def _refuse_other_vocabulary(session: OrtNetwork, feed: Feed) -> None:

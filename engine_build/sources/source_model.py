@@ -15,7 +15,6 @@ import transformers
 
 from engine_build.datasets.dataset import ATTENTION_MASK, Array, Feed, Sample
 from engine_build.datasets.tensors import ImageEncoder
-from engine_build.datasets.text import save_padded
 from engine_build.errors import SourceFault, one_line
 from engine_build.machine import cores, return_memory
 from engine_build.sources.checkpoint import (
@@ -24,7 +23,6 @@ from engine_build.sources.checkpoint import (
     lowercase,
     read_json,
     refuse_adapter,
-    refuse_other_tokens,
 )
 from engine_build.sources.embedding import EmbeddingPipeline, embedding_pipeline, load_head
 from engine_build.sources.head import HEADED, gives_types, head_of, refuse_other_head
@@ -132,17 +130,17 @@ class SourceModel(LoadedCheckpoint):
         self._module = self._task_module(encoder)
         refuse_broken_weights(self._module)
         self.output = str(self._module.output)
-        self._padding: int | None = getattr(config, "pad_token_id", None)
-        if self._padding is None and hasattr(encoder, "score"):
+        self.padding: int | None = getattr(config, "pad_token_id", None)
+        if self.padding is None and hasattr(encoder, "score"):
             raise SourceFault(
                 "config.json of the checkpoint has no pad_token_id, by which "
                 f"{type(encoder).__name__} finds the last token of each text of a batch; write the "
                 "number of the tokenizer's padding token there, or else of its end-of-text token."
             )
         vocabulary = int(config.get_text_config().vocab_size)
-        self._tokenizer = checkpoint_tokenizer(folder, vocabulary=vocabulary, padding=self._padding)
+        self.tokenizer = checkpoint_tokenizer(folder, vocabulary=vocabulary, padding=self.padding)
         if self._pipeline is not None and self._pipeline.lowercases:
-            lowercase(self._tokenizer)
+            lowercase(self.tokenizer)
 
     def _load(self) -> Any:
         return self._task_module(load_encoder(self.folder, self._task))
@@ -151,14 +149,6 @@ class SourceModel(LoadedCheckpoint):
     def answers_tokens(self) -> bool:
         """True when each token of a text has an answer."""
         return self._task == "token-classification"
-
-    def refuse_other_tokens(self, texts: Sequence[str]) -> None:
-        """Refuse a tokenizer.json that transformers' tokenizer differs from. Raises SourceFault."""
-        refuse_other_tokens(self._tokenizer, self.folder, texts)
-
-    def save_tokenizer(self, folder: Path) -> Path:
-        """Write the tokenizer.json that engines are served with. Raises SourceFault."""
-        return save_padded(self._tokenizer, folder, self._padding)
 
     def rows(self, feed: Feed) -> Array:
         """Return float32 [rows, values]; the answers of a row's tokens lie side by side."""
@@ -176,13 +166,20 @@ class SourceModel(LoadedCheckpoint):
 
 
 def load_encoder(folder: Path, task: Task) -> Any:
-    """Return a checkpoint's model in float32, with the head of its task. Raises SourceFault."""
+    """Return a checkpoint's model in float32, with the head of its task.
+
+    Raises SourceFault, also where the checkpoint's head is of another task.
+    """
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     refuse_adapter(folder)
-    model_class = _model_class(folder, task)
+    config = read_json(folder / "config.json", {})
+    name = T5_ENCODERS.get(str(config.get("model_type")), "AutoModel")
+    if task in HEADED:
+        refuse_other_head(folder, config, task)
+        name = HEAD_CLASSES[task]
     try:
-        encoder, loading = model_class.from_pretrained(
+        encoder, loading = getattr(transformers, name).from_pretrained(
             str(folder),
             attn_implementation="eager",
             dtype=torch.float32,
@@ -196,22 +193,8 @@ def load_encoder(folder: Path, task: Task) -> Any:
             f"the checkpoint cannot be loaded ({one_line(error)}); it must be whole and of "
             "transformers, with safetensors: fetch or save it again."
         ) from error
-    _refuse_missing_weights(loading["missing_keys"], encoder)
-    return encoder
-
-
-def _model_class(folder: Path, task: Task) -> Any:
-    """Return transformers' class. Raises SourceFault where the head is of another task."""
-    config = read_json(folder / "config.json", {})
-    if task in HEADED:
-        refuse_other_head(folder, config, task)
-        return getattr(transformers, HEAD_CLASSES[task])
-    return getattr(transformers, T5_ENCODERS.get(str(config.get("model_type")), "AutoModel"))
-
-
-def _refuse_missing_weights(missing: set[str], encoder: Any) -> None:
-    """Refuse missing weights: transformers fills what a checkpoint lacks with random numbers."""
-    prefix = f"{encoder.base_model_prefix}."
+    # transformers fills what a checkpoint lacks with random numbers.
+    prefix, missing = f"{encoder.base_model_prefix}.", loading["missing_keys"]
     needed = sorted(name for name in missing if not name.removeprefix(prefix).startswith(POOLER))
     if needed:
         raise SourceFault(
@@ -219,6 +202,7 @@ def _refuse_missing_weights(missing: set[str], encoder: Any) -> None:
             f"as {needed[0]}; name a checkpoint that was trained for this task, or correct the "
             "task."
         )
+    return encoder
 
 
 def refuse_broken_weights(module: Any) -> None:

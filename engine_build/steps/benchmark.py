@@ -6,7 +6,7 @@ something else had loaded its library.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -40,20 +40,19 @@ from engine_build.evaluation.latency import (
     summaries,
 )
 from engine_build.evaluation.runtimes import (
+    SETTLING_SECONDS,
     Load,
-    Source,
     Subject,
     close,
     import_runtime,
     load_engine,
     other_subjects,
-    settling,
 )
-from engine_build.request import BuildContext
+from engine_build.quantization.given_qdq import given_precision
+from engine_build.request import BuildContext, profile_shape
 from engine_build.steps.reference import reference_note
 from engine_build.steps.step import BuildState
-from onboarding.manifest import RuntimeRecord, SpeedupRecord
-from onboarding.model_spec import OptimizationProfileSpec
+from onboarding.manifest import RuntimeRecord
 
 OPT_WEIGHT = 3.0
 """Opt shapes decide between candidates, so they have more of the benchmark's time."""
@@ -76,8 +75,20 @@ def choose_candidate(context: BuildContext, state: BuildState, *, load: Load = l
     context.log.line(format_latencies(summary))
     context.log.line(format_footprints(footprints))
     compared = [item for item in latencies if item.shape in opt]
-    speedups = _speedups(state.candidates, compared)
-    given = state.given_precision
+    # Every candidate against the first, and against the first's copy, which was loaded last.
+    first, *rest = state.candidates
+    speedups = tuple(
+        speedup(
+            item,
+            candidate=(index, candidate.precision),
+            baseline=(0, first.precision),
+            control=len(state.candidates),
+        )
+        for item in compared
+        if len(item.milliseconds) >= LEAST_ROUNDS
+        for index, candidate in enumerate(rest, 1)
+    )
+    given = given_precision(state.networks)
     decision = (
         decide(spec.precision, findings, speedups)
         if given is None
@@ -127,7 +138,13 @@ def _measure(
         else Track(shape=shape, feed=feed)
         for shape, feed in feeds.items()
     ]
-    others = other_subjects(*_other_artifacts(context, state))
+    # What is no candidate: beside a plan the float network, and the source model.
+    networks, source = {"fp32": state.networks["float"].path}, state.model
+    if request.library == "pytorch":
+        source = None  # A program's candidates are the source model's own.
+    elif not request.is_plan or given_precision(state.networks) is not None:
+        networks = {}
+    others = other_subjects(networks, source)
     intent = (
         f"{len(state.candidates)} engines, a duplicate control and {len(others)} other "
         f"runtimes, {len(feeds)} shapes, random order"
@@ -139,26 +156,6 @@ def _measure(
         seconds = context.settings.benchmark_seconds
         engines = [engine for engine, _ in measured]
         return measured, measure_latencies(engines, tracks, seconds=seconds)
-
-
-def profile_shape(profile: OptimizationProfileSpec, size: int) -> Shape:
-    """Return the shape of a profile at min (0), opt (1) or max (2)."""
-    sequence = None if profile.sequence is None else profile.sequence[size]
-    return Shape(batch=profile.batch[size], sequence=sequence)
-
-
-def _other_artifacts(
-    context: BuildContext, state: BuildState
-) -> tuple[Mapping[str, Path], Source | None]:
-    """Return what is no candidate: beside a plan the float network, and the source model.
-
-    A program's candidates are the source model's own.
-    """
-    request, networks = context.request, {"fp32": state.networks["float"].path}
-    if request.library == "pytorch":
-        return networks, None
-    has_network = request.is_plan and state.given_precision is None
-    return networks if has_network else {}, state.model
 
 
 def _load_candidates(
@@ -178,9 +175,8 @@ def _load_candidates(
     ):
         running = load(runtime, candidate.path)
         stack.callback(close, running)
-        engine = Engine(
-            runtime=runtime, precision=name, run=running.rows, settling=settling(runtime)
-        )
+        settling = SETTLING_SECONDS if context.request.is_plan else 0.0
+        engine = Engine(runtime=runtime, precision=name, run=running.rows, settling=settling)
         measured.append((engine, footprint))
     return measured
 
@@ -202,15 +198,3 @@ def _load_others(
         engine = Engine(runtime=runtime, precision=precision, run=running.rows, every=OTHERS_EVERY)
         measured.append((engine, None if subject.is_loaded else footprint))
     return measured
-
-
-def _speedups(
-    candidates: Sequence[Candidate], measured: Sequence[Latencies]
-) -> tuple[SpeedupRecord, ...]:
-    baseline, control = (0, candidates[0].precision), len(candidates)
-    return tuple(
-        speedup(latencies, candidate=(index, item.precision), baseline=baseline, control=control)
-        for latencies in measured
-        if len(latencies.milliseconds) >= LEAST_ROUNDS
-        for index, item in enumerate(candidates[1:], 1)
-    )

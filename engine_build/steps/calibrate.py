@@ -75,9 +75,11 @@ def parse_cache(data: bytes, source: str) -> CalibrationCache:
     scales: dict[str, float] = {}
     for number, line in enumerate(lines, 2):
         entry = ENTRY.fullmatch(line)
+        if entry is None:
+            raise _line_fault(source, number, line, ENTRY_FORM)
         # TensorRT 10.6 writes a scale of 0 as one digit.
-        scale = math.nan if entry is None else _scale(entry[2].zfill(8))
-        if entry is None or not scale >= 0 or entry[1] in scales:
+        (scale,) = struct.unpack("!f", bytes.fromhex(entry[2].zfill(8)))
+        if not scale >= 0 or entry[1] in scales:
             raise _line_fault(source, number, line, ENTRY_FORM)
         scales[entry[1]] = scale
     return CalibrationCache(
@@ -86,10 +88,6 @@ def parse_cache(data: bytes, source: str) -> CalibrationCache:
         scales={name: scale for name, scale in scales.items() if scale < math.inf},
         infinite=tuple(name for name, scale in scales.items() if scale == math.inf),
     )
-
-
-def _scale(digits: str) -> float:
-    return float(struct.unpack("!f", bytes.fromhex(digits))[0])
 
 
 def without_infinite_scales(data: bytes, products: Collection[str]) -> bytes:
@@ -154,8 +152,8 @@ def calibrate_cache(context: BuildContext, network: Network, encoder: Encoder) -
         names = comma_list(cache.infinite, 3)
         context.log.line(f"  left out, infinite and read by no product: {names}")
     name = request.cache_path
-    context.work_store.upload(path, name)
-    return context.work_store.path(name)
+    context.work.store.upload(path, name)
+    return context.work.store.path(name)
 
 
 def save_feeds(feeds: Iterable[Feed], folder: Path) -> None:
@@ -193,12 +191,12 @@ def _known_cache(context: BuildContext) -> Path | None:
         if fault is not None:
             context.log.line(f"  {fault}")
             continue
-        if store is not context.work_store:
+        if store is not context.work.store:
             copy = context.work.scratch("calibration-cache") / CACHE_NAME
             store.download(name, copy)
-            context.work_store.upload(copy, name)
+            context.work.store.upload(copy, name)
         context.log.line(f"  calibration cache {name} is reused from {store.place}")
-        return context.work_store.path(name)
+        return context.work.store.path(name)
     return None
 
 

@@ -18,6 +18,7 @@ from engine_build.log import Log
 from engine_build.onnx_graph.external_data import network_sha256
 from engine_build.onnx_graph.network_store import Network
 from engine_build.onnx_graph.refusal import Fault, explanation, operators_of_tensorrt
+from engine_build.quantization.given_qdq import given_precision
 from engine_build.request import BuildContext, BuildRequest
 from engine_build.runner import TIMED_OUT, Command, Ended, Runner
 from engine_build.steps.step import BuildState, find_record, keep_record
@@ -66,14 +67,21 @@ def compile_check(
     if ended.code == TIMED_OUT:
         log.line(f"  warning: {TOOL} did not end within {seconds} seconds: {unchecked}")
         return None
-    record = check_record(network, ended)
+    faults = [Fault(**fault) for fault in ended.report.get("faults", ())]
+    record = check_record(network, ended, faults)
+    layers, counts = record.layers, ""
+    if layers is not None:
+        counts = (
+            f"; {layers.layers} layers, {layers.int8_products} of {layers.products} products in "
+            f"INT8, {layers.reformats} only reformat, {layers.activation_mib} MiB of activations"
+        )
     log.line(
         f"  {name}: {record.verdict} in {record.seconds:.1f} seconds ({TOOL} {record.version})"
-        f"{'' if record.layers is None else '; ' + format_layers(record.layers)}"
+        f"{counts}"
     )
     if record.verdict == "pass":
         return record
-    operators = operators_of_tensorrt(network.path, _faults(ended))
+    operators = operators_of_tensorrt(network.path, faults)
     if operators:
         excuse = f"TensorRT's operator list supports {', '.join(sorted(operators))}"
     elif not is_gate:
@@ -87,14 +95,13 @@ def compile_check(
     return record.model_copy(update={"reason": reason})
 
 
-def check_record(network: Network, ended: Ended) -> CompileCheckRecord:
+def check_record(network: Network, ended: Ended, faults: Sequence[Fault]) -> CompileCheckRecord:
     """Return what a child reported, or how it died."""
     try:
         fields = dict(ended.report)
         fields.pop("faults", None)
         if fields.get("layers") is not None:
             fields["layers"] = CompiledLayersRecord(**fields["layers"])
-        faults = _faults(ended)
         reason = explanation(network.path, faults) if faults else None
         return CompileCheckRecord(tool=TOOL, network=network.precision, reason=reason, **fields)
     except (TypeError, ValueError):
@@ -106,18 +113,6 @@ def check_record(network: Network, ended: Ended) -> CompileCheckRecord:
             seconds=0.0,
             reason=_death(ended),
         )
-
-
-def format_layers(record: CompiledLayersRecord) -> str:
-    """Return the counts in words."""
-    return (
-        f"{record.layers} layers, {record.int8_products} of {record.products} products in INT8, "
-        f"{record.reformats} only reformat, {record.activation_mib} MiB of activations"
-    )
-
-
-def _faults(ended: Ended) -> list[Fault]:
-    return [Fault(**fault) for fault in ended.report.get("faults", ())]
 
 
 def _death(ended: Ended) -> str:
@@ -154,7 +149,7 @@ def run(context: BuildContext, state: BuildState) -> None:
     """Check every network, or find its record. Raises NetworkRefused."""
     request, log = context.request, context.log
     with log.step("check", INTENT):
-        sources, given = state.networks, state.given_precision
+        sources, given = state.networks, given_precision(state.networks)
         if given is not None:
             # One network under two names, of which a GPU compiles that in FP16.
             sources = {} if state.half_networks else {given: sources[given]}

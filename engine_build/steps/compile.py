@@ -22,12 +22,11 @@ from engine_build.packaging.archive import backend_file
 from engine_build.quantization.fp8 import write_cpu_fp8
 from engine_build.quantization.given_qdq import given_precision
 from engine_build.request import BuildContext, BuildRequest
-from engine_build.runner import Runner
 from engine_build.steps.step import BuildState
 from engine_build.tensorrt.bisection import Difference, first_difference
 from engine_build.tensorrt.compilation import NETWORK, Compilation
 from engine_build.tensorrt.network import installed_bindings, load_plan
-from engine_build.tensorrt.trtexec import PROGRAM, GpuHost, check_host, gpu_host, trtexec_version
+from engine_build.tensorrt.trtexec import PROGRAM, check_host, gpu_host, trtexec_version
 from onboarding.keys import chosen_network
 from onboarding.values import Precision
 
@@ -65,26 +64,6 @@ def _program(context: BuildContext, state: BuildState) -> Candidate:
     model.release()
     context.log.line(f"  largest difference from PyTorch {difference:.2g}")
     return Candidate(precision="fp32", path=path)
-
-
-def check_machine(
-    request: BuildRequest, runner: Runner, *, forward_compatible: bool = False
-) -> GpuHost | None:
-    """Return the GPU that builds; None where a CPU does.
-
-    Refuses, before anything is fetched, what this machine cannot make.
-    """
-    if not request.is_plan:
-        return None
-    if runner.find(PROGRAM) is None:
-        raise InputRefused(
-            f"{PROGRAM} is not on this machine, and an engine for compute capability "
-            f"{request.compute_capability} needs it; build it in the GPU builder image, as "
-            "`roundhouse build` does."
-        )
-    host = check_host(request, runner, forward_compatible=forward_compatible)
-    installed_bindings()
-    return host
 
 
 def compile_candidates(
@@ -211,8 +190,16 @@ def _compilation(context: BuildContext, precision: Precision, network: Network) 
 
 def refuse_unfit_machine(context: BuildContext) -> None:
     """Refuse, before anything is fetched, what this machine cannot build. Raises InputRefused."""
-    request = context.request
-    check_machine(request, context.runner, forward_compatible=context.settings.forward_compatible)
+    request, runner = context.request, context.runner
+    if request.is_plan and runner.find(PROGRAM) is None:
+        raise InputRefused(
+            f"{PROGRAM} is not on this machine, and an engine for compute capability "
+            f"{request.compute_capability} needs it; build it in the GPU builder image, as "
+            "`roundhouse build` does."
+        )
+    if request.is_plan:
+        check_host(request, runner, forward_compatible=context.settings.forward_compatible)
+        installed_bindings()
     has = exported.version() if request.library == "pytorch" else version()
     if not request.is_plan and has != request.runtime.version:
         raise InputRefused(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,7 +40,12 @@ def run(context: BuildContext, state: BuildState) -> None:
     if known is None:
         network = state.network_store.keep(request.network_keys["float"], network)
     if "opset" in network.facts:
-        check_opset(context, state, int(network.facts["opset"]))
+        opset, is_auto = int(network.facts["opset"]), request.model.engine.precision == "auto"
+        refuse_opset(opset, request.platform, may_be_int8=request.may_be_int8 and not is_auto)
+        if request.may_be_int8 and opset < LEAST_INT8_OPSET:
+            reason = f"the network has opset {opset}, and INT8 needs {LEAST_INT8_OPSET} or newer"
+            context.log.line(f"  int8 is not tried: {reason}; export it with opset 17")
+            state.refused["int8"] = reason
     if request.model.engine.sparsity == "enable" and request.is_plan:
         context.log.line(f"  {refuse_dense_network(network)}")
     state.networks["float"] = network
@@ -60,19 +64,6 @@ def run(context: BuildContext, state: BuildState) -> None:
         )
     if request.calibrates:
         check_calibration_classes(request, network, state.encoder)
-
-
-def check_opset(context: BuildContext, state: BuildState, opset: int) -> None:
-    """Refuse an opset beyond TensorRT's; under `auto` one without INT8 leaves INT8 out.
-
-    Raises NetworkRefused.
-    """
-    request, is_auto = context.request, context.request.model.engine.precision == "auto"
-    refuse_opset(opset, request.platform, may_be_int8=request.may_be_int8 and not is_auto)
-    if request.may_be_int8 and opset < LEAST_INT8_OPSET:
-        reason = f"the network has opset {opset}, and INT8 needs {LEAST_INT8_OPSET} or newer"
-        context.log.line(f"  int8 is not tried: {reason}; export it with opset 17")
-        state.refused["int8"] = reason
 
 
 def _network(context: BuildContext, state: BuildState, known: Network | None) -> Network:
@@ -107,7 +98,16 @@ def _network(context: BuildContext, state: BuildState, known: Network | None) ->
 
 def check_samples(request: BuildRequest, network: Network, encoder: Encoder, log: Log) -> None:
     """Refuse samples that the engine would never see so, and labels that are no class."""
-    for dataset, samples in _datasets(request):
+    engine, spec = request.model.engine, request.model.accuracy
+    datasets = (
+        ("calibration", engine.calibration, request.calibration),
+        ("search", engine.sensitivity_search, request.search),
+        ("accuracy", spec, request.validation),
+    )
+    for use, given, samples in datasets:
+        if given is None or not samples:
+            continue
+        dataset = f"{use} dataset {given.dataset}"
         if isinstance(encoder, TextEncoder):
             _check_lengths(dataset, samples, encoder, log)
         elif isinstance(encoder, ImageEncoder):
@@ -115,7 +115,7 @@ def check_samples(request: BuildRequest, network: Network, encoder: Encoder, log
         elif isinstance(encoder, TensorEncoder):
             encoder.feed(samples.values[:1])
             _check_sizes(dataset, samples, encoder, request)
-    spec, labels = request.model.accuracy, request.validation.labels
+    labels = request.validation.labels
     for output in output_standards(spec, network, encoder, request.validation.values):
         if output.metric == "order":
             refuse_lone_texts(request.validation, spec.dataset)
@@ -162,15 +162,6 @@ def check_calibration_classes(request: BuildRequest, network: Network, encoder: 
             f"({classes.pop()}, by {by}); INT8 ranges would be of that class alone: give "
             "samples of every class."
         )
-
-
-def _datasets(request: BuildRequest) -> Iterator[tuple[str, Samples]]:
-    engine, accuracy = request.model.engine, request.model.accuracy
-    if engine.calibration is not None and len(request.calibration):
-        yield f"calibration dataset {engine.calibration.dataset}", request.calibration
-    if engine.sensitivity_search is not None and len(request.search):
-        yield f"search dataset {engine.sensitivity_search.dataset}", request.search
-    yield f"accuracy dataset {accuracy.dataset}", request.validation
 
 
 def _check_lengths(dataset: str, samples: Samples, encoder: TextEncoder, log: Log) -> None:

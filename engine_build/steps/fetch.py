@@ -53,7 +53,7 @@ def fetch_plugins(context: BuildContext) -> None:
     with context.log.step("fetch plugins", ", ".join(names)):
         for plugin in request.plugins:
             path = fetch_plugin(plugin, request.runtime.version, fetching)
-            context.work_store.upload(path, plugin_path(plugin))
+            context.work.store.upload(path, plugin_path(plugin))
 
 
 def fetching_of(context: BuildContext, folder: str) -> FetchContext:
@@ -112,6 +112,7 @@ def load(context: BuildContext, state: BuildState) -> None:
         return
     with context.log.step("load", "the source model in PyTorch, float32"):
         # torch and transformers take seconds to import; builds of known networks never need them.
+        from engine_build.sources.checkpoint import refuse_other_tokens
         from engine_build.sources.source_model import SourceModel
 
         if context.request.model.task == IMAGES:
@@ -127,5 +128,5 @@ def load(context: BuildContext, state: BuildState) -> None:
         )
         if context.request.model.task in WITHOUT_LIBRARY:
             # Other tasks are compared with a library's answers, which have its own tokens.
-            texts = context.request.validation.values
-            state.model.refuse_other_tokens([text for text in texts if isinstance(text, str)])
+            texts = [text for text in context.request.validation.values if isinstance(text, str)]
+            refuse_other_tokens(state.model.tokenizer, state.model.folder, texts)

@@ -13,13 +13,14 @@ import hashlib
 import json
 from pathlib import Path
 
-from engine_build.datasets.dataset import rows_by_length
+from engine_build.datasets.dataset import rows_of_samples
 from engine_build.errors import BudgetMissed, NetworkRefused, SourceFault
 from engine_build.evaluation.accuracy import accuracy, format_record
 from engine_build.evaluation.decision import Findings, refuse_missed_budget
 from engine_build.onnx_graph.external_data import load_model, network_sha256
 from engine_build.onnx_graph.network_store import Network
 from engine_build.ort import OrtNetwork, version
+from engine_build.quantization.given_qdq import given_precision
 from engine_build.request import BuildContext, BuildRequest
 from engine_build.steps.step import BuildState, find_record, keep_record
 from engine_build.steps.verify import standard
@@ -57,7 +58,7 @@ def run(context: BuildContext, state: BuildState) -> None:
     """
     request = context.request
     with context.log.step("half precision", "networks in FP16, in ONNX Runtime on the CPU"):
-        given = state.given_precision
+        given = given_precision(state.networks)
         for precision in request.half_precisions if given is None else (given,):
             network = state.networks.get(chosen_network(precision))
             if network is None:
@@ -140,6 +141,6 @@ def _compare(
     assert state.reference is not None
     samples = context.request.validation
     batches = -(-len(samples) // BATCH)
-    answer = context.log.count_calls(OrtNetwork(path, fuses_qdq=False).rows, batches, "batches")
-    rows = rows_by_length(answer, state.encoder, samples.values, BATCH)
+    answer = context.log.count_calls(OrtNetwork(path, fuses_qdq=False).rows, batches)
+    rows = rows_of_samples(answer, state.encoder, samples.values, BATCH)
     return accuracy(f"{precision} network in FP16", rows, standard(context, state))

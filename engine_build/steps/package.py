@@ -11,13 +11,14 @@ from engine_build.evaluation.decision import Candidate
 from engine_build.onnx_graph.network_store import Network
 from engine_build.packaging.archive import (
     archive,
-    entry_bytes,
     model_repository,
+    publish_record,
     repackaged_path,
 )
 from engine_build.packaging.repository import repository
 from engine_build.packaging.reused_plan import ReusedPlan
 from engine_build.packaging.served import Served
+from engine_build.quantization.given_qdq import given_precision
 from engine_build.request import BuildContext, BuildRequest
 from engine_build.runner import Command
 from engine_build.steps.compile import integer_layers
@@ -31,7 +32,7 @@ from onboarding.manifest import (
     QuantizationRecord,
     RepackagingRecord,
 )
-from onboarding.names import engine_archive_path, engine_record_path
+from onboarding.names import engine_archive_path
 from onboarding.plan_source import plan_key_path, plan_key_text
 from onboarding.values import EXPORT_OPSET
 
@@ -78,12 +79,18 @@ def run(context: BuildContext, state: BuildState) -> None:
             "warm_up": served.serving.warm_up,
             "auto_truncate": served.serving.auto_truncate,
             **{name: getattr(served, name) for name in AS_SERVED},
-            **_keys(request, state.reused),
+            "network_keys": request.network_keys,
+            "gpu": request.gpu,
+            "requested_precision": request.model.engine.precision,
         }
         if state.reused is None:
             fields |= _measured_fields(context, state)
         else:
-            fields |= {name: getattr(state.reused.manifest, name) for name in OF_THE_PLAN}
+            plan = state.reused.manifest
+            # The quantized network is the plan's own.
+            own = {"float": request.network_keys["float"]}
+            fields["network_keys"] = {**request.network_keys, **plan.network_keys, **own}
+            fields |= {name: getattr(plan, name) for name in OF_THE_PLAN}
         of_plan = _plan_files(context, state.reused, laid.engine_file)
         keep_archive(context, state, {**laid.files, **plugins, **of_plan}, fields)
 
@@ -98,7 +105,7 @@ def keep_archive(
 
     `fields` are the manifest's, but for `files`, the engine's key, and what it is built for.
     """
-    request, store = context.request, context.work_store
+    request, store = context.request, context.work.store
     folder = context.work.scratch("archive")
     manifest = Manifest(
         files=model_repository(folder, files),
@@ -111,9 +118,7 @@ def keep_archive(
     packed = context.work.scratch("packed") / "model.tar.gz"
     entry = archive(folder, manifest, packed, request.plan_key)
     store.upload(packed, engine_archive_path(request.engine_key))
-    record = packed.with_name("record")
-    record.write_bytes(entry_bytes(entry))
-    store.upload(record, engine_record_path(request.engine_key))
+    publish_record(store, entry, packed.parent)
     context.log.line(f"  {entry.archive.size_bytes / 1e6:.1f} MB, sha256 {entry.archive.sha256}")
     state.entry = entry
 
@@ -135,16 +140,6 @@ def served_engine(request: BuildRequest, network: Network) -> Served:
         activation=network.facts.get("activation"),
         image_processor=network.image_processor,
     )
-
-
-def _keys(request: BuildRequest, reused: ReusedPlan | None) -> dict[str, Any]:
-    """Return what was asked for. Of a reused plan the quantized network is its own."""
-    plan = {} if reused is None else reused.manifest.network_keys
-    return {
-        "network_keys": {**request.network_keys, **plan, "float": request.network_keys["float"]},
-        "gpu": request.gpu,
-        "requested_precision": request.model.engine.precision,
-    }
 
 
 def _plan_files(
@@ -171,7 +166,7 @@ def _measured_fields(context: BuildContext, state: BuildState) -> dict[str, Any]
         "precision": evaluation.chosen.precision,
         "decision": evaluation.decision.sentence,
         "opset": None if engine.opset == EXPORT_OPSET else engine.opset,
-        "reference": reference_note(request, state.given_precision),
+        "reference": reference_note(request, given_precision(state.networks)),
         "left_out": dict(evaluation.left_out),
         "quantization": quantization(
             request,

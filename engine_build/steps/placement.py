@@ -29,14 +29,14 @@ import onnx
 from engine_build.errors import NetworkRefused
 from engine_build.evaluation.decision import EIGHT_BITS, LEAST_ROUNDS, Candidate
 from engine_build.evaluation.latency import Engine, Track, measure_latencies
-from engine_build.evaluation.runtimes import Load, close, load_engine, settling
+from engine_build.evaluation.runtimes import SETTLING_SECONDS, Load, close, load_engine
 from engine_build.onnx_graph.external_data import save_model
 from engine_build.onnx_graph.network_store import Network
 from engine_build.onnx_graph.onnx_file import read_model
+from engine_build.quantization.given_qdq import given_precision
 from engine_build.quantization.layers import Layer, multiply_accumulates, quantizable_layers, share
 from engine_build.quantization.qdq import names_read, with_nodes
-from engine_build.request import BuildContext
-from engine_build.steps.benchmark import profile_shape
+from engine_build.request import BuildContext, profile_shape
 from engine_build.steps.compile import compile_plan
 from engine_build.steps.step import BuildState
 from onboarding.values import Precision
@@ -152,8 +152,10 @@ def place_layers(
 ) -> None:
     """Replace each candidate of eight bits by the fastest of its placements.
 
-    Its network and facts become those of the placement.
+    Its network and facts become those of the placement. Q/DQ nodes of the source's own stay.
     """
+    if given_precision(state.networks) is not None:
+        return
     end, placement = clock() + LONGEST_SECONDS, dict[Precision, str]()
     source = read_model(state.networks["float"].path)
     waiting = [item for item in state.candidates if item.precision in EIGHT_BITS]
@@ -223,7 +225,10 @@ class _Search:
 
     def run(self, until: float) -> None:
         """Try each role in float, those of the least work first; one role keeps its eight bits."""
-        roles, longest = self._roles(), 0.0
+        floats, longest = set(self.network.facts["float_layers"]), 0.0
+        layers = [item for item in quantizable_layers(self._source) if item.node not in floats]
+        roles = [_Role(name=name, layers=group) for name, group in layer_roles(layers).items()]
+        roles.sort(key=lambda role: sum(map(self._work.__getitem__, role.nodes)))
         for number, role in enumerate(roles):
             begin = self._clock()
             if begin + longest > until:
@@ -232,12 +237,6 @@ class _Search:
             if self.network.facts["int8_layers"] > len(role.layers):
                 self._try(role)
             longest = max(longest, self._clock() - begin)
-
-    def _roles(self) -> list[_Role]:
-        floats = set(self.network.facts["float_layers"])
-        layers = [item for item in quantizable_layers(self._source) if item.node not in floats]
-        roles = [_Role(name=name, layers=group) for name, group in layer_roles(layers).items()]
-        return sorted(roles, key=lambda role: sum(map(self._work.__getitem__, role.nodes)))
 
     def _try(self, role: _Role) -> None:
         model = restore_layers(self._quantized, self._source, role.layers)
@@ -278,14 +277,8 @@ class _Search:
                         runtime="tensorrt",
                         precision=name,
                         run=running.rows,
-                        settling=settling("tensorrt"),
+                        settling=SETTLING_SECONDS,
                     )
                 )
             measured = measure_latencies(engines, tracks, seconds=TIMING_SECONDS, clock=self._clock)
         return min(float(np.median(item.ratios(0, 1))) for item in measured)
-
-
-def run(context: BuildContext, state: BuildState) -> None:
-    """Place the layers of every candidate whose Q/DQ nodes are not the source's own."""
-    if state.given_precision is None:
-        place_layers(context, state)

@@ -9,24 +9,19 @@ record, and a publish that was interrupted is finished by the next.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 from pathlib import Path
 
 from engine_build.log import Log
-from engine_build.packaging.archive import entry_bytes, entry_of
+from engine_build.onnx_graph.network_store import Networks
+from engine_build.packaging.archive import entry_of, publish_record
 from engine_build.request import BuildContext
 from engine_build.steps.check import PREFIX as CHECKS
 from engine_build.steps.half_precision import PREFIX as HALVES
 from engine_build.steps.reference import reference_path
-from engine_build.steps.step import BuildState, record_names
+from engine_build.steps.step import BuildState
 from engine_build.store import Store
 from onboarding.lock import LockEntry
-from onboarding.names import (
-    ARCHIVE_NAME,
-    candidate_path,
-    engine_archive_path,
-    engine_record_path,
-)
+from onboarding.names import ARCHIVE_NAME, candidate_path, engine_archive_path, network_path
 
 File = tuple[str, Path]
 """The name of an object, and the file that becomes it."""
@@ -58,9 +53,7 @@ def publish(
         except ValueError as error:
             log.line(f"  {name} in {store.place} is replaced: {error}")
             store.upload(archive, name)
-    record = scratch / "record"
-    record.write_bytes(entry_bytes(entry))
-    store.upload(record, engine_record_path(entry.manifest.engine_key))
+    publish_record(store, entry, scratch)
     return entry
 
 
@@ -87,14 +80,19 @@ def publish_networks(store: Store, networks: Sequence[File]) -> None:
         store.upload(path, name, only_if_absent=True)
 
 
-def network_files(context: BuildContext) -> list[File]:
+def network_files(context: BuildContext, networks: Networks) -> list[File]:
     """Return what the work folder has of the networks, each one's record after its files."""
-    request, networks = context.request, context.networks()
+    request = context.request
     names = [name for key in request.network_keys.values() for name in networks.names(key)]
     cache = [request.cache_path] if request.may_be_int8 else []
-    records = (record_names(context.work_store, request, item) for item in (CHECKS, HALVES))
-    others = [*cache, reference_path(request), *chain(*records)]
-    paths = [(name, context.work_store.path(name)) for name in [*names, *others]]
+    records = [
+        network_path(key, path.name)
+        for prefix in (CHECKS, HALVES)
+        for key in request.network_keys.values()
+        for path in context.work.store.path(network_path(key, "")).glob(f"{prefix}*")
+    ]
+    others = [*cache, reference_path(request), *records]
+    paths = [(name, context.work.store.path(name)) for name in [*names, *others]]
     return [(name, path) for name, path in paths if path.is_file()]
 
 
@@ -104,9 +102,9 @@ def run(context: BuildContext, state: BuildState) -> None:
     last = "the record last" if context.candidate is None else "for the signer"
     intent = f"{store.place}: networks, archive, {last}"
     with context.log.step("publish", intent):
-        archive = context.work_store.path(engine_archive_path(request.engine_key))
+        archive = context.work.store.path(engine_archive_path(request.engine_key))
         scratch = context.work.scratch("publish")
-        networks = [] if request.plan_key is None else network_files(context)
+        networks = [] if request.plan_key is None else network_files(context, state.network_store)
         if context.candidate is not None:
             publish_candidate(store, state.entry, archive, networks, context.candidate)
             return
@@ -117,4 +115,4 @@ def run_networks(context: BuildContext, state: BuildState) -> None:
     """Publish the networks alone. Raises PublishFailed."""
     place = context.destination.place
     with context.log.step("publish", f"{place}: networks, each one's record last"):
-        publish_networks(context.destination, network_files(context))
+        publish_networks(context.destination, network_files(context, state.network_store))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from engine_build.datasets.dataset import Array, Encoder, Samples, rows_by_length
+from engine_build.datasets.dataset import Array, Encoder, Samples, rows_of_samples
 from engine_build.errors import NothingForInt8
 from engine_build.evaluation.accuracy import (
     accuracy,
@@ -112,7 +112,7 @@ def _split(request: BuildRequest, network: Network, samples: Samples, dataset: s
 
 def _holds(context: BuildContext, score: Score, encoder: Encoder, network: Network) -> bool:
     answer, samples = OrtNetwork(network.path).rows, context.request.validation.values
-    record = score(rows_by_length(answer, encoder, samples, BATCH))
+    record = score(rows_of_samples(answer, encoder, samples, BATCH))
     holds = holds_budget(record, confirms=True)
     share = network.facts["int8_share_of_matmul_macs"]
     context.log.line(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from engine_build.datasets.dataset import DAMAGED, Array, Sample, by_length, rows_by_length
+from engine_build.datasets.dataset import DAMAGED, Array, Sample, by_length, rows_of_samples
 from engine_build.errors import SourceFault
 from engine_build.ort import OrtNetwork
 from engine_build.request import BuildContext, BuildRequest
@@ -50,7 +50,7 @@ def run(context: BuildContext, state: BuildState) -> None:
             )
         path = context.work.scratch("reference") / "reference.npy"
         np.save(path, rows, allow_pickle=False)
-        context.work_store.upload(path, reference_path(request))
+        context.work.store.upload(path, reference_path(request))
     state.reference = rows
     if state.model is not None:
         # What follows needs its answers only; the benchmark loads it again.
@@ -70,10 +70,10 @@ def _rows(context: BuildContext, state: BuildState) -> Array:
     own = None if model is None else _own_reference(context, state)
     if own is None:
         answer = network.rows if model is None else model.rows
-        counted = context.log.count_calls(answer, batches, "batches")
-        return rows_by_length(counted, state.encoder, samples, REFERENCE_BATCH)
+        counted = context.log.count_calls(answer, batches)
+        return rows_of_samples(counted, state.encoder, samples, REFERENCE_BATCH)
     reference, refuse_other = own
-    encode = context.log.count_calls(reference, batches, "batches")
+    encode = context.log.count_calls(reference, batches)
     order = by_length(state.encoder, samples)
     begins = range(0, len(order), REFERENCE_BATCH)
     groups = [order[begin : begin + REFERENCE_BATCH] for begin in begins]

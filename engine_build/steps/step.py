@@ -13,11 +13,10 @@ from engine_build.evaluation.decision import Candidate, Evaluation, Findings
 from engine_build.onnx_graph.network_store import Network, Networks
 from engine_build.packaging.reused_plan import ReusedPlan
 from engine_build.quantization.given_qdq import given_precision
-from engine_build.request import BuildContext, BuildRequest
-from engine_build.store import FolderStore, Store
+from engine_build.request import BuildContext
+from engine_build.store import Store
 from onboarding.lock import LockEntry
 from onboarding.manifest import AccuracyRecord, BenchmarkRecord, CompileCheckRecord
-from onboarding.names import network_path
 from onboarding.values import Precision, Value
 
 if TYPE_CHECKING:
@@ -69,7 +68,8 @@ class BuildState:
 
     def __init__(self, context: BuildContext) -> None:
         self._is_auto = context.request.model.engine.precision == "auto"
-        self.network_store: Networks = context.networks()
+        folder = context.work.scratch("networks")
+        self.network_store = Networks(context.stores, folder, context.log)
         self.networks: dict[str, Network] = {}
         """By precision: float, and int8 where there is one."""
         self.refused = {}
@@ -77,14 +77,9 @@ class BuildState:
         self.half_networks = {}
 
     @property
-    def given_precision(self) -> Precision | None:
-        """What a source's own Q/DQ nodes compute in; None for a float source."""
-        return given_precision(self.networks)
-
-    @property
     def may_leave_out(self) -> bool:
         """True where `engine.precision` is auto, and the source leaves it a choice."""
-        return self._is_auto and self.given_precision is None
+        return self._is_auto and given_precision(self.networks) is None
 
 
 RecordT = TypeVar("RecordT", bound=Value)
@@ -104,13 +99,4 @@ def keep_record(context: BuildContext, name: str, record: Value) -> None:
     """Write a record into the work folder's store."""
     file = context.work.scratch("record") / "record.json"
     file.write_text(record.model_dump_json(), encoding="utf-8")
-    context.work_store.upload(file, name)
-
-
-def record_names(store: FolderStore, request: BuildRequest, prefix: str) -> tuple[str, ...]:
-    """Return every record of that prefix beside a request's networks in a folder."""
-    return tuple(
-        network_path(key, path.name)
-        for key in request.network_keys.values()
-        for path in store.path(network_path(key, "")).glob(f"{prefix}*")
-    )
+    context.work.store.upload(file, name)

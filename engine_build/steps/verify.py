@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from engine_build.datasets.dataset import Array, Feed, rows_by_length, rows_in_order
+from engine_build.datasets.dataset import Array, Feed, rows_of_samples
 from engine_build.errors import NetworkRefused, SourceFault
 from engine_build.evaluation.accuracy import (
     BrokenAnswers,
@@ -22,6 +22,7 @@ from engine_build.evaluation.accuracy import (
 from engine_build.evaluation.decision import Candidate, Findings, refuse_missed_budget
 from engine_build.evaluation.runtimes import Load, RuntimeName, close, load_engine
 from engine_build.onnx_graph.network_store import Network
+from engine_build.quantization.given_qdq import given_precision
 from engine_build.request import BuildContext
 from engine_build.steps.compile import difference, fallback
 from engine_build.steps.reference import REFERENCE_BATCH
@@ -95,11 +96,7 @@ class _Verification:
         self._accuracy: dict[Precision, AccuracyRecord] = {}
         self._broken: dict[Precision, str] = {}
         self._differences: dict[Precision, str] = {}
-
-    @property
-    def findings(self) -> Findings:
-        state = self._state
-        return Findings(
+        self.findings = Findings(
             accuracy=self._accuracy,
             broken=self._broken,
             refused=state.refused,
@@ -109,7 +106,7 @@ class _Verification:
 
     def verify_network(self) -> tuple[AccuracyRecord, ...]:
         """Verify the Q/DQ network itself: a plan of it is no better. Raises BrokenAnswers."""
-        given = self._state.given_precision
+        given = given_precision(self._state.networks)
         # The source network, whatever it computes in, is the reference of its own nodes.
         if given is not None and self._context.request.model.accuracy.reference is None:
             return ()
@@ -122,7 +119,7 @@ class _Verification:
     def verify(self, candidate: Candidate) -> None:
         """Verify one engine. Raises BrokenAnswers unless `auto` can choose another."""
         request, precision = self._context.request, candidate.precision
-        dynamic = precision == "int8" and self._state.given_precision is None
+        dynamic = precision == "int8" and given_precision(self._state.networks) is None
         as_served = request.is_cpu and dynamic
         rows = self._rows(request.library, candidate.path, as_served=as_served)
         try:
@@ -152,7 +149,7 @@ class _Verification:
         context, encoder = self._context, self._state.encoder
         samples = tuple(dict.fromkeys((*samples, *range(SAMPLES))))[:SAMPLES]
         values = [context.request.validation.values[index] for index in samples]
-        feed = next(iter(encoder.feeds(values, SAMPLES)))
+        feed = encoder.feed(values)
         try:
             return str(self._locate(context, self._state.networks, candidate, feed))
         except (NetworkRefused, SourceFault) as error:
@@ -186,9 +183,9 @@ class _Verification:
         with ExitStack() as stack:
             engine = self._load(runtime, path, as_served=False)
             stack.callback(close, engine)
-            answer = log.count_calls(engine.rows, -(-len(samples) // batch), "batches")
-            rows = rows_in_order if as_served else rows_by_length
-            return rows(answer, self._state.encoder, samples, batch)
+            answer = log.count_calls(engine.rows, -(-len(samples) // batch))
+            encoder = self._state.encoder
+            return rows_of_samples(answer, encoder, samples, batch, in_order=as_served)
 
 
 def _intent(context: BuildContext, candidates: Sequence[Candidate]) -> str:

@@ -208,7 +208,7 @@ class Compilation:
         return self.precision == "int8" and self.context.request.quantization == "calibration-cache"
 
     def _calibration_cache(self) -> Path:
-        path = self.context.work_store.path(self.context.request.cache_path)
+        path = self.context.work.store.path(self.context.request.cache_path)
         if not path.is_file():
             raise InputRefused(
                 f"there is no calibration cache {path} to compile int8 with; run the build's steps "

@@ -182,7 +182,10 @@ def inspection(text: str) -> Inspection:
             **(_of_11(document["I/O Tensors"]) if is_11 else _of_10(document["Bindings"])),
             layers=len(layers),
             int8_layers=sum(map(_is_int8, detailed)),
-            opaque_layers=sum(map(_is_opaque, detailed)),
+            opaque_layers=sum(
+                layer.get("LayerType") == "Myelin" or layer["Name"].startswith("{ForeignNode[")
+                for layer in detailed
+            ),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise NetworkRefused(
@@ -214,10 +217,6 @@ def _of_11(tensors: list[dict[str, Any]]) -> dict[str, Any]:
         "inputs": frozenset(tensor["Name"] for tensor in inputs),
         "profiles": max(profiles, default=None),
     }
-
-
-def _is_opaque(layer: dict[str, Any]) -> bool:
-    return layer.get("LayerType") == "Myelin" or layer["Name"].startswith("{ForeignNode[")
 
 
 def _is_int8(layer: dict[str, Any]) -> bool:

@@ -67,7 +67,7 @@ def test_residual_of_a_convolution_is_kept_in_int8_and_adds_no_layer(tmp_path):
 
 
 def test_average_pool_before_a_convolution_pools_in_int8_in_fewer_layers(tmp_path):
-    graph = graphs.Graph(0)
+    graph = graphs.Graph()
     hidden = graph.node("Conv", "x", graph.weight(32, 3, 3, 3), pads=[1] * 4)
     hidden = graph.node("Relu", hidden)
     pooled = graph.node("AveragePool", hidden, kernel_shape=[3, 3], pads=[1] * 4)

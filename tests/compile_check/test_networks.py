@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 
 from engine_build.errors import NetworkRefused
 from engine_build.onnx_graph.onnx_file import leave_to_plugins
-from engine_build.pipeline import NETWORK_STEPS, run_steps
+from engine_build.pipeline import NETWORK_STEPS, run_steps, steps_of
 from engine_build.sources.export import export
 from engine_build.sources.source_model import SourceModel
 from tests.compile_check.builds import ROWS, assert_compiles, check_network
@@ -52,7 +52,9 @@ def test_quantized_vision_network_compiles(name, tmp_path):
     )
     tools = context(root, tmp_path / "out", store=None, runner=StandInRunner())
     with tools.work:
-        assert_compiles(run_steps(tools, NETWORK_STEPS).networks["int8"].path, ROWS)
+        assert_compiles(
+            run_steps(tools, steps_of(tools, NETWORK_STEPS)).networks["int8"].path, ROWS
+        )
 
 
 def loop():

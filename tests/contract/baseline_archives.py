@@ -20,7 +20,7 @@ def main(root: Path) -> None:
     import numpy as np
 
     from engine_build.build import build
-    from engine_build.datasets.text import TextEncoder
+    from engine_build.datasets.text import TextEncoder, save_padded
     from engine_build.sources.source_model import SourceModel
     from tests.unit.engine_build.stand_ins import StandInRunner, context
     from tests.unit.engine_build.tiny import (
@@ -38,7 +38,7 @@ def main(root: Path) -> None:
     tree = write_tree(root / "root", model("tiny", "fp32", serving=serving))
     tools = context(tree, root / "out", store=None, runner=StandInRunner(wheel))
     with tools.work:
-        packed = tools.work_store.path(build(tools).entry.archive.path)
+        packed = tools.work.store.path(build(tools).entry.archive.path)
     archive = root / "pytorch"
     with tarfile.open(packed) as tar:
         tar.extractall(archive, filter="data")
@@ -48,7 +48,8 @@ def main(root: Path) -> None:
     compiled.write_text(json.dumps(manifest))
     texts = sample_texts(COUNT, seed=SEED)
     source = SourceModel(checkpoint, longest=LONGEST)
-    encoder = TextEncoder(source.save_tokenizer(root), inputs=source.inputs, longest=LONGEST)
+    tokenizer = save_padded(source.tokenizer, root, source.padding)
+    encoder = TextEncoder(tokenizer, inputs=source.inputs, longest=LONGEST)
     # One text a run, without any padding.
     vectors = np.concatenate([source.rows(encoder.feed([text])) for text in texts])
     np.save(root / "vectors.npy", vectors)

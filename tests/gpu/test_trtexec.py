@@ -17,7 +17,7 @@ from onnx import helper, numpy_helper
 from engine_build.onnx_graph.network_store import Network
 from engine_build.ort import OrtNetwork
 from engine_build.runner import Runner
-from engine_build.steps.compile import Candidate, check_machine, compile_candidates, fallback
+from engine_build.steps.compile import Candidate, compile_candidates, fallback, refuse_unfit_machine
 from engine_build.store import FolderStore
 from engine_build.tensorrt.network import load_plan
 from engine_build.tensorrt.trtexec import gpu_host, trtexec_version
@@ -101,9 +101,7 @@ def context(folder, precision, store=None, out="out"):
     """A build for this very machine."""
     spec = model("tiny", precision, endpoint={"instance_type": "ml.g5.xlarge"})
     spec["engine"]["optimization_profiles"] = [{"batch": [1, 8, 32], "sequence": [1, 1, 1]}]
-    root = write_tree(folder / "root", spec)
-    environment = root / "environments/desk.yaml"
-    environment.write_text(environment.read_text().replace("triton-24.10-cpu", "triton-26.05"))
+    root = write_tree(folder / "root", spec, platform="triton-26.05")
     tools = stand_ins.context(root, folder / out, store=store, runner=None)
     runner = Runner(tools.log)
     host, version = gpu_host(runner), trtexec_version(runner)
@@ -131,7 +129,7 @@ def difference(candidate: Candidate, network: Network) -> float:
 
 def test_this_machine_is_taken_for_its_own_key(tmp_path):
     tools = context(tmp_path, "fp16")
-    assert check_machine(tools.request, tools.runner) == gpu_host(tools.runner)
+    refuse_unfit_machine(tools)
 
 
 def test_plans_are_built_read_back_and_answer_as_their_networks(tmp_path, networks):

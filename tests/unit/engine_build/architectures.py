@@ -56,7 +56,6 @@ def write_text_checkpoint(
     *,
     classes: tuple[str, ...] = (),
     head: str | None = None,
-    **changes: Any,
 ) -> Path:
     """A checkpoint with a head when there are classes, by default of whole texts.
 
@@ -69,7 +68,7 @@ def write_text_checkpoint(
     config = getattr(transformers, f"{kind}Config")(
         vocab_size=VOCABULARY,
         initializer_range=1.2 / settings.get("hidden_size", 32) ** 0.5,
-        **settings | (labels if classes else {}) | changes,
+        **settings | (labels if classes else {}),
     )
     if head is None:
         head = "ForSequenceClassification" if classes else "Model"

@@ -16,9 +16,9 @@ from tests.unit.engine_build.tiny import WIDTH, word_tokenizer, write_tokenizer_
 OUT = 12
 
 
-def pooling(*modes: str, **settings: Any) -> Pooling:
+def pooling(*modes: str) -> Pooling:
     """A Pooling of one mode, or of several that are concatenated."""
-    return Pooling(WIDTH, modes, **settings)
+    return Pooling(WIDTH, modes)
 
 
 def dense(width: int = WIDTH, *, activation: Any = None, **settings: Any) -> Dense:
@@ -38,12 +38,11 @@ def write_embedder(folder: Path, checkpoint: Path, *modules: Any, **settings: An
     return folder
 
 
-def write_decoder(folder: Path, kind: str, **settings: Any) -> Path:
-    """A checkpoint of a decoder with rotary positions, such as Qwen2; texts end in [SEP]."""
+def write_decoder(folder: Path) -> Path:
+    """A checkpoint of Qwen3, a decoder with rotary positions; texts end in [SEP]."""
     torch.manual_seed(0)
-    tokenizer = word_tokenizer()
-    config = getattr(transformers, f"{kind}Config")(
-        vocab_size=tokenizer.get_vocab_size() + 8,  # transformers may add tokens of the class
+    config = transformers.Qwen3Config(
+        vocab_size=word_tokenizer().get_vocab_size() + 8,  # as transformers adds tokens of a class
         hidden_size=WIDTH,
         num_hidden_layers=2,
         num_attention_heads=2,
@@ -51,32 +50,32 @@ def write_decoder(folder: Path, kind: str, **settings: Any) -> Path:
         intermediate_size=64,
         max_position_embeddings=64,
         initializer_range=0.2,
-        **({"head_dim": 16} | settings),
+        head_dim=16,
     )
-    getattr(transformers, f"{kind}Model")(config).save_pretrained(folder)
-    tokenizer.save(str(folder / "tokenizer.json"))
-    write_tokenizer_config(folder)
-    return folder
+    return _save(transformers.Qwen3Model(config), folder)
 
 
-def write_t5(folder: Path, kind: str, **settings: Any) -> Path:
-    """A checkpoint of a T5 with its decoder; `kind` is T5, or one of its family."""
+def write_t5(folder: Path) -> Path:
+    """A checkpoint of UMT5, an encoder with its decoder."""
     torch.manual_seed(0)
-    tokenizer = word_tokenizer()
-    config = getattr(transformers, f"{kind}Config")(
-        vocab_size=tokenizer.get_vocab_size() + 8,  # real ones have rows without a token too
+    config = transformers.UMT5Config(
+        vocab_size=word_tokenizer().get_vocab_size() + 8,  # real ones have rows without a token too
         d_model=WIDTH,
         d_kv=16,
         d_ff=64,
         num_layers=2,
         num_heads=2,
         decoder_start_token_id=0,
-        **settings,
+        feed_forward_proj="gated-gelu",
     )
-    model = getattr(transformers, f"{kind}Model")(config)
+    model = transformers.UMT5Model(config)
     with torch.no_grad():
         model.encoder.block[0].layer[0].SelfAttention.relative_attention_bias.weight.normal_()
+    return _save(model, folder)
+
+
+def _save(model: Any, folder: Path) -> Path:
     model.save_pretrained(folder)
-    tokenizer.save(str(folder / "tokenizer.json"))
+    word_tokenizer().save(str(folder / "tokenizer.json"))
     write_tokenizer_config(folder)
     return folder

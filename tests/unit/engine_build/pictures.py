@@ -84,24 +84,7 @@ def _configuration(architecture: str, **changes: Any) -> Any:
             "image_size": SIDE,
             "patch_size": 8,
         },
-        "DeiT": {
-            "hidden_size": 16,
-            "num_hidden_layers": 1,
-            "num_attention_heads": 2,
-            "intermediate_size": 32,
-            "image_size": SIDE,
-            "patch_size": 8,
-        },
         "ResNet": {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1]},
-        "ConvNext": {"hidden_sizes": [8, 16, 16, 16], "depths": [1, 1, 1, 1]},
-        "Swin": {
-            "image_size": SIDE,
-            "patch_size": 4,
-            "embed_dim": 8,
-            "depths": [1, 1],
-            "num_heads": [2, 2],
-            "window_size": 4,
-        },
     }
     labels = dict(enumerate(CLASSES))
     names = {"id2label": labels, "label2id": {name: index for index, name in labels.items()}}

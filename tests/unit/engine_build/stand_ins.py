@@ -7,10 +7,12 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TextIO
 
+from engine_build.__main__ import main
 from engine_build.log import Log
 from engine_build.options import Options
-from engine_build.request import BuildContext, build_request
+from engine_build.request import BuildContext, BuildRequest, build_request
 from engine_build.runner import Command, Ended
 from engine_build.store import FolderStore, Store
 from engine_build.workload import Settings, WorkFolder
@@ -27,16 +29,14 @@ class StandInRunner:
         wheel: Path | None = None,
         *,
         check: Ended | None = None,
-        programs: tuple[str, ...] = (),
     ) -> None:
         self.commands: list[Command] = []
         self._wheel = wheel
         self._check = Ended(code=0, output=PASSED, errors="") if check is None else check
-        self._programs = programs
 
     def find(self, program: str) -> str | None:
-        """Only what the test says is there."""
-        return program if program in self._programs else None
+        """No program is there."""
+        return None
 
     def run(self, command: Command) -> Ended:
         """pip, the compile check, the loading."""
@@ -80,6 +80,28 @@ class BreakingStore(FolderStore):
         return super().upload(path, name, only_if_absent=only_if_absent)
 
 
+def request_of(
+    root: Path, model: str = "tiny", log: Log | None = None, **changes: Any
+) -> BuildRequest:
+    """The request of a model of a tree; `changes` are options."""
+    options = Options(root=root, environment="desk", model=model, out=root / "out", **changes)
+    return build_request(options, Log(io.StringIO()) if log is None else log)
+
+
+def run_command(
+    root: Path,
+    *more: object,
+    environment: str = "desk",
+    stdout: TextIO | None = None,
+    stderr: TextIO | None = None,
+) -> tuple[int, TextIO, TextIO]:
+    """Exit code and the two streams of the whole command in this process, its result in JSON."""
+    out, err = (io.StringIO() if stream is None else stream for stream in (stdout, stderr))
+    options = ["--root", root, "--environment", environment, "--model", "tiny", "--format", "json"]
+    arguments = map(str, (*options, "--out", root / "out", *more))
+    return main(list(arguments), {"ROUNDHOUSE_BENCHMARK_SECONDS": "0.02"}, out, err), out, err
+
+
 def context(
     root: Path,
     out: Path,
@@ -92,7 +114,7 @@ def context(
     """A build's tools, its work folder not yet entered."""
     log = Log(io.StringIO())
     return BuildContext(
-        request=build_request(Options(root=root, environment="desk", model=model, out=out), log),
+        request=request_of(root, model, log),
         settings=Settings(source_commit="abc", image="image@sha256:1", benchmark_seconds=0.05),
         log=log,
         runner=runner,

@@ -11,7 +11,6 @@ import numpy as np
 import onnx
 import pytest
 import torch
-import yaml
 
 from engine_build.build import build
 from engine_build.datasets.text import TextEncoder
@@ -29,10 +28,10 @@ NAMES = tuple(name for name in TEXT if name != "MiniLM")
 """MiniLM is a BERT."""
 
 
-def exported(source, folder, longest=16):
+def exported(source, folder):
     """A session of the exported network, its record and its encoder."""
-    network = export(source, sample_texts(30, seed=3), folder, longest=longest)
-    encoder = TextEncoder(network.tokenizer, inputs=network.input_names, longest=longest)
+    network = export(source, sample_texts(30, seed=3), folder, longest=16)
+    encoder = TextEncoder(network.tokenizer, inputs=network.input_names, longest=16)
     return OrtNetwork(network.path), network, encoder
 
 
@@ -129,11 +128,8 @@ def build_baseline(folder, tiny_build, wheel, spec):
     """
     shutil.copytree(tiny_build.store / "networks", folder / "store/networks")
     store = FolderStore(folder / "store")
-    root = write_tree(folder / "root", spec)
-    if spec["endpoint"] == GPU:
-        path = root / "environments/desk.yaml"
-        environment = yaml.safe_load(path.read_text()) | {"platform": "triton-26.05"}
-        path.write_text(yaml.safe_dump(environment))
+    platform = "triton-26.05" if spec["endpoint"] == GPU else "triton-24.10-cpu"
+    root = write_tree(folder / "root", spec, platform=platform)
     tools = context(root, folder / "out", store=store, runner=StandInRunner(wheel))
     with tools.work:
         entry = build(tools).entry

@@ -5,7 +5,6 @@ The exit code, one sentence, no traceback, nothing published.
 
 from __future__ import annotations
 
-import io
 import json
 from functools import partial
 from pathlib import Path
@@ -14,12 +13,11 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-import yaml
 from onnx import TensorProto
 
-from engine_build.__main__ import main
 from engine_build.store import sha256_of
 from tests.unit.engine_build.graphs import linear, node, tensor, write_graph
+from tests.unit.engine_build.stand_ins import run_command
 from tests.unit.engine_build.tiny import (
     SPECIAL,
     WORDS,
@@ -40,11 +38,7 @@ SEQUENCES = {"batch": [1, 2, 4], "sequence": [4, 8, 16]}
 
 def build(root, *more):
     """Exit code, result, and last line of the log."""
-    stdout, stderr = io.StringIO(), io.StringIO()
-    options = ["--root", root, "--environment", "desk", "--model", "tiny", "--out", root / "out"]
-    options += ["--publish", root / "store", "--format", "json", *more]
-    environment = {"ROUNDHOUSE_BENCHMARK_SECONDS": "0.02"}
-    code = main([str(option) for option in options], environment, stdout, stderr)
+    code, stdout, stderr = run_command(root, "--publish", root / "store", *more)
     return code, json.loads(stdout.getvalue()), stderr.getvalue()
 
 
@@ -265,11 +259,7 @@ def test_refuses_bad_input_with_its_code_and_one_sentence(fault, tmp_path):
 
 @pytest.mark.parametrize("opset", [8, 25])
 def test_refuses_an_opset_that_the_platforms_tensorrt_does_not_read(opset, tmp_path):
-    root = network_tree(RELU, opset=opset)(tmp_path)
-    path, environment = root / "models/tiny.yaml", root / "environments/desk.yaml"
-    gpu = {"endpoint": {"instance_type": "ml.g5.xlarge"}}
-    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | gpu))
-    environment.write_text(environment.read_text().replace("triton-24.10-cpu", "triton-26.05"))
+    root = network_tree(RELU, opset=opset, spec={"gpu": "ml.g5.xlarge"})(tmp_path)
     code, reason = refusal(root, "--networks-only")
     words = (
         f"has opset {opset}, and TensorRT 10.16.1.11 of platform triton-26.05 reads 9 to 24; "

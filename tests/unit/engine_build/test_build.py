@@ -18,13 +18,16 @@ from engine_build.build import build, build_networks
 from engine_build.datasets.dataset import Shape
 from engine_build.errors import BudgetMissed, InputRefused, PublishFailed
 from engine_build.log import Log
-from engine_build.options import Options
-from engine_build.request import build_request
 from engine_build.runner import Ended
 from engine_build.store import FolderStore, sha256_of
 from onboarding.lock import LockEntry
 from onboarding.names import engine_archive_path, engine_record_path
-from tests.unit.engine_build.stand_ins import BreakingStore, StandInRunner, context
+from tests.unit.engine_build.stand_ins import (
+    BreakingStore,
+    StandInRunner,
+    context,
+    request_of,
+)
 from tests.unit.engine_build.tensorrt.gpu_machine import GpuMachine, install_runtime
 from tests.unit.engine_build.tiny import WIDTH, model, sample_texts, write_tree
 
@@ -159,15 +162,12 @@ def test_engine_is_invisible_until_its_record_is_written(tiny_build, networks, t
     assert LockEntry.model_validate_json(networks.read(engine_record_path(key))) == result.entry
 
 
-def strict_tree(tmp_path, precision, mean):
-    budget = {"dataset": "models/data/validation.txt", "metric": "cosine", "budget": {"mean": mean}}
-    return write_tree(tmp_path / "root", model("tiny", precision, accuracy=budget))
-
-
 def test_refuses_an_engine_outside_its_budget_and_publishes_nothing(networks, tmp_path):
+    accuracy = {"dataset": "models/data/validation.txt", "metric": "cosine", "budget": {"mean": 1}}
+    root = write_tree(tmp_path / "root", model("tiny", "int8", accuracy=accuracy))
     words = r"the closest, int8, has mean cosine [01]\.\d+ .*wanted mean 1;"
     with pytest.raises(BudgetMissed, match=words):
-        run(strict_tree(tmp_path, "int8", 1.0), tmp_path / "out", store=networks)
+        run(root, tmp_path / "out", store=networks)
     assert not (tmp_path / "store/engines").exists()
 
 
@@ -190,16 +190,9 @@ def test_what_the_compile_check_refuses_is_evidence_where_no_tensorrt_runs(
 
 def test_refuses_a_gpu_engine_without_trtexec(tmp_path):
     spec = model("tiny", "auto", endpoint={"instance_type": "ml.g5.xlarge"})
-    root = write_tree(tmp_path / "root", spec)
-    environment = root / "environments/desk.yaml"
-    environment.write_text(environment.read_text().replace("triton-24.10-cpu", "triton-26.05"))
+    root = write_tree(tmp_path / "root", spec, platform="triton-26.05")
     with pytest.raises(InputRefused, match=r"trtexec is not on this machine.* 8\.6"):
         run(root, tmp_path / "out")
-
-
-def request_of(root, model="tiny", log=None, **changes):
-    chosen = Options(root=root, environment="desk", model=model, out=root / "out", **changes)
-    return build_request(chosen, Log(io.StringIO() if log is None else log))
 
 
 def test_request_takes_the_first_samples_and_every_validation_line(tmp_path):
@@ -220,13 +213,13 @@ def test_refuses_few_samples_for_int8(tmp_path):
 def test_refuses_a_tree_with_faults_and_shows_them_all(tmp_path):
     log = io.StringIO()
     with pytest.raises(InputRefused, match="2 faults stand above"):
-        request_of(write_tree(tmp_path, model("tiny", speed=1, colour=2)), log=log)
+        request_of(write_tree(tmp_path, model("tiny", speed=1, colour=2)), log=Log(log))
     assert "speed" in log.getvalue() and "colour" in log.getvalue()
 
 
 def test_faults_of_other_files_do_not_stop_a_build(tmp_path):
     root, log = write_tree(tmp_path, model("tiny"), model("other", speed=1)), io.StringIO()
-    assert request_of(root, log=log).engine_key == request_of(root).engine_key
+    assert request_of(root, log=Log(log)).engine_key == request_of(root).engine_key
     line = "1 faults of files that this build does not read, such as models/other.yaml"
     assert line in log.getvalue()
     with pytest.raises(InputRefused, match="speed"):

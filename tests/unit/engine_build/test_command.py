@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine_build.__main__ import main
 from engine_build.errors import InputRefused
 from engine_build.log import Log
 from engine_build.runner import Command, Ended, Runner
 from engine_build.workload import Settings, WorkFolder, settings
 from tests.unit.engine_build.graphs import linear
+from tests.unit.engine_build.stand_ins import run_command
 from tests.unit.engine_build.tiny import write_tensors_tree
 
 
@@ -28,15 +28,6 @@ class Unread(io.StringIO):
     def write(self, text):
         super().write("")
         raise BrokenPipeError(32, "Broken pipe")
-
-
-def build(root, *more, environment="desk", stdout=None, stderr=None):
-    """Exit code and the two streams of a build in this process."""
-    out, err = (io.StringIO() if stream is None else stream for stream in (stdout, stderr))
-    options = ["--root", root, "--environment", environment, "--model", "tiny", "--format", "json"]
-    options += ["--out", root / "out", *more]
-    variables = {"ROUNDHOUSE_BENCHMARK_SECONDS": "0.02"}
-    return main([str(option) for option in options], variables, out, err), out, err
 
 
 @pytest.fixture
@@ -73,7 +64,7 @@ NO_STORE = "is no store; allowed: s3://BUCKET, or a folder's path."
     ],
 )
 def test_refuses_arguments_in_json_before_anything_is_made(more, words, root):
-    code, stdout, stderr = build(root, *more)
+    code, stdout, stderr = run_command(root, *more)
     failure = json.loads(stdout.getvalue())
     assert (code, failure["status"], failure["exit_code"]) == (1, "failed", 1)
     assert words in failure["reason"] and "unforeseen" not in failure["reason"]
@@ -82,13 +73,13 @@ def test_refuses_arguments_in_json_before_anything_is_made(more, words, root):
 
 
 def test_build_goes_on_when_nobody_reads_its_stderr_and_refuses_an_unread_stdout(root):
-    code, stdout, _ = build(root, stderr=Unread())
+    code, stdout, _ = run_command(root, stderr=Unread())
     assert (code, json.loads(stdout.getvalue())["status"]) == (0, "built")
     assert "benchmark … " in (root / "out/build.log").read_text()
-    code, _, stderr = build(root, stdout=Unread())
+    code, _, stderr = run_command(root, stdout=Unread())
     assert (code, "Traceback" in stderr.getvalue()) == (1, False)
     assert "FAILED: stdout takes no result ([Errno 32] Broken pipe)" in stderr.getvalue()
-    assert json.loads(build(root)[1].getvalue())["status"] == "known"
+    assert json.loads(run_command(root)[1].getvalue())["status"] == "known"
 
 
 @pytest.mark.parametrize(
@@ -180,6 +171,21 @@ def shell(script, **options):
     return Command(argv=("sh", "-c", script), **options)
 
 
+@pytest.fixture
+def pipe(tmp_path):
+    """The end of a pipe, `held`, that reads nothing once no process holds the other one."""
+    os.mkfifo(tmp_path / "held")
+    end = os.open(tmp_path / "held", os.O_RDONLY | os.O_NONBLOCK)
+    yield end
+    os.close(end)
+
+
+def read(end):
+    """What comes of a pipe within half a minute; nothing where it is closed."""
+    assert select.select([end], [], [], 30)[0]
+    return os.read(end, 9)
+
+
 def test_command_is_printed_recorded_and_logged_and_its_output_kept_whole(runner, stream, tmp_path):
     (tmp_path / "logs/07-trtexec.log").write_text("of an earlier build")
     runner.record(tmp_path / "reproduce.sh")
@@ -201,27 +207,21 @@ def test_command_is_printed_recorded_and_logged_and_its_output_kept_whole(runner
     assert (absent.code, absent.errors) == (127, "cannot be started: No such file or directory")
 
 
-def test_process_that_takes_too_long_ends_with_those_that_it_started(runner, tmp_path):
-    os.mkfifo(tmp_path / "held")
-    end = os.open(tmp_path / "held", os.O_RDONLY | os.O_NONBLOCK)
-    held = os.open(tmp_path / "held", os.O_WRONLY)  # a slow machine ends it before it opens this
+def test_process_that_takes_too_long_ends_with_those_that_it_started(runner, pipe, tmp_path):
+    own = os.open(tmp_path / "held", os.O_WRONLY)  # a slow machine ends it before it opens this
     ended = runner.run(shell(f"exec 3> {tmp_path}/held; sleep 1000 & wait", timeout_seconds=0.3))
     assert (ended.code, ended.errors) == (124, "still running after 0.3 seconds; stopped")
-    os.close(held)
-    assert select.select([end], [], [], 30)[0] and os.read(end, 1) == b""
-    os.close(end)
+    os.close(own)
+    assert read(pipe) == b""
 
 
 @pytest.mark.parametrize("last", ["kill -KILL $$", "exit 3", "exec >&- 2>&-; exit 3"])
-def test_session_ends_with_its_first_process_however_that_ended(runner, tmp_path, last):
+def test_session_ends_with_its_first_process_however_that_ended(runner, pipe, tmp_path, last):
     """One that it started would keep its streams open, and the builder waiting."""
-    os.mkfifo(tmp_path / "held")
-    end = os.open(tmp_path / "held", os.O_RDONLY | os.O_NONBLOCK)
     script = f"exec 3> {tmp_path}/held; echo said; sleep 1000 & {last}"
     ended = runner.run(shell(script, timeout_seconds=300))
     assert (ended.code, ended.output) == (-9 if "KILL" in last else 3, "said\n")
-    assert select.select([end], [], [], 30)[0] and os.read(end, 1) == b""
-    os.close(end)
+    assert read(pipe) == b""
 
 
 BUILDER = """
@@ -233,16 +233,13 @@ Runner(Log(sys.stderr)).run(Command(argv=("sh", "-c", sys.argv[1])))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl(2) is Linux's")
-def test_process_ends_with_a_builder_that_is_killed(tmp_path):
-    os.mkfifo(tmp_path / "held")
-    end = os.open(tmp_path / "held", os.O_RDONLY | os.O_NONBLOCK)
+def test_process_ends_with_a_builder_that_is_killed(pipe, tmp_path):
     script = f"exec 3> {tmp_path}/held; echo up >&3; exec sleep 60"
     root = Path(__file__).resolve().parents[3]
     with subprocess.Popen((sys.executable, "-c", BUILDER, script), cwd=root) as builder:
-        assert select.select([end], [], [], 30)[0] and os.read(end, 9) == b"up\n"
+        assert read(pipe) == b"up\n"
         builder.kill()
-    assert select.select([end], [], [], 30)[0] and os.read(end, 1) == b""
-    os.close(end)
+    assert read(pipe) == b""
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,6 @@ def build_entry(root, tmp_path, wheel=None):
 def test_classifier_is_built_with_its_classes_and_evaluated_by_its_metric(
     metric, precision, tmp_path
 ):
-    (tmp_path / "wheels").mkdir()
     checkpoint = write_text_checkpoint(tmp_path / "checkpoint", "BERT", classes=CLASSES)
     dataset = tmp_path / "root/models/data/validation.tsv"
     dataset.parent.mkdir(parents=True)
@@ -86,7 +85,6 @@ def ranker_tree(tmp_path, queries):
     )
     spec["engine"]["calibration"]["dataset"] = PAIRS[1]
     spec["engine"]["optimization_profiles"] = [{"batch": [1, 2, 4], "sequence": [4, 16, 40]}]
-    (tmp_path / "wheels").mkdir()
     return write_tree(root, spec), write_wheel(checkpoint, tmp_path / "wheels")
 
 
@@ -113,7 +111,6 @@ def test_token_classifier_is_built_and_evaluated_by_its_tokens(tmp_path):
     checkpoint = write_text_checkpoint(
         tmp_path / "checkpoint", "BERT", classes=ENTITIES, head="ForTokenClassification"
     )
-    (tmp_path / "wheels").mkdir()
     accuracy = {"dataset": "models/data/validation.txt", "metric": "agreement"}
     spec = model("tiny", "auto", task="token-classification", accuracy=accuracy)
     spec["accuracy"]["budget"] = {"mean": 0.8}
@@ -130,7 +127,7 @@ def test_token_classifier_is_built_and_evaluated_by_its_tokens(tmp_path):
 DATASETS = {"validation": (120, 2), "calibration": (48, 1)}
 
 
-def image_tree(tmp_path, architecture="ViT", *, precision="fp32", accuracy=None, **changes):
+def image_tree(tmp_path, architecture="ViT", *, precision="fp32", **changes):
     root = tmp_path / "root"
     checkpoint = write_image_checkpoint(root / "checkpoints/tiny", architecture, **changes)
     for name, (count, seed) in DATASETS.items():
@@ -140,11 +137,12 @@ def image_tree(tmp_path, architecture="ViT", *, precision="fp32", accuracy=None,
         dataset = "models/data/calibration-images"
         engine["calibration"] = {"dataset": dataset, "samples": 48, "method": "max"}
     evaluated = {"dataset": "models/data/validation-images", "metric": "agreement"}
+    evaluated["budget"] = {"mean": 0.8}
     spec = model(
         task="image-classification",
         source={"checkpoint": "checkpoints/tiny", "sha256": checkpoint_sha256(checkpoint)},
         engine=engine,
-        accuracy=evaluated | {"budget": {"mean": 0.8}} | (accuracy or {}),
+        accuracy=evaluated,
     )
     return write_tree(root, spec)
 

@@ -9,6 +9,8 @@ import json
 import subprocess
 import tarfile
 from collections import deque
+from pathlib import Path
+from tempfile import mkdtemp
 from types import SimpleNamespace
 
 import pytest
@@ -32,8 +34,6 @@ from tests.unit.engine_build.packaging.archives import (
 from tests.unit.engine_build.places import Bucket, client_error
 from tests.unit.onboarding.text_generation.entries import CONTENT
 from tests.unit.onboarding.text_generation.entries import entry_of as checkpoint_entry
-
-pytestmark = pytest.mark.unit
 
 ENGINE_KEY = "86" * 10
 OTHER_KEY = "89" * 10
@@ -77,12 +77,9 @@ def cloud(tmp_path):
         bucket="b", signing_key="alias/signing", builder=BUILDER, s3=bucket, kms=kms,
         sleep=lambda seconds: None,
     )  # fmt: skip
-    count = iter(range(1000))
 
     def publish(**changes):
-        folder = tmp_path / f"work-{next(count)}"
-        folder.mkdir()
-        signer.publish(EVENT | changes, folder)
+        signer.publish(EVENT | changes, Path(mkdtemp(dir=tmp_path)))
 
     def put(archive, candidate=EVENT["candidate"]):
         name = names.candidate_path(ENGINE_KEY, candidate, "model.tar.gz")
@@ -332,12 +329,9 @@ def checkpoints(tmp_path):
         bucket="b", signing_key="alias/signing", builder=BUILDER, s3=bucket, kms=kms,
         sleep=lambda seconds: None, seconds_left=lambda: left.popleft() if left else 900,
     )  # fmt: skip
-    count = iter(range(100))
 
     def publish(**changes):
-        folder = tmp_path / f"work-{next(count)}"
-        folder.mkdir()
-        signer.publish(OWN | changes, folder)
+        signer.publish(OWN | changes, Path(mkdtemp(dir=tmp_path)))
 
     def put(entry, content=CONTENT, candidate=EVENT["candidate"]):
         for path, data in content.items():

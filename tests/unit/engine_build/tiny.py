@@ -80,6 +80,7 @@ def word_tokenizer() -> Tokenizer:
 
 def write_wheel(checkpoint: Path, folder: Path) -> Path:
     """A wheel that pip accepts, with a file outside the checkpoint's folder."""
+    folder.mkdir(exist_ok=True)
     path, metadata = folder / WHEEL, "tiny_embedder-1.0.dist-info"
     tags = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     texts = {
@@ -101,8 +102,9 @@ def write_tree(
     *models_: dict[str, object],
     calibration: list[str] | None = None,
     validation: list[str] | None = None,
+    platform: str = "triton-24.10-cpu",
 ) -> Path:
-    """An onboarding root with one CPU environment, `desk`."""
+    """An onboarding root with one environment, `desk`, by default of a CPU."""
     for folder in ("models/data", "environments"):
         (root / folder).mkdir(parents=True, exist_ok=True)
     texts = {
@@ -117,7 +119,7 @@ def write_tree(
         "name": "desk",
         "account": "000000000000",
         "region": "us-east-1",
-        "platform": "triton-24.10-cpu",
+        "platform": platform,
     }
     (root / "environments/desk.yaml").write_text(yaml.safe_dump(environment))
     return root
@@ -147,9 +149,7 @@ def model(name: str = "tiny", precision: str = "auto", **changes: object) -> dic
     }
 
 
-CALIBRATION, SEARCH, VALIDATION = (
-    f"models/data/{name}" for name in ("calibration", "search", "validation")
-)
+CALIBRATION, VALIDATION = "models/data/calibration", "models/data/validation"
 
 
 def write_arrays(root: Path, name: str, **arrays: Any) -> None:
@@ -170,10 +170,11 @@ def write_tensors_tree(
     mean: float = 0.9,
     calibrated: bool = True,
     reference: Path | None = None,
+    gpu: str | None = None,
 ) -> Path:
     """A model `tiny` of task tensors; `datasets` are calibration and validation.
 
-    `reference` is the file of accuracy.reference.
+    `reference` is the file of accuracy.reference; `gpu` an instance type that serves by TensorRT.
     """
     (root / "networks").mkdir(parents=True, exist_ok=True)
     path = root / "networks/model.onnx"
@@ -200,7 +201,9 @@ def write_tensors_tree(
         engine=engine,
         accuracy=accuracy,
     )
-    return write_tree(root, spec)
+    if gpu is None:
+        return write_tree(root, spec)
+    return write_tree(root, spec | {"endpoint": {"instance_type": gpu}}, platform="triton-26.05")
 
 
 def labelled(texts: Sequence[str], labels: Sequence[str]) -> str:

@@ -232,18 +232,13 @@ LOGITS = np.random.default_rng(4).standard_normal((200, 4)).astype(np.float32)
 BOTH = np.concatenate([FEATURES, LOGITS], axis=1)
 
 
-def two(metric="cosine", budget=BUDGET, logits_metric=None, logits_budget=None):
+def two(logits_metric="cosine", logits_budget=BUDGET):
     """The standard of both outputs, the second with a metric and a budget of its own."""
     outputs = (
-        OutputStandard(name="features", size=512, metric=metric, budget=budget),
-        OutputStandard(
-            name="logits",
-            size=4,
-            metric=metric if logits_metric is None else logits_metric,
-            budget=budget if logits_budget is None else logits_budget,
-        ),
+        OutputStandard(name="features", size=512, metric="cosine", budget=BUDGET),
+        OutputStandard(name="logits", size=4, metric=logits_metric, budget=logits_budget),
     )
-    return standard(metric, budget, reference=BOTH, outputs=outputs)
+    return standard(reference=BOTH, outputs=outputs)
 
 
 def test_each_output_has_a_metric_and_a_budget_of_its_own():

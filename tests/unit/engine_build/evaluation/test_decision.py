@@ -190,12 +190,6 @@ def test_requested_precision_has_its_numbers_and_fp32_is_published_with_few_samp
     ("requested", "results", "reason"),
     [
         (
-            "int8",
-            findings(int8=record("int8", "fail", mean=0.98)),
-            r"precision int8 misses .* closest, int8, has mean cosine 0\.98.*wanted mean 0.99 and "
-            "worst 0.95; lower the budget, ask",
-        ),
-        (
             "auto",
             findings(
                 fp16=record("fp16", "fail", mean=0.9899),
@@ -203,11 +197,6 @@ def test_requested_precision_has_its_numbers_and_fp32_is_published_with_few_samp
                 fp32=record("fp32", "fail", worst=0.1),
             ),
             r"precision auto misses .* closest, fp16, has mean cosine 0\.98990",
-        ),
-        (
-            "int8",
-            findings(int8=record("int8", "not enough data", samples=60)),
-            "precision int8 cannot be judged.*100 samples or more, or ask for precision fp32",
         ),
         ("auto", findings({"fp32": "fp32 engine gives NaN."}), "fp32 engine gives NaN"),
     ],

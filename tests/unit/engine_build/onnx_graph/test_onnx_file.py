@@ -64,9 +64,9 @@ def test_file_is_read_with_its_records_and_opset(tmp_path):
         refuse_broken_weights(model)
 
 
-def external(name="c"):
+def external():
     """A tensor whose bytes are said to lie in another file."""
-    weight = onnx.numpy_helper.from_array(np.ones(3, dtype=np.float32), name)
+    weight = onnx.numpy_helper.from_array(np.ones(3, dtype=np.float32), "c")
     onnx.external_data_helper.set_external_data(weight, location="../../etc/passwd")
     weight.ClearField("raw_data")
     return weight

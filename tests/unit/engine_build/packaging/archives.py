@@ -12,7 +12,7 @@ from onboarding.manifest import MANIFEST_NAME, BuilderRecord, Manifest, RuntimeI
 from tests.unit.engine_build import golden_configurations as golden
 from tests.unit.engine_build.stand_ins import ROOT
 
-ENGINE, TOKENIZER = "embedder_engine", "embedder_tokenizer"
+ENGINE = "embedder_engine"
 
 
 def publish_test_archive(

@@ -19,8 +19,8 @@ LOUD = 3
 class Graph:
     """A graph under construction; every tensor is named by its number."""
 
-    def __init__(self, seed: int) -> None:
-        self.random = np.random.default_rng(seed)
+    def __init__(self) -> None:
+        self.random = np.random.default_rng(0)
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
 
@@ -72,7 +72,7 @@ class Graph:
 
 def chain(*operators: str) -> onnx.ModelProto:
     """X -> MatMul -> operators -> MatMul -> y."""
-    graph = Graph(0)
+    graph = Graph()
     tensor = graph.node("MatMul", "x", graph.weight(4, 4))
     for operator in operators:
         tensor = graph.node(operator, tensor)
@@ -80,9 +80,9 @@ def chain(*operators: str) -> onnx.ModelProto:
     return graph.model({"x": (TensorProto.FLOAT, ["batch", 4])}, product, 4)
 
 
-def transformer(seed: int = 0) -> onnx.ModelProto:
+def transformer() -> onnx.ModelProto:
     """One encoder block over x [batch, sequence, WIDTH], the mean over attention_mask, a Gemm."""
-    graph = Graph(seed)
+    graph = Graph()
     hidden = _block(graph, "x")
     last, axis = graph.constant(np.array([-1])), graph.constant(np.array([1]))
     mask = graph.node("Cast", "attention_mask", to=TensorProto.FLOAT)
@@ -97,9 +97,9 @@ def transformer(seed: int = 0) -> onnx.ModelProto:
     return graph.model(inputs, scores, CLASSES)
 
 
-def cnn(seed: int = 0, channels: int = CHANNELS) -> onnx.ModelProto:
+def cnn(channels: int = CHANNELS) -> onnx.ModelProto:
     """Two convolutions with a residual, a pool and a Gemm over x [batch, 3, 8, 8]."""
-    graph = Graph(seed)
+    graph = Graph()
 
     def convolution(tensor: str, inputs: int) -> str:
         weights = graph.weight(channels, inputs, 3, 3), graph.weight(channels)
@@ -113,9 +113,9 @@ def cnn(seed: int = 0, channels: int = CHANNELS) -> onnx.ModelProto:
     return graph.model({"x": (TensorProto.FLOAT, ["batch", 3, 8, 8])}, scores, CLASSES)
 
 
-def vit(seed: int = 0) -> onnx.ModelProto:
+def vit() -> onnx.ModelProto:
     """A convolution of patches, a transformer block, the mean and a MatMul; x [batch, 3, 8, 8]."""
-    graph = Graph(seed)
+    graph = Graph()
     weights = graph.weight(WIDTH, 3, 4, 4), graph.weight(WIDTH)
     patches = graph.node("Conv", "x", *weights, strides=[4, 4])
     flat = graph.node("Reshape", patches, graph.constant(np.array([0, 0, -1])))
@@ -180,9 +180,9 @@ def feed(rows):
     return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 
 
-def ranges(model, rows, method="max", batch=8):
+def ranges(model, rows, method="max"):
     """The calibrated ranges of all layers."""
-    batches = [rows[begin : begin + batch] for begin in range(0, len(rows), batch)]
+    batches = [rows[begin : begin + 8] for begin in range(0, len(rows), 8)]
     layers = quantizable_layers(model)
     feeds = lambda: map(feed, batches)
     return calibrate(model, layers, feeds, batches=len(batches), method=method)

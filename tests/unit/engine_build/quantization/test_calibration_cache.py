@@ -202,7 +202,7 @@ def test_cache_of_a_store_is_copied_unless_this_tensorrt_would_refuse_it(
     store.upload(tmp_path / "old.cache", tools.request.cache_path)
     assert calibrate(tools).read_text() == (text if is_kept else WRITTEN)
     assert len(runner.commands) == (not is_kept)
-    assert tools.work_store.size(tools.request.cache_path) is not None
+    assert tools.work.store.size(tools.request.cache_path) is not None
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_infinite_scales_are_left_out_with_a_line_in_the_log_or_refused(start, c
     tools = start(Calibrating(HEADER + "x: 7f800000\n"))
     with pytest.raises(NetworkRefused, match=r"tensor x has an infinite scale.*explicit"):
         calibrate(tools)
-    assert tools.work_store.size(tools.request.cache_path) is None
+    assert tools.work.store.size(tools.request.cache_path) is None
     tools = start(Calibrating(INFINITE))
     assert calibrate(tools).read_text().rstrip() == WRITTEN.rstrip()
     words = "read by no product: ONNXTRT_Broadcast_578_output, mask"

@@ -177,7 +177,7 @@ def nothing_weighted(graph):
     ],
 )
 def test_refuses_a_network_that_int8_has_no_layer_of(tmp_path, nodes, words):
-    graph = Graph(0)
+    graph = Graph()
     output, columns = nodes(graph)
     model = graph.model({"x": (TensorProto.FLOAT, ["batch", 3, 8, 8])}, output, columns)
     made = quantization(tmp_path, "cnn", model=model)
@@ -237,7 +237,7 @@ def test_a_choice_is_confirmed_by_the_lower_end_of_the_neighbours():
 REFERENCE = np.random.default_rng(0).standard_normal((128, 64))
 
 
-def search(errors, *, mean, shares=None):
+def search(errors, *, mean):
     """The result of a search where each layer adds its own error, and the layers of every run."""
     random, runs = np.random.default_rng(1), []
     noise = {node: size * random.standard_normal(REFERENCE.shape) for node, size in errors.items()}
@@ -250,7 +250,7 @@ def search(errors, *, mean, shares=None):
     standard = Standard(reference=REFERENCE, metric="cosine", budget=budget)
     result = Search(
         layers=tuple(map(layer, errors)),
-        shares=shares or dict.fromkeys(errors, 1 / len(errors)),
+        shares=dict.fromkeys(errors, 1 / len(errors)),
         reference=REFERENCE,
         rows=rows,
         score=lambda rows: accuracy("search split", rows, standard),

@@ -63,7 +63,7 @@ def test_layers_with_weights_are_found_and_those_behind_an_activation_function(
 def test_gemm_has_scales_along_its_output_channels_unless_it_is_more_than_a_product(
     attributes, axes
 ):
-    graph = Graph(0)
+    graph = Graph()
     scores = graph.node("Gemm", "x", graph.weight(4, 4), **attributes)
     model = graph.model({"x": (TensorProto.FLOAT, [4, 4])}, scores, 4)
     assert [layer.column_axis for layer in quantizable_layers(model)] == axes
@@ -115,7 +115,7 @@ def reasons(model, x, *, one_sample=False):
 
 def second_convolution(inputs, outputs, kernel, groups=1):
     """X -> a wide Conv -> the Conv in question -> y."""
-    graph = Graph(0)
+    graph = Graph()
     wide = graph.node("Conv", "x", graph.weight(inputs, 32, 1, 1))
     weight = graph.weight(outputs, inputs // groups, *kernel)
     result = graph.node("Conv", wide, weight, group=groups)
@@ -152,7 +152,7 @@ def test_small_convolution_stays_in_float(inputs, outputs, kernel, groups, reaso
 
 @pytest.mark.parametrize("turned", [0, 1])
 def test_product_with_one_column_or_with_one_row_of_one_sample_stays_in_float(turned):
-    graph = Graph(0)
+    graph = Graph()
     weight = graph.weight(1, 16) if turned else graph.weight(16, 1)
     scores = graph.node("Gemm", "x", weight, transB=turned)
     model = graph.model({"x": (TensorProto.FLOAT, ["batch", 16])}, scores, 1)
@@ -184,7 +184,7 @@ def test_residual_is_quantized_once_for_the_next_layer_and_the_addition_or_not_a
 
 
 def test_average_pool_before_a_convolution_reads_int8_and_a_maximum_what_it_read():
-    graph = Graph(0)
+    graph = Graph()
     first = graph.node("Relu", graph.node("Conv", "x", graph.weight(16, 16, 3, 3), pads=[1] * 4))
     pools = [
         graph.node(f"{kind}Pool", first, kernel_shape=[2, 2], strides=[2, 2])
@@ -206,17 +206,15 @@ def test_average_pool_before_a_convolution_reads_int8_and_a_maximum_what_it_read
         assert producers[pools[1]].input[0] == first
 
 
-def downsampled(*, also_read=False, normalized=False):
+def downsampled(*, normalized):
     """X -> Conv on both sides of an Add."""
-    graph = Graph(0)
+    graph = Graph()
     main, skip = (graph.node("Conv", "x", graph.weight(16, 16, 1, 1)) for _ in range(2))
     source = main
     if normalized:
         ones = [graph.constant(np.ones(16, np.float32)) for _ in range(4)]
         main = graph.node("BatchNormalization", main, *ones)
     total = graph.node("Add", main, skip)
-    if also_read:
-        total = graph.node("Add", total, graph.node("Relu", main))
     model = graph.model(images_of(16), graph.node("ReduceMean", total, axes=[2, 3], keepdims=0), 16)
     return model, source, skip
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
 import subprocess
@@ -19,10 +18,7 @@ from onnx import TensorProto
 from sentence_transformers.sentence_transformer.modules import Pooling
 
 from engine_build.errors import SourceFault
-from engine_build.log import Log
-from engine_build.options import Options
 from engine_build.ort import OrtNetwork
-from engine_build.request import build_request
 from engine_build.sources.embedding import VECTOR
 from engine_build.sources.given_network import check_answers, read_network
 from engine_build.sources.pooling import POOLERS, TOKENS, PoolingHead
@@ -30,15 +26,11 @@ from engine_build.store import sha256_of
 from onboarding.manifest import TensorRecord
 from tests.fixtures.tiny_embedder.archive import HERE, REPOSITORY, SIZE
 from tests.unit.engine_build.graphs import linear, node, tensor, write_graph
+from tests.unit.engine_build.stand_ins import request_of
 from tests.unit.engine_build.tiny import model, word_tokenizer, write_tensors_tree, write_tree
 
 RANDOM = np.random.default_rng(0)
 ROWS = RANDOM.standard_normal((5, 4)).astype(np.float32)
-
-
-def request(root):
-    options = Options(root=root, environment="desk", model="tiny", out=root / "out")
-    return build_request(options, Log(io.StringIO()))
 
 
 def float_network(path, request, tmp_path):
@@ -49,7 +41,7 @@ def float_network(path, request, tmp_path):
 def tensor_network(tmp_path, network, rows=ROWS, **settings):
     """The network of an ONNX file, as a build makes it."""
     root = write_tensors_tree(tmp_path / "root", network, {"validation": {"x": rows}}, **settings)
-    return float_network(root / "networks/model.onnx", request(root), tmp_path)
+    return float_network(root / "networks/model.onnx", request_of(root), tmp_path)
 
 
 def text_network(tmp_path, path, **changes):
@@ -58,7 +50,7 @@ def text_network(tmp_path, path, **changes):
     shutil.copyfile(path, root / "model.onnx")
     source = {"onnx": "model.onnx", "sha256": sha256_of(path), **changes.pop("source", {})}
     spec = model(source=source, **changes)
-    return float_network(path, request(write_tree(root, spec)), tmp_path)
+    return float_network(path, request_of(write_tree(root, spec)), tmp_path)
 
 
 def test_input_that_is_looked_up_knows_its_tables_rows(tmp_path):
@@ -113,7 +105,7 @@ def test_refuses_a_datatype_that_tensorrt_does_not_take(kind, name, tmp_path):
     root = write_tensors_tree(tmp_path / "root", taken, {"validation": {"x": ROWS}})
     words = rf"'x' has datatype {name}, which TensorRT does not take as it is; allowed: FP32"
     with pytest.raises(SourceFault, match=words):
-        float_network(path, request(root), tmp_path)
+        float_network(path, request_of(root), tmp_path)
 
 
 def text_graph(path, output=("y", "batch", 3)):
@@ -178,7 +170,7 @@ def test_functions_of_the_file_become_nodes_and_data_one_file(tmp_path):
     given = tmp_path / "given/model.onnx"
     onnx.save(file, given, save_as_external_data=True, location="w.bin", size_threshold=0)
     request_, folder = (
-        request(write_tensors_tree(tmp_path / "root", path, {"validation": {"x": ROWS}})),
+        request_of(write_tensors_tree(tmp_path / "root", path, {"validation": {"x": ROWS}})),
         tmp_path / "f",
     )
     folder.mkdir()

@@ -162,8 +162,8 @@ def work(tmp_path):
     return tmp_path / "work"
 
 
-def checkpoint(bucket, work, *, address=ADDRESS, sha256="0" * 64):
-    return pinned_checkpoint(address, sha256, work, bucket, work)
+def checkpoint(bucket, work, *, sha256="0" * 64):
+    return pinned_checkpoint(ADDRESS, sha256, work, bucket, work)
 
 
 def plugin(bucket, folder, *, file=PLUGIN, sha256=LIBRARY, root=None):

@@ -13,9 +13,7 @@ import pytest
 
 from engine_build.errors import BudgetMissed, InputRefused, NetworkRefused
 from engine_build.log import Log
-from engine_build.options import Options
 from engine_build.ort import OrtNetwork
-from engine_build.request import build_request
 from engine_build.runner import TIMED_OUT, Ended
 from engine_build.sources.given_network import encoder_for
 from engine_build.steps.check import UNAVAILABLE, compile_check
@@ -31,7 +29,7 @@ from onboarding.model_spec import BudgetSpec, OptimizationProfileSpec
 from tests.unit.engine_build.graphs import linear, node, tensor, write_graph
 from tests.unit.engine_build.quantization import graphs
 from tests.unit.engine_build.quantization.graphs import network, record
-from tests.unit.engine_build.stand_ins import StandInRunner
+from tests.unit.engine_build.stand_ins import StandInRunner, request_of
 from tests.unit.engine_build.tensorrt.gpu_machine import TINY, GpuMachine
 from tests.unit.engine_build.tiny import write_tensors_tree
 from tests.unit.onboarding.onnx_bytes import onnx_bytes
@@ -120,11 +118,6 @@ def test_refusal_is_evidence_where_tensorrts_list_supports_the_operator(
 
 
 RANDOM = np.random.default_rng(0)
-
-
-def request_of(root):
-    options = Options(root=root, environment="desk", model="tiny", out=root / "out")
-    return build_request(options, Log(io.StringIO()))
 
 
 def check_data(request, network, log=None):

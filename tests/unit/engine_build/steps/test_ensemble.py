@@ -10,14 +10,13 @@ import pytest
 
 from engine_build.build import build
 from engine_build.errors import BudgetMissed, InputRefused
-from engine_build.pipeline import run_steps
+from engine_build.pipeline import run_steps, steps_of
 from engine_build.store import FolderStore
 from onboarding.names import engine_archive_path, network_path
 from tests.unit.engine_build.graphs import node, tensor, write_graph
 from tests.unit.engine_build.stand_ins import StandInRunner, context
 from tests.unit.engine_build.tiny import model, write_arrays, write_tree
 
-pytestmark = pytest.mark.unit
 WIDTH = 4
 
 
@@ -134,6 +133,6 @@ def test_refuses_an_ensemble_whose_model_is_not_built_or_changed(store_of_models
     path.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
     try:
         with tools.work, pytest.raises(InputRefused, match="of first is not in"):
-            run_steps(tools)
+            run_steps(tools, steps_of(tools))
     finally:
         path.write_bytes(good)

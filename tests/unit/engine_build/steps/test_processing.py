@@ -15,7 +15,7 @@ from engine_build.datasets.text import TextEncoder
 from engine_build.errors import InputRefused, NetworkRefused
 from engine_build.evaluation.decision import Candidate
 from engine_build.onnx_graph.network_store import Network
-from engine_build.pipeline import NETWORK_STEPS, PROCESSING, run_steps
+from engine_build.pipeline import NETWORK_STEPS, PROCESSING, run_steps, steps_of
 from engine_build.quantization.calibration import calibrate
 from engine_build.quantization.layers import quantizable_layers
 from engine_build.quantization.qdq import quantize_layers
@@ -59,7 +59,7 @@ def log_of(root, tmp_path, **serving):
         write_tree(root, spec), tmp_path / "out", store=None, runner=StandInRunner(None)
     )
     assert PROCESSING.applies(tools)
-    tools.log.keep(tmp_path / "log")
+    tools.log.path = tmp_path / "log"
     with tools.work:
         state = BuildState(tools)
         state.networks["float"] = graphs.network(
@@ -311,8 +311,8 @@ def test_a_search_choice_is_confirmed_on_the_validation_split(wheel, tmp_path):
     (root / SEARCH["dataset"]).write_text("\n".join(sample_texts(100, seed=3)))
     tools = context(root, tmp_path / "out", store=None, runner=StandInRunner(wheel), model="tiny")
     with tools.work:
-        tools.log.keep(tools.work.log_path)
-        state = run_steps(tools, NETWORK_STEPS)
+        tools.log.path = tools.work.log_path
+        state = run_steps(tools, steps_of(tools, NETWORK_STEPS))
         log = tools.log.path.read_text()
         accuracy = tools.request.model.accuracy.model_copy(update={"metric": "accuracy"})
         by_label = dataclasses.replace(

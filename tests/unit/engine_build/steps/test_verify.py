@@ -42,9 +42,8 @@ class Encoder:
     def __init__(self, texts):
         self._places = {text: place for place, text in enumerate(texts)}
 
-    def feeds(self, texts, batch):
-        for begin in range(0, len(texts), batch):
-            yield {"place": np.array([self._places[text] for text in texts[begin : begin + batch]])}
+    def feed(self, texts):
+        return {"place": np.array([self._places[text] for text in texts])}
 
     def length(self, text):
         return len(text)

@@ -106,9 +106,7 @@ class GpuMachine:
         changes = {"endpoint": {"instance_type": instance}} | (changes or {})
         spec = model("tiny", precision, **changes)
         spec["engine"] = {**spec["engine"], **engine}
-        root = write_tree(self.folder / "root", spec)
-        environment = root / "environments/desk.yaml"
-        environment.write_text(environment.read_text().replace("triton-24.10-cpu", platform))
+        root = write_tree(self.folder / "root", spec, platform=platform)
         tools = stand_ins.context(root, self.folder / out, store=store, runner=None)
         runner = Runner(tools.log)
         if not self._processes:
@@ -130,7 +128,7 @@ class GpuMachine:
         return Network(precision=precision, path=path, inputs=TEXT, outputs=(output,), facts={})
 
 
-def install_runtime(monkeypatch, *, lacks=()):
+def install_runtime(monkeypatch):
     """TensorRT's and CUDA's bindings as this Python's own; the stand-in for CUDA."""
     cuda = RecordedCuda()
     modules = {
@@ -140,7 +138,7 @@ def install_runtime(monkeypatch, *, lacks=()):
         "cuda.bindings.runtime": cuda,
     }
     for name, module in modules.items():
-        monkeypatch.setitem(sys.modules, name, None if name in lacks else module)
+        monkeypatch.setitem(sys.modules, name, module)
     return cuda
 
 

@@ -25,7 +25,12 @@ from engine_build.evaluation.runtimes import load_engine
 from engine_build.log import Log
 from engine_build.onnx_graph.network_store import Network
 from engine_build.ort import OrtNetwork
-from engine_build.steps.compile import check_machine, compile_candidates, difference, fallback
+from engine_build.steps.compile import (
+    compile_candidates,
+    difference,
+    fallback,
+    refuse_unfit_machine,
+)
 from engine_build.steps.fetch import run as run_fetch
 from engine_build.steps.step import BuildState
 from engine_build.store import FolderStore
@@ -78,7 +83,7 @@ def test_auto_compiles_fp16_and_int8_plans_that_are_read_back(machine, monkeypat
     assert "int8: 0.0 MB of TensorRT 10.16.1.11" in log_of(context)
     assert "1.254 ms by trtexec at 2 x 8 without a CUDA graph" in log_of(context)
     install_runtime(monkeypatch)
-    assert check_machine(context.request, context.runner).gpu == "NVIDIA A10G"
+    refuse_unfit_machine(context)
     answer = load_engine("tensorrt", plain.path).rows(feed(2, 8))
     assert np.allclose(answer, OrtNetwork(TINY).rows(feed(2, 8)), atol=2e-3)
     for candidate in (plain, int8):
@@ -124,7 +129,7 @@ def by_cache(machine):
 
 
 def test_calibration_cache_is_given_to_trtexec(machine, by_cache):
-    path = by_cache.work_store.path(by_cache.request.cache_path)
+    path = by_cache.work.store.path(by_cache.request.cache_path)
     path.parent.mkdir(parents=True)
     path.write_text("TRT-101601-EntropyCalibration2\ninput: 3c010a14\n")
     (candidate,) = compiled(by_cache, {"float": machine.networks()["float"]})
@@ -328,7 +333,7 @@ def test_engine_with_a_plugin_is_built_compared_and_packed(subject, monkeypatch)
     tools = dataclasses.replace(tools, runner=Both(tools.runner, StandInRunner()))
     with tools.work:
         manifest = build(tools).entry.manifest
-        archive = tools.work_store.path(f"engines/{tools.request.engine_key}/model.tar.gz")
+        archive = tools.work.store.path(f"engines/{tools.request.engine_key}/model.tar.gz")
     assert manifest.plugins == ("libscale.so",)
     assert manifest.files["libscale.so"] == tools.request.plugins[0].sha256
     assert "--staticPlugins=libscale.so" in manifest.plan.command

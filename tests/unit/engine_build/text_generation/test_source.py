@@ -21,7 +21,6 @@ from onboarding.text_generation.spec import GenerationSourceSpec
 from tests.text_generation.tiny_llama import write_tiny_llama, write_tokenizer
 from tests.unit.engine_build.places import COMMIT, hub
 
-pytestmark = pytest.mark.unit
 ADDRESS = "s3://models/chat/"
 PIN, TOKEN = f"owner/name@{COMMIT}", "hf_token"
 OTHERS = {"README.md": b"#", "pytorch_model.bin": b"pickle", "modeling.py": b"raise SystemExit"}
@@ -79,15 +78,15 @@ def files_of(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def from_bucket(tmp_path, tiny, **more):
-    return fetch_source(tmp_path, checkpoint=ADDRESS, sha256=checkpoint_sha256(tiny), **more)
+def from_bucket(tmp_path, tiny):
+    return fetch_source(tmp_path, checkpoint=ADDRESS, sha256=checkpoint_sha256(tiny))
 
 
-def wheel_of(folder: Path, inside: str = "chat/model") -> Path:
+def wheel_of(folder: Path) -> Path:
     path = folder.parent / "chat-1.0-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
         for file in folder.iterdir():
-            archive.write(file, f"{inside}/{file.name}")
+            archive.write(file, f"chat/model/{file.name}")
         archive.writestr("chat/__init__.py", "raise SystemExit\n")
     return path
 

@@ -35,8 +35,6 @@ from onboarding.text_generation.checkpoint_lock import (
 from onboarding.text_generation.spec import GenerationBudgetSpec, TaskScoreSpec
 from tests.unit.onboarding.text_generation.test_planner import _spec
 
-pytestmark = pytest.mark.unit
-
 
 def interval(value, spread=0.0):
     return Interval(value=value, low=value - spread, high=value + spread)
@@ -163,11 +161,11 @@ def test_a_sample_is_scored_as_the_definitions_say(random):
     assert itself.agree >= 6 and itself.kl / 7 < 1e-5
 
 
-def sample(tokens, kl, agree=0.9, nll=3.0, reference=2.9):
+def sample(tokens, kl, nll=3.0, reference=2.9):
     return SampleScore(
         tokens=tokens,
         kl=kl * tokens,
-        agree=round(agree * tokens),
+        agree=round(0.9 * tokens),
         reference_nll=reference * tokens,
         nll=nll * tokens,
     )
