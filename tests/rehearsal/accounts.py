@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
 from pathlib import Path
 
 import boto3
@@ -110,12 +109,3 @@ class Accounts:
             if tag is not None:
                 manifest = json.dumps({"schemaVersion": 2, "annotations": {"tag": tag}})
                 ecr.put_image(repositoryName=name, imageTag=tag, imageManifest=manifest)
-
-
-def wait_for(condition, seconds, what):
-    """Wait until a condition holds and return its value."""
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"{what}: not within {seconds} s"
-        time.sleep(0.1)
-    return found
