@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from ministack.core import responses
 from ministack.services import s3
 
 Scoped = responses.AccountRegionScopedDict
+R = TypeVar("R")
 
 
 def account_id() -> str:
@@ -24,6 +25,14 @@ def account_id() -> str:
 def region() -> str:
     """Return the region of the present request."""
     return str(responses.get_region())
+
+
+def of_every_account(records: Mapping[str, R]) -> Iterator[R]:
+    """Yield the records of every account and region, each while it is the present one."""
+    scoped: Mapping[tuple[str, str, str], R] = records._data  # type: ignore[attr-defined]
+    for (account, region, _), record in list(scoped.items()):
+        with responses.request_scope(account, region):
+            yield record
 
 
 def sagemaker_arn(kind: str, name: str) -> str:
