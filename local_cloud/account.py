@@ -6,6 +6,7 @@ Import it only after MiniStack is configured.
 from __future__ import annotations
 
 import contextvars
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
@@ -35,8 +36,9 @@ def of_every_account(records: Mapping[str, R]) -> Iterator[R]:
             yield record
 
 
-def sagemaker_arn(kind: str, name: str) -> str:
-    """ARN of a SageMaker resource: model, endpoint-config, endpoint."""
+def sagemaker_arn(noun: str, name: str) -> str:
+    """ARN of a SageMaker resource, whose noun is that of its operations: EndpointConfig."""
+    kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", noun).lower()
     return f"arn:aws:sagemaker:{region()}:{account_id()}:{kind}/{name}"
 
 

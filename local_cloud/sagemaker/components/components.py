@@ -54,7 +54,7 @@ class Components:
         """Return the component of a name. Raises AwsError where there is none."""
         component = self.components.get(name)
         if component is None:
-            arn = sagemaker_arn("inference-component", name)
+            arn = sagemaker_arn("InferenceComponent", name)
             raise validation_error(f'Could not find inference component "{arn}".')
         return component
 

@@ -36,6 +36,8 @@ from local_cloud.sagemaker.hosting.rollout import rollout
 from local_cloud.settings import Settings
 
 R = TypeVar("R")
+WORDS = {"Model": "model", "EndpointConfig": "endpoint configuration", "Endpoint": "endpoint"}
+"""What refusals call a resource, by the noun of its operations."""
 
 
 class Endpoints:
@@ -53,15 +55,15 @@ class Endpoints:
 
     def model(self, name: str) -> Record:
         """Return the model of a name. Raises AwsError where there is none."""
-        return _record(self.models, "model", "model", name)
+        return _record(self.models, "Model", name)
 
     def config(self, name: str) -> Record:
         """Return the endpoint config of a name. Raises AwsError where there is none."""
-        return _record(self.configs, "endpoint configuration", "endpoint-config", name)
+        return _record(self.configs, "EndpointConfig", name)
 
     def endpoint_named(self, name: str) -> Endpoint:
         """Return the endpoint of a name. Raises AwsError where there is none."""
-        return _record(self.endpoints, "endpoint", "endpoint", name)
+        return _record(self.endpoints, "Endpoint", name)
 
     def instances(self, endpoint_name: str) -> Mapping[str, tuple[int, int]]:
         """Return present and desired instance counts of each production variant."""
@@ -74,7 +76,7 @@ class Endpoints:
     ) -> Endpoint:
         """Record a new endpoint and start its fleet in the background."""
         with self._turn:
-            arn = sagemaker_arn("endpoint", name)
+            arn = sagemaker_arn("Endpoint", name)
             if name.lower() in {endpoint.name.lower() for endpoint in self.endpoints.values()}:
                 raise validation_error(f'Cannot create already existing endpoint "{arn}".')
             config = self.config(config_name)
@@ -212,8 +214,8 @@ def _inspect(fleet: Fleet) -> None:
         variant.mend()
 
 
-def _record(records: Mapping[str, R], noun: str, arn_kind: str, name: str) -> R:
+def _record(records: Mapping[str, R], noun: str, name: str) -> R:
     record = records.get(name)
     if record is None:
-        raise validation_error(f'Could not find {noun} "{sagemaker_arn(arn_kind, name)}".')
+        raise validation_error(f'Could not find {WORDS[noun]} "{sagemaker_arn(noun, name)}".')
     return record
