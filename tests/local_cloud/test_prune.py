@@ -62,12 +62,11 @@ def session(tiny):
     return session
 
 
-def in_days(days):
-    return lambda: datetime.now(UTC) + timedelta(days=days)
+def pruned(session, *, days=31):
+    def clock():
+        return datetime.now(UTC) + timedelta(days=days)
 
-
-def pruned(session, *, days=31, dry_run=False):
-    return prune(session, older_than_days=30, dry_run=dry_run, clock=in_days(days))
+    return prune(session, older_than_days=30, dry_run=False, clock=clock)
 
 
 def marks(session):

@@ -283,11 +283,11 @@ class Caller:
         self.runtime = session.clients("sagemaker-runtime")
         self.waiting = threading.Event()
 
-    def invoke(self, endpoint: str, **options: Any) -> dict[str, Any]:
+    def invoke(self, endpoint: str, body: bytes = QUESTION, **options: Any) -> dict[str, Any]:
         # A pause leaves the machine to the deploy that is tested.
         self.waiting.wait(PAUSE_SECONDS)
         answer = self.runtime.invoke_endpoint(
-            EndpointName=endpoint, ContentType="application/json", Body=QUESTION, **options
+            EndpointName=endpoint, ContentType="application/json", Body=body, **options
         )
         outputs = json.loads(answer["Body"].read())["outputs"]
         return {"greeting": answer["InvokedProductionVariant"], "rows": outputs[0]["shape"][0]}
