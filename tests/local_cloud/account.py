@@ -238,18 +238,20 @@ def endpoint_resources(
     }
 
 
+def processes_with(file, text):
+    """Pids of the other processes whose file in /proc, `environ` or `cmdline`, holds a text."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        # One may have ended meanwhile.
+        with contextlib.suppress(OSError):
+            if text.encode() in (entry / file).read_bytes() and int(entry.name) != os.getpid():
+                found.append(int(entry.name))
+    return found
+
+
 def marked_processes(mark):
     """Pids of the processes that carry a mark in their environment."""
-    wanted = f"{MARK}={mark}".encode()
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                if wanted in (entry / "environ").read_bytes().split(b"\0"):
-                    found.append(int(entry.name))
-            except (FileNotFoundError, ProcessLookupError, PermissionError):
-                continue
-    return found
+    return processes_with("environ", f"{MARK}={mark}\0")
 
 
 def wait_until_gone(mark):

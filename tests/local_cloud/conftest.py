@@ -11,16 +11,11 @@ PYTHON = str(ROOT / ".venvs" / "cloud" / "bin" / "python")
 # What a tiny engine measures is not what these tests are about; every shape still has its round.
 os.environ.setdefault(BENCHMARK_SECONDS, "0.1")
 SERVER = str(ROOT / "tests" / "local_cloud" / "answering_server.py")
-STREAMING = str(ROOT / "tests" / "local_cloud" / "streaming_server.py")
 
 
 def write_images(state):
     """Adds a test server and a build image to the local cloud's image table."""
-    rows = {
-        "test-server": {"command": [PYTHON, "-I", SERVER]},
-        "streaming-server": {"command": [PYTHON, "-I", STREAMING]},
-        "test-builder": {},
-    }
+    rows = {"test-server": {"command": [PYTHON, "-I", SERVER]}, "test-builder": {}}
     state.mkdir(parents=True, exist_ok=True)
     (state / "images.yaml").write_text(json.dumps(rows))
 

@@ -34,7 +34,7 @@ def tiny(tmp_path_factory):
 
 @pytest.fixture
 def caller(session):
-    return Caller(session)
+    return Caller(session.clients)
 
 
 def printed_text(session):

@@ -9,9 +9,9 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.local_cloud.account import (
-    ACCOUNT,
     BUCKET,
     CREATED,
+    IMAGE,
     MARK,
     ROLE,
     UPDATED,
@@ -22,7 +22,6 @@ from tests.local_cloud.account import (
 
 pytestmark = pytest.mark.local_cloud
 
-IMAGE = f"{ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/roundhouse-local/streaming-server:1"
 NEEDED = {"NumberOfAcceleratorDevicesRequired": 1, "MinMemoryRequiredInMb": 1024}
 MANAGED = {"Status": "ENABLED", "MinInstanceCount": 0, "MaxInstanceCount": 3}
 BATCH = {"Type": "COPY_COUNT", "Value": 1}

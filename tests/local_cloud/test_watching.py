@@ -52,13 +52,13 @@ def states(session):
 
 def test_every_alarm_is_evaluated_and_well_under_sound_requests(session):
     assert set(states(session)) == OURS
-    with steady_load(Caller(session), ENDPOINT) as load:
+    with steady_load(Caller(session.clients), ENDPOINT) as load:
         until(lambda: states(session) if set(states(session).values()) == {"OK"} else None)
     assert load.failures == []
 
 
 def test_clients_mistakes_trip_their_own_alarm_alone_and_it_recovers(session):
-    with steady_load(Caller(session), ENDPOINT, body=b"{") as load:
+    with steady_load(Caller(session.clients), ENDPOINT, body=b"{") as load:
         until(lambda: states(session)["client-errors"] == "ALARM")
         now = states(session)
     assert load.failures and not load.answers
