@@ -146,6 +146,24 @@ class Account:
         return json.loads(answer["Body"].read())
 
 
+def track(cloud, resource, dimension, least, policy, **configuration):
+    """Registers `least` to three instances or copies as a target, with a tracking policy of it."""
+    scaling = cloud.client("application-autoscaling")
+    target = {
+        "ServiceNamespace": "sagemaker",
+        "ResourceId": resource,
+        "ScalableDimension": f"sagemaker:{dimension}",
+    }
+    scaling.register_scalable_target(**target, MinCapacity=least, MaxCapacity=3)
+    scaling.put_scaling_policy(
+        **target,
+        PolicyName=policy,
+        PolicyType="TargetTrackingScaling",
+        TargetTrackingScalingPolicyConfiguration={"ScaleOutCooldown": 0, **configuration},
+    )
+    return target
+
+
 def build(cloud, name, buildspec):
     """Makes a project, starts a build of it, and returns the build's id."""
     codebuild = cloud.client("codebuild")

@@ -6,6 +6,7 @@ import pytest
 from local_cloud import lifecycle
 from local_cloud.settings import BENCHMARK_SECONDS
 from tests.local_cloud.account import BUCKET, ROOT, Account
+from tests.local_cloud.tiny_session import session_at
 
 PYTHON = str(ROOT / ".venvs" / "cloud" / "bin" / "python")
 # What a tiny engine measures is not what these tests are about; every shape still has its round.
@@ -40,7 +41,14 @@ def new_state(tmp_path):
     lifecycle.stop(state)
 
 
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """A tiny session of a module, with nothing deployed."""
+    with session_at(tmp_path_factory.mktemp("session")) as tiny:
+        yield tiny
+
+
 @pytest.fixture
 def session(tiny):
-    """The session of a module's own `tiny`, its local cloud started when it is not up."""
+    """The session of a module's `tiny`, its local cloud started when it is not up."""
     return tiny.start()

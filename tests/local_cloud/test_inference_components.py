@@ -17,6 +17,7 @@ from tests.local_cloud.account import (
     UPDATED,
     archive,
     refusal,
+    track,
     until,
 )
 
@@ -253,25 +254,17 @@ CONCURRENCY = "SageMakerInferenceComponentConcurrentRequestsPerCopyHighResolutio
 
 def register(hosted):
     """Registers copies as a target that concurrency scales in and out and a request from zero."""
-    scaling = hosted.cloud.client("application-autoscaling")
-    target = {
-        "ServiceNamespace": "sagemaker",
-        "ResourceId": f"inference-component/{hosted.name}",
-        "ScalableDimension": "sagemaker:inference-component:DesiredCopyCount",
-    }
-    scaling.register_scalable_target(**target, MinCapacity=0, MaxCapacity=3)
-    scaling.put_scaling_policy(
-        **target,
-        PolicyName="concurrency",
-        PolicyType="TargetTrackingScaling",
-        TargetTrackingScalingPolicyConfiguration={
-            "TargetValue": 2,
-            "PredefinedMetricSpecification": {"PredefinedMetricType": CONCURRENCY},
-            "ScaleOutCooldown": 0,
-            "ScaleInCooldown": 0,
-        },
+    target = track(
+        hosted.cloud,
+        f"inference-component/{hosted.name}",
+        "inference-component:DesiredCopyCount",
+        0,
+        "concurrency",
+        TargetValue=2,
+        PredefinedMetricSpecification={"PredefinedMetricType": CONCURRENCY},
+        ScaleInCooldown=0,
     )
-    policy = scaling.put_scaling_policy(
+    policy = hosted.cloud.client("application-autoscaling").put_scaling_policy(
         **target,
         PolicyName="from-zero",
         PolicyType="StepScaling",

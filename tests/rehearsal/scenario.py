@@ -146,7 +146,7 @@ class Rehearsal:
         return result.stdout
 
     def person_clone(self, login, folder):
-        return Clone(folder, self.forge, self.tokens[login], login)
+        return Clone(folder, self.forge, self.tokens[login])
 
     # The change
 
