@@ -38,7 +38,9 @@ def main() -> None:
     parser.add_argument("--triton", type=Path, required=True)
     parser.add_argument("--backends", type=Path, required=True)
     arguments = parser.parse_args()
-    distribution = triton_distribution(arguments.triton)
+    # Where the nvidia-pytriton wheel keeps Triton.
+    wheel = "lib/python3.*/site-packages/pytriton/tritonserver"
+    distribution = next(arguments.triton.glob(wheel))
     gather_backends(distribution, arguments.backends)
     try:
         variables = served_variables({**IMAGE, **os.environ})
@@ -54,11 +56,6 @@ def main() -> None:
     )
     print(shlex.join(command), flush=True)
     os.execve(command[0], command, dict(variables))
-
-
-def triton_distribution(environment_folder: Path) -> Path:
-    """Where the nvidia-pytriton wheel keeps Triton."""
-    return next(environment_folder.glob("lib/python3.*/site-packages/pytriton/tritonserver"))
 
 
 def gather_backends(distribution: Path, backends: Path) -> None:

@@ -98,7 +98,8 @@ class Components:
     ) -> Component:
         """Begin to replace a component's copies, to change their number, or both."""
         with self._turn:
-            component = self._settled_component(name)
+            component = self.component(name)
+            component.require_settled("inference component")
             desired = component.desired if copies is None else copies
             if specification is not None and specification != component.specification:
                 component.deployment_config = deployment
@@ -146,11 +147,6 @@ class Components:
             component.given_up.set()
             for copy in tuple(component.copies):
                 copy.terminate(0.0)
-
-    def _settled_component(self, name: str) -> Component:
-        component = self.component(name)
-        component.require_settled("inference component")
-        return component
 
     def fleet(self, component: Component) -> Fleet:
         """Return the fleet on which a component's copies are placed. Raises ServerError."""

@@ -126,11 +126,8 @@ class Copies:
         adapters: Sequence[Component] = (),
     ) -> list[Instance]:
         """Start copies, or none where one fails. Raises ServerError."""
-
-        def run() -> Instance:
-            return self._start(component, specification, fleet, adapters)
-
-        return start_together(run, count, partial(end_copies, grace_seconds=0.0))
+        start = partial(self._start, component, specification, fleet, adapters)
+        return start_together(start, count, partial(end_copies, grace_seconds=0.0))
 
     def _start(
         self,
