@@ -6,14 +6,16 @@ Import it only after MiniStack is configured.
 from __future__ import annotations
 
 import contextvars
+import re
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from ministack.core import responses
 from ministack.services import s3
 
 Scoped = responses.AccountRegionScopedDict
+R = TypeVar("R")
 
 
 def account_id() -> str:
@@ -26,8 +28,17 @@ def region() -> str:
     return str(responses.get_region())
 
 
-def sagemaker_arn(kind: str, name: str) -> str:
-    """ARN of a SageMaker resource: model, endpoint-config, endpoint."""
+def of_every_account(records: Mapping[str, R]) -> Iterator[R]:
+    """Yield the records of every account and region, each while it is the present one."""
+    scoped: Mapping[tuple[str, str, str], R] = records._data  # type: ignore[attr-defined]
+    for (account, region, _), record in list(scoped.items()):
+        with responses.request_scope(account, region):
+            yield record
+
+
+def sagemaker_arn(noun: str, name: str) -> str:
+    """ARN of a SageMaker resource, whose noun is that of its operations: EndpointConfig."""
+    kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", noun).lower()
     return f"arn:aws:sagemaker:{region()}:{account_id()}:{kind}/{name}"
 
 

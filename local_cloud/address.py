@@ -20,7 +20,7 @@ class CloudAddress:
     port: int
     endpoint_url: str
     started_at: str
-    seconds_per_minute: float = 1.0
+    seconds_per_minute: float
 
 
 def process_start(pid: int) -> str | None:
@@ -35,9 +35,9 @@ def process_start(pid: int) -> str | None:
     return f"{boot}/{fields[19]}"
 
 
-def own_address(port: int, seconds_per_minute: float) -> CloudAddress:
-    """The address of this very process."""
-    return CloudAddress(
+def write_own_address(state: Path, port: int, seconds_per_minute: float) -> None:
+    """Leave the address of this very process in the state folder, whole or not at all."""
+    address = CloudAddress(
         pid=os.getpid(),
         pid_started=str(process_start(os.getpid())),
         port=port,
@@ -45,18 +45,14 @@ def own_address(port: int, seconds_per_minute: float) -> CloudAddress:
         started_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         seconds_per_minute=seconds_per_minute,
     )
+    draft = state / f"{ADDRESS_FILE}.{os.getpid()}"
+    draft.write_text(json.dumps(asdict(address), indent=2) + "\n", encoding="utf-8")
+    draft.replace(state / ADDRESS_FILE)
 
 
 def is_alive(address: CloudAddress) -> bool:
     """Whether the process of the address still runs."""
     return process_start(address.pid) == address.pid_started
-
-
-def write_address(state: Path, address: CloudAddress) -> None:
-    """Leaves the address in the state folder, whole or not at all."""
-    draft = state / f"{ADDRESS_FILE}.{os.getpid()}"
-    draft.write_text(json.dumps(asdict(address), indent=2) + "\n", encoding="utf-8")
-    draft.replace(state / ADDRESS_FILE)
 
 
 def read_address(state: Path) -> CloudAddress | None:

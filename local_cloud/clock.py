@@ -5,11 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import TypeVar
+from collections.abc import Callable, Iterator
 
-from ministack.core.responses import request_scope
-
+from local_cloud.account import of_every_account
 from local_cloud.application_autoscaling.api import Scaling
 from local_cloud.cloudwatch import alarms, metric_store
 from local_cloud.cloudwatch.alarms import Alarms
@@ -22,7 +20,6 @@ from onboarding.metrics import HOST, INVOCATIONS
 SHORTEST_STEP_SECONDS = 0.05
 KEPT_MINUTES, KEPT_SECONDS = 180, 3600.0
 """CloudWatch keeps fine datapoints for three hours; where minutes are short, an hour is kept."""
-R = TypeVar("R")
 logger = logging.getLogger("roundhouse.clock")
 
 
@@ -73,7 +70,7 @@ class Clock:
 
     def _sample_minute(self, ended: float) -> None:
         """Record what a minute that has ended leaves of instances and of what is scaled."""
-        for endpoint in self._scoped(self._components.endpoints.endpoints):
+        for endpoint in of_every_account(self._components.endpoints.endpoints):
             scaled = self._scaling.registry.variants(endpoint.name)
             for variant in (item for fleet in endpoint.fleets for item in fleet.variants):
                 metrics = variant_metrics(endpoint.name, variant.name)
@@ -86,16 +83,8 @@ class Clock:
                 metrics.record_none(ended)
 
     def _all_components(self) -> Iterator[tuple[Component, Metrics]]:
-        for component in self._scoped(self._components.components):
+        for component in of_every_account(self._components.components):
             yield component, component_metrics(component.name)
-
-    @staticmethod
-    def _scoped(records: Mapping[str, R]) -> Iterator[R]:
-        """Yield the records of every account, each in its own scope."""
-        scoped = records._data  # type: ignore[attr-defined]
-        for (account, region, _), record in list(scoped.items()):
-            with request_scope(account, region):
-                yield record
 
 
 def _run_part(work: Callable[..., None], *arguments: object) -> None:

@@ -27,48 +27,26 @@ Created = tuple[str, dict[str, Any]]
 """A resource's Ref and its attributes."""
 Action = Callable[[Properties], Properties]
 COMPONENT = "InferenceComponent"
+IN_SERVICE = ("InService", None)
 FIXED = (f"{COMPONENT}Name", "EndpointName", "VariantName")
 """What UpdateInferenceComponent cannot change, though the type has no createOnlyProperties."""
 
 
-def physical_name(properties: Properties, field: str, stack: str, logical_id: str) -> str:
-    """Return the name that a template gives, or one made of the stack's and the resource's."""
-    name = properties.get(field)
-    return str(provisioners._physical_name(stack, logical_id, max_len=63) if name is None else name)
-
-
-def last(arn: str) -> str:
-    """Return the name at an ARN's end."""
-    return arn.rpartition("/")[2]
-
-
-def call(action: Action, request: Properties) -> Properties:
+def call(action: Action, request: Properties, ignored_code: str | None = None) -> Properties:
     """Call an action; its refusal becomes the reason that CloudFormation shows."""
     try:
         return action(request)
     except AwsError as error:
+        if error.code == ignored_code:
+            return {}
         raise ValueError(
             f"Resource handler returned message: {error.message} ({error.code})"
         ) from error
 
 
-def call_delete(action: Action, request: Properties) -> None:
-    """Call a deleting action; a resource that is gone already is no fault."""
-
-    def delete(request: Properties) -> Properties:
-        try:
-            return action(request)
-        except AwsError as error:
-            if "Could not find" not in error.message and error.code != "ObjectNotFoundException":
-                raise
-            return {}
-
-    call(delete, request)
-
-
 @dataclass(frozen=True, kw_only=True)
-class SlowType:
-    """A type of resource, through the same control plane that the API uses.
+class HostingType:
+    """A type of resource of SageMaker, through the same control plane that the API uses.
 
     `changes` returns the request that brings about a change of the present resource's properties,
     None where there is none; it may raise ValueError.
@@ -76,8 +54,8 @@ class SlowType:
 
     kind: str
     control_plane: ControlPlane
-    resources: Mapping[str, Changing]
-    changes: Callable[[Any, Properties, Properties], Properties | None]
+    resources: Mapping[str, Any]
+    changes: Callable[[Any, Properties, Properties], Properties | None] = lambda *_: None
 
     @property
     def name_field(self) -> str:
@@ -89,16 +67,18 @@ class SlowType:
         """What MiniStack's CloudFormation calls."""
         return {"create": self.create, "update": self.update, "delete": self.delete}
 
-    def find(self, name: str) -> Changing | None:
+    def find(self, name: str) -> Any:
         """Return the resource of a name once nothing is under way on it; None: it is gone."""
         resource = self.resources.get(name)
-        if resource is not None:
+        if isinstance(resource, Changing):
             resource.wait()
         return resource
 
     def create(self, logical_id: str, properties: Properties, stack: str) -> Created:
         """Create a resource and wait until it answers; delete one that never does."""
-        name = physical_name(properties, self.name_field, stack, logical_id)
+        name = properties.get(self.name_field)
+        if name is None:
+            name = provisioners._physical_name(stack, logical_id, max_len=63)
         known = input_shape(f"Create{self.kind}").members
         request = {field: value for field, value in properties.items() if field in known}
         call(self.control_plane.actions[f"Create{self.kind}"], {**request, self.name_field: name})
@@ -110,20 +90,19 @@ class SlowType:
 
     def update(self, physical_id: str, old: Properties, new: Properties, stack: str) -> Created:
         """Change a resource in place; on failure what was before still answers."""
-        name = last(physical_id)
+        name = physical_id.rpartition("/")[2]
         request = self.changes(self.find(name), old, new)
         if request is None:
-            return physical_id, self._attributes(name, physical_id)
+            return self._created(name)
         action = f"Update{self.kind}"
         call(partial(self._call_again, action), {**request, self.name_field: name})
         return self._settled(name)
 
     def delete(self, physical_id: str, properties: Properties) -> None:
-        """Delete a resource and wait until what runs of it has ended."""
-        name = last(physical_id)
+        """Delete a resource that is not gone yet, and wait until what runs of it has ended."""
+        name = physical_id.rpartition("/")[2]
         if self.find(name) is not None:
-            delete = partial(self._call_again, f"Delete{self.kind}")
-            call_delete(delete, {self.name_field: name})
+            call(partial(self._call_again, f"Delete{self.kind}"), {self.name_field: name})
             self.find(name)
 
     def _call_again(self, action: str, request: Properties) -> Properties:
@@ -135,14 +114,18 @@ class SlowType:
                 self.find(request[self.name_field])
 
     def _settled(self, name: str) -> Created:
-        found = self.find(name)
-        if found is None or found.status != "InService" or found.failure_reason is not None:
-            reason = "it was deleted" if found is None else found.failure_reason or found.status
+        found, reason = self.find(name), None
+        if found is None:
+            reason = "it was deleted"
+        elif isinstance(found, Changing) and (found.status, found.failure_reason) != IN_SERVICE:
+            reason = found.failure_reason or found.status
+        if reason is not None:
             raise ValueError(f"Resource handler returned message: {reason}")
-        return found.arn, self._attributes(name, found.arn)
+        return self._created(name)
 
-    def _attributes(self, name: str, arn: str) -> dict[str, str]:
-        return {self.name_field: name, "Id": arn, f"{self.kind}Arn": arn}
+    def _created(self, name: str) -> Created:
+        arn = sagemaker_arn(self.kind, name)
+        return arn, {self.name_field: name, "Id": arn, f"{self.kind}Arn": arn}
 
 
 def endpoint_changes(present: Any, old: Properties, new: Properties) -> Properties | None:
@@ -208,24 +191,16 @@ CUSTOM_NAMES = {
 
 def install(control_plane: ControlPlane, components: Components, scaling: Scaling) -> None:
     """Add the types to MiniStack's CloudFormation."""
-    endpoints = SlowType(
-        kind="Endpoint",
-        control_plane=control_plane,
-        resources=control_plane.endpoints.endpoints,
-        changes=endpoint_changes,
-    )
-    hosted = SlowType(
-        kind=COMPONENT,
-        control_plane=control_plane,
-        resources=components.components,
-        changes=component_changes,
+    endpoints, new_type = control_plane.endpoints, partial(HostingType, control_plane=control_plane)
+    types = (
+        new_type(kind="Model", resources=endpoints.models),
+        new_type(kind="EndpointConfig", resources=endpoints.configs),
+        new_type(kind="Endpoint", resources=endpoints.endpoints, changes=endpoint_changes),
+        new_type(kind=COMPONENT, resources=components.components, changes=component_changes),
     )
     provisioners._RESOURCE_HANDLERS.update(
         {
-            MODEL_TYPE: _named_handlers(control_plane, "Model", "model"),
-            CONFIG_TYPE: _named_handlers(control_plane, "EndpointConfig", "endpoint-config"),
-            ENDPOINT_TYPE: endpoints.handlers,
-            COMPONENT_TYPE: hosted.handlers,
+            **{f"AWS::SageMaker::{item.kind}": item.handlers for item in types},
             TARGET_TYPE: _handlers(
                 partial(_put_target, scaling), scaling.actions["DeregisterScalableTarget"]
             ),
@@ -249,30 +224,13 @@ def install(control_plane: ControlPlane, components: Components, scaling: Scalin
     _accept_every_alarm()
 
 
-def _named_handlers(control_plane: ControlPlane, kind: str, arn_kind: str) -> dict[str, Any]:
-    """Handlers of a type without updates; its Ref is the ARN."""
-    actions, field = control_plane.actions, f"{kind}Name"
-
-    def create(logical_id: str, properties: Properties, stack: str) -> Created:
-        name = physical_name(properties, field, stack, logical_id)
-        call(actions[f"Create{kind}"], {**properties, field: name})
-        return sagemaker_arn(arn_kind, name), {field: name, "Id": sagemaker_arn(arn_kind, name)}
-
-    def update(physical_id: str, old: Properties, new: Properties, stack: str) -> Created:
-        return physical_id, {field: last(physical_id), "Id": physical_id}
-
-    def delete(physical_id: str, properties: Properties) -> None:
-        call_delete(actions[f"Delete{kind}"], {field: last(physical_id)})
-
-    return {"create": create, "update": update, "delete": delete}
-
-
 def _handlers(put: Callable[[Properties], Created], delete: Action) -> dict[str, Any]:
     """Handlers of a type that one action creates and updates."""
+    gone = "ObjectNotFoundException"
     return {
         "create": lambda logical_id, properties, stack: put(properties),
         "update": lambda physical_id, old, new, stack: put(new),
-        "delete": lambda physical_id, properties: call_delete(delete, properties),
+        "delete": lambda physical_id, properties: call(delete, properties, gone),
     }
 
 

@@ -126,8 +126,7 @@ class BuildRun(Job):
         """Run one phase, with its beginning, end and failure on record."""
         if self.stopped.is_set():
             raise PhaseError("STOPPED", "the build was stopped", "STOPPED")
-        begun = time.time()
-        entry: dict[str, Any] = {"phaseType": name, "startTime": begun}
+        entry: dict[str, Any] = {"phaseType": name, "startTime": time.time()}
         self.record["phases"].append(entry)
         self.record["currentPhase"] = name
         status, contexts = "SUCCEEDED", [{"statusCode": "", "message": ""}]
@@ -138,13 +137,7 @@ class BuildRun(Job):
             self._write_line(f"[Container] Phase {name} {status}: {error}")
             raise
         finally:
-            now = time.time()
-            entry.update(
-                phaseStatus=status,
-                endTime=now,
-                durationInSeconds=round(now - begun),
-                contexts=contexts,
-            )
+            entry.update(phaseStatus=status, endTime=time.time(), contexts=contexts)
 
     def _provision(self) -> None:
         environment = self.record["environment"]

@@ -18,7 +18,7 @@ from typing import Any
 import ministack.core.router as router
 from ministack.core.responses import StreamingResponse
 
-from local_cloud.address import own_address, write_address
+from local_cloud.address import write_own_address
 from local_cloud.protocol.errors import Reply, dispatch
 from local_cloud.settings import Settings
 
@@ -128,7 +128,7 @@ async def _announce(settings: Settings) -> None:
     """Writes the address once the cloud answers on it."""
     while not await _answers(settings.port):
         await asyncio.sleep(0.02)
-    write_address(settings.state, own_address(settings.port, settings.seconds_per_minute))
+    write_own_address(settings.state, settings.port, settings.seconds_per_minute)
 
 
 async def _answers(port: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ministack.core.responses import request_scope
@@ -42,12 +42,7 @@ class Scaling:
             "DeregisterScalableTarget": self._deregister,
             "PutScalingPolicy": self._put_policy,
             "DeleteScalingPolicy": self._delete_policy,
-            "DescribeScalableTargets": lambda request: _describe(
-                request, "ScalableTargets", registry.targets.values()
-            ),
-            "DescribeScalingPolicies": lambda request: _describe(
-                request, "ScalingPolicies", registry.policies.values()
-            ),
+            "DescribeScalableTargets": self._describe,
         }
         self.actions = checked_actions(actions, SCALING)
 
@@ -108,6 +103,19 @@ class Scaling:
             self.registry.forget(self.registry.target(_key_of(request)).key)
         return {}
 
+    def _describe(self, request: Request) -> Request:
+        """Return a page of the targets of a request's namespace, dimension and resources."""
+        dimension, resources = request.get("ScalableDimension"), request.get("ResourceIds")
+        targets = [
+            target.as_description()
+            for key, target in self.registry.targets.items()
+            if key.namespace == request["ServiceNamespace"]
+            and dimension in (None, key.dimension)
+            and (not resources or key.resource_id in resources)
+        ]
+        size = min(int(request.get("MaxResults") or PAGE), PAGE)
+        return page(request, "ScalableTargets", targets, size)
+
     def _put_policy(self, request: Request) -> Request:
         """Record a scaling policy of a registered target, and create its alarms anew."""
         name = request["PolicyName"]
@@ -124,7 +132,8 @@ class Scaling:
             policy.kind, policy.configuration = kind, configuration
             self.registry.policies[(key, name)] = policy
             put_alarms(policy)
-        return {"PolicyARN": policy.arn, "Alarms": policy.as_description()["Alarms"]}
+        alarms = [{"AlarmName": name, "AlarmARN": arn} for name, arn in policy.alarms.items()]
+        return {"PolicyARN": policy.arn, "Alarms": alarms}
 
     def _delete_policy(self, request: Request) -> Request:
         key, name = _key_of(request), request["PolicyName"]
@@ -134,24 +143,6 @@ class Scaling:
                 raise not_found("No scaling policy found", key, f", policy name: {name}")
             delete_alarms(policy)
         return {}
-
-
-def _describe(request: Request, field: str, records: Iterable[Target | Policy]) -> Request:
-    """A page of the records of a request's namespace, resource, dimension and names."""
-    if request["ServiceNamespace"] != NAMESPACE:
-        return {field: []}
-    found = [record.as_description() for record in records]
-    fields = ("ResourceId", "ScalableDimension")
-    matching = [
-        record
-        for record in found
-        if all(request.get(name) in (None, record[name]) for name in fields)
-        and all(
-            not request.get(f"{name}s") or record.get(name) in request[f"{name}s"]
-            for name in ("ResourceId", "PolicyName")
-        )
-    ]
-    return page(request, field, matching, min(int(request.get("MaxResults") or PAGE), PAGE))
 
 
 def _key_of(request: Request) -> Key:

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from local_cloud.protocol.errors import AwsError
 
-Description = dict[str, Any]
 SUSPENSIONS = tuple(
     f"{kind}Suspended" for kind in ("DynamicScalingIn", "DynamicScalingOut", "ScheduledScaling")
 )
@@ -31,14 +30,6 @@ class Key(NamedTuple):
     namespace: str
     resource_id: str
     dimension: str
-
-    def as_description(self) -> Description:
-        """Return its three fields."""
-        return {
-            "ServiceNamespace": self.namespace,
-            "ResourceId": self.resource_id,
-            "ScalableDimension": self.dimension,
-        }
 
     @property
     def component(self) -> str | None:
@@ -93,10 +84,12 @@ class Target:
         """Return a capacity within its bounds."""
         return min(max(desired, self.low), self.high)
 
-    def as_description(self) -> Description:
+    def as_description(self) -> dict[str, Any]:
         """As DescribeScalableTargets shows it."""
         return {
-            **self.key.as_description(),
+            "ServiceNamespace": self.key.namespace,
+            "ResourceId": self.key.resource_id,
+            "ScalableDimension": self.key.dimension,
             "MinCapacity": self.low,
             "MaxCapacity": self.high,
             "SuspendedState": self.suspended,
@@ -124,17 +117,6 @@ class Policy:
     def scales_in(self) -> bool:
         """Whether it may remove instances."""
         return not (self.is_tracking and self.configuration.get("DisableScaleIn"))
-
-    def as_description(self) -> Description:
-        """As DescribeScalingPolicies shows it."""
-        return {
-            "PolicyARN": self.arn,
-            "PolicyName": self.name,
-            **self.key.as_description(),
-            "PolicyType": self.kind,
-            CONFIGURATIONS[self.kind]: dict(self.configuration),
-            "Alarms": [{"AlarmName": name, "AlarmARN": arn} for name, arn in self.alarms.items()],
-        }
 
 
 def not_found(what: str, key: Key, name: str = "") -> AwsError:

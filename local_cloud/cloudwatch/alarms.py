@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -180,13 +179,10 @@ def _rule(alarm: Alarm) -> Rule:
 def _change(alarm: Alarm, result: Verdict) -> None:
     """Change an alarm's state, with history, notifications and composite alarms."""
     old, now = str(alarm["StateValue"]), int(time.time())
-    data = {"recentDatapoints": result.values, "threshold": alarm.get("Threshold")}
     alarm.update(
         StateValue=result.state,
         StateReason=result.reason,
         StateUpdatedTimestamp=now,
-        StateTransitionedTimestamp=now,
-        StateReasonData=json.dumps({"version": "1.0", **data}),
     )
     cloudwatch._record_history(alarm["AlarmName"], old, result.state, result.reason)
     cloudwatch._dispatch_alarm_actions(alarm, old, result.state, result.reason)

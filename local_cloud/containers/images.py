@@ -69,6 +69,7 @@ def _table(settings: Settings) -> dict[str, LocalImage]:
     environments = settings.environments
     triton = ("--triton", environments / "triton", "--backends", settings.state / "backends")
     vllm = (environments / "vllm" / "bin" / "python", "-I", "-S", VLLM_SERVE)
+    server_packages = tuple(sorted(environments.glob("server/lib/python3*/site-packages")))
     training = (TRAIN, settings.root / "engine_build" / "training_job.py")
     commands = {
         "python-server": ("server", "-m", "container.server", "serve"),
@@ -83,14 +84,10 @@ def _table(settings: Settings) -> dict[str, LocalImage]:
         name: LocalImage(
             environment_folder=environments / environment,
             command=(str(environments / environment / "bin" / "python"), *map(str, arguments)),
-            packages=_site_packages(environments / "server") if name == BASELINE else (),
+            packages=server_packages if name == BASELINE else (),
         )
         for name, (environment, *arguments) in commands.items()
     }
-
-
-def _site_packages(environment: Path) -> tuple[Path, ...]:
-    return tuple(sorted(environment.glob("lib/python3*/site-packages")))
 
 
 def _overrides(settings: Settings) -> dict[str, LocalImage]:

@@ -1,8 +1,8 @@
 """Stands for `serve` in our Triton image: variables become a `tritonserver` command.
 
 It runs as a script in the Triton environment and becomes the server before Triton. Source:
-triton-inference-server/server, docker/sagemaker/serve, whose faults it has too. Variables that
-onboarding never sets are left out, and GPU memory limits of loads, as they ask nvidia-smi.
+triton-inference-server/server, docker/sagemaker/serve, whose faults it has too. What onboarding
+never leaves to its defaults is left out, and GPU memory limits of loads, as they ask nvidia-smi.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 DEFAULT_MODEL = "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"
 PING_MODE = "SAGEMAKER_TRITON_PING_MODE"
 IMAGE = {"SAGEMAKER_TRITON_LOG_VERBOSE": "false", PING_MODE: "ready"}
-"""What the image's own environment holds."""
+"""What the image's own environment holds: `serve` exports a ping mode only where one is set."""
 TRITON_IMAGE = Path(__file__).parents[2] / "container" / "triton_image"
 SERVER = TRITON_IMAGE.with_name("server") / "__main__.py"
 """What our image adds to NVIDIA's."""
@@ -38,10 +38,12 @@ def main() -> None:
     parser.add_argument("--triton", type=Path, required=True)
     parser.add_argument("--backends", type=Path, required=True)
     arguments = parser.parse_args()
-    distribution = triton_distribution(arguments.triton)
+    # Where the nvidia-pytriton wheel keeps Triton.
+    wheel = "lib/python3.*/site-packages/pytriton/tritonserver"
+    distribution = next(arguments.triton.glob(wheel))
     gather_backends(distribution, arguments.backends)
     try:
-        variables = served_variables(set_variables({**IMAGE, **os.environ}))
+        variables = served_variables({**IMAGE, **os.environ})
         library = preloaded_verification(variables, arguments.backends)
     except ServeError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -54,11 +56,6 @@ def main() -> None:
     )
     print(shlex.join(command), flush=True)
     os.execve(command[0], command, dict(variables))
-
-
-def triton_distribution(environment_folder: Path) -> Path:
-    """Where the nvidia-pytriton wheel keeps Triton."""
-    return next(environment_folder.glob("lib/python3.*/site-packages/pytriton/tritonserver"))
 
 
 def gather_backends(distribution: Path, backends: Path) -> None:
@@ -81,26 +78,12 @@ def _link(place: Path, target: Path) -> None:
         draft.replace(place)
 
 
-def set_variables(variables: Mapping[str, str]) -> Mapping[str, str]:
-    """To `serve` a variable that is empty is not set."""
-    return {
-        name: value
-        for name, value in variables.items()
-        if value or not name.startswith("SAGEMAKER_")
-    }
-
-
 def served_variables(variables: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the variables of Triton's SageMaker front end: ping mode, and a single model."""
-    served, multi_model = dict(variables), is_multi_model(variables)
-    # `serve` does not export the ping mode: it reaches the server only where the variable is set.
-    if PING_MODE in variables:
-        default = "live" if multi_model else "ready"
-        served[PING_MODE] = variables.get("SAGEMAKER_TRITON_OVERRIDE_PING_MODE", default)
+    """Return the variables of Triton's SageMaker front end. Raises ServeError without the model."""
+    multi_model = is_multi_model(variables)
     if not multi_model:
-        repository = model_repository(variables)
-        served[DEFAULT_MODEL] = single_model(variables.get(DEFAULT_MODEL), repository)
-    return served
+        require_model(variables.get(DEFAULT_MODEL), Path(variables["SM_MODEL_DIR"]))
+    return {**variables, PING_MODE: "live" if multi_model else "ready"}
 
 
 def checking_server(python: Path | str) -> tuple[str, ...]:
@@ -134,12 +117,6 @@ def is_multi_model(variables: Mapping[str, str]) -> bool:
     return variables.get("SAGEMAKER_MULTI_MODEL") == "true"
 
 
-def model_repository(variables: Mapping[str, str]) -> Path:
-    """Where the archive was unpacked; an empty folder for a multi-model endpoint."""
-    default = "/tmp/sagemaker" if is_multi_model(variables) else "/opt/ml/model"
-    return Path(variables.get("SM_MODEL_DIR", default))
-
-
 def triton_command(
     variables: Mapping[str, str], distribution: Path, backends: Path
 ) -> tuple[str, ...]:
@@ -147,14 +124,14 @@ def triton_command(
     address = variables.get("ROUNDHOUSE_BIND_ADDRESS", "0.0.0.0")
     return (
         str(distribution / "bin" / "tritonserver"),
-        f"--model-repository={model_repository(variables)}",
+        f"--model-repository={variables['SM_MODEL_DIR']}",
         f"--backend-directory={backends}",
         f"--cache-directory={distribution / 'caches'}",
         "--model-control-mode=explicit",
         "--model-namespacing=true",
         "--allow-http=false",
         "--allow-sagemaker=true",
-        f"--sagemaker-port={variables.get('SAGEMAKER_BIND_TO_PORT', '8080')}",
+        f"--sagemaker-port={variables['SAGEMAKER_BIND_TO_PORT']}",
         "--allow-grpc=false",
         *_metrics(variables, address),
         f"--log-verbose={variables.get('SAGEMAKER_TRITON_LOG_VERBOSE', 'true')}",
@@ -172,26 +149,18 @@ def _metrics(variables: Mapping[str, str], address: str) -> tuple[str, ...]:
     return ("--allow-metrics=true", f"--metrics-address={address}", f"--metrics-port={port}")
 
 
-def single_model(named: str | None, repository: Path) -> str:
-    """The model that a single-model endpoint loads: the named one, or the only one there is."""
+def require_model(name: str | None, repository: Path) -> None:
+    """Raise ServeError where the archive does not hold the model that the endpoint serves."""
     if (repository / "config.pbtxt").exists():
         raise ServeError(
             f"config.pbtxt lies at the root of {repository}: a single-model archive keeps it in "
             "<model>/"
         )
     found = sorted(path.name for path in repository.iterdir() if path.is_dir())
-    if named is None and len(found) == 1:
-        return found[0]
-    if named is None:
+    if name not in found:
         raise ServeError(
-            f"the archive holds {len(found)} models ({', '.join(found) or 'none'}): "
-            f"{DEFAULT_MODEL} names the one to load"
+            f"{DEFAULT_MODEL}={name} is not in the archive, which holds {', '.join(found)}"
         )
-    if named not in found:
-        raise ServeError(
-            f"{DEFAULT_MODEL}={named} is not in the archive, which holds {', '.join(found)}"
-        )
-    return named
 
 
 if __name__ == "__main__":

@@ -24,10 +24,10 @@ KINDS = {
     "TrainingJob": "training-job",
 }
 """The resource of an operation on one noun, which its request names by `<noun>Name`."""
+INVOCATIONS = {"sagemaker:InvokeEndpointWithResponseStream": "sagemaker:InvokeEndpoint"}
 BY_ID = frozenset(
     {f"codebuild:{name}" for name in ("BatchGetBuilds", "BatchGetProjects", "StopBuild")}
 )
-INVOCATION = re.compile(r"/endpoints/([^/]+)/(async-)?invocations(-response-stream)?")
 SESSION = re.compile(
     r"arn:(?P<partition>[a-z-]+):sts::(?P<account>\d{12}):assumed-role/(?P<role>[^/]+)/.+"
 )
@@ -52,27 +52,24 @@ def install(emulator: Any) -> None:
 
 def _install_actions() -> None:
     """Name the actions and resources of our services, and the key behind an alias of KMS."""
+    iam_actions.SERVICE_TO_IAM_NAMESPACE.update({name: name for name in SERVICES})
+    iam_actions._BOTOCORE_SERVICE_MAP["sagemaker"] = ["sagemaker-runtime"]
     action, resource = iam_actions.extract_iam_action, iam_actions.extract_resource_arn
 
-    def action_of(
-        service: str, method: str, path: str, headers: Any, body: bytes, query: Any
-    ) -> Any:
-        if service not in SERVICES:
-            return action(service, method, path, headers, body, query)
-        return own_action(service, path, headers)
+    def action_of(*request: Any) -> Any:
+        called = action(*request)
+        return INVOCATIONS.get(called, called)
 
-    def resource_of(
-        service: str, method: str, path: str, headers: Any, body: bytes, query: Any,
-        region: str, account: str,
-    ) -> Any:  # fmt: skip
+    def resource_of(service: str, *request: Any) -> Any:
+        _, path, headers, body, _, region, account = request
+        place = f"{region}:{account}"
         if service in SERVICES:
-            return own_resource(service, path, headers, body, f"{region}:{account}")
-        known = resource(service, method, path, headers, body, query, region, account)
+            return own_resource(path, headers, body, place)
+        known = resource(service, *request)
         key = kms._resolve_key(str(known)) if service == "kms" else None
         if known != "*" or key is not None:
             return known if key is None else str(key["Arn"])
-        called = action(service, method, path, headers, body, query)
-        return listed_resource(str(called), body, f"{region}:{account}")
+        return listed_resource(str(action(service, *request[:5])), body, place)
 
     iam_actions.extract_iam_action = action_of
     iam_actions.extract_resource_arn = resource_of
@@ -140,39 +137,22 @@ def listed_resource(action: str, body: bytes, place: str) -> str:
     return f"arn:aws:codebuild:{place}:project/{first.partition(':')[0]}"
 
 
-def own_action(service: str, path: str, headers: Mapping[str, str]) -> str:
-    """Return IAM's action: the operation's name, and of every invocation InvokeEndpoint."""
-    invocation = INVOCATION.fullmatch(path)
-    if service == "sagemaker" and invocation is not None:
-        return "sagemaker:InvokeEndpointAsync" if invocation[2] else "sagemaker:InvokeEndpoint"
-    return f"{service}:{headers.get('x-amz-target', '').rpartition('.')[2]}"
-
-
-def own_resource(
-    service: str, path: str, headers: Mapping[str, str], body: bytes, place: str
-) -> str:
+def own_resource(path: str, headers: Mapping[str, str], body: bytes, place: str) -> str:
     """Return the ARN of what a request is about, `*` where it names nothing.
 
     `place` is region and account. SageMaker's ARNs are in lower case.
     """
-    invocation = INVOCATION.fullmatch(path)
-    if service == "sagemaker" and invocation is not None:
-        return f"arn:aws:sagemaker:{place}:endpoint/{invocation[1].lower()}"
+    if path.startswith("/endpoints/"):
+        return f"arn:aws:sagemaker:{place}:endpoint/{path.split('/')[2].lower()}"
     operation = headers.get("x-amz-target", "").rpartition(".")[2]
-    try:
-        request = json.loads(body or b"{}")
-    except ValueError:
+    if operation.startswith("List"):
         return "*"
-    if not isinstance(request, dict) or operation.startswith("List"):
-        return "*"
-    arn = request.get("ResourceArn")
-    if isinstance(arn, str):
-        return arn
-    for noun, kind in KINDS.items():
-        name = request.get(f"{noun}Name")
-        if noun in operation and isinstance(name, str):
-            return f"arn:aws:sagemaker:{place}:{kind}/{name.lower()}"
-    return "*"
+    field = iam_actions._safe_json_field
+    names = {kind: field(body, f"{noun}Name") for noun, kind in KINDS.items() if noun in operation}
+    arns = [
+        f"arn:aws:sagemaker:{place}:{kind}/{name.lower()}" for kind, name in names.items() if name
+    ]
+    return str(field(body, "ResourceArn") or next(iter(arns), "*"))
 
 
 def kms_keys(body: bytes) -> dict[str, Any]:

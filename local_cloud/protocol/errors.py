@@ -26,13 +26,9 @@ def validation_error(message: str) -> AwsError:
     return AwsError("ValidationException", message)
 
 
-def json_reply(
-    content: Mapping[str, object],
-    status: int = 200,
-    content_type: str = "application/x-amz-json-1.1",
-) -> Reply:
+def json_reply(content: Mapping[str, object], status: int = 200) -> Reply:
     """A reply of the JSON 1.1 protocol; dates are seconds since the epoch."""
-    return status, {"Content-Type": content_type}, json.dumps(content).encode()
+    return status, {"Content-Type": "application/x-amz-json-1.1"}, json.dumps(content).encode()
 
 
 def error_reply(error: AwsError, **fields: object) -> Reply:

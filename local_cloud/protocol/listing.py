@@ -21,8 +21,13 @@ def list_page(
     request names none.
     """
     order = request.get("SortOrder") or ("Descending" if descending else "Ascending")
+    name, status = request.get("NameContains") or "", request.get("StatusEquals")
     ordered = sorted(
-        (record for record in records if _matches(record, kind, request)),
+        (
+            record
+            for record in records
+            if name in record[f"{kind}Name"] and status in (None, record[f"{kind}Status"])
+        ),
         key=lambda record: (record["CreationTime"], record[f"{kind}Name"]),
         reverse=order == "Descending",
     )
@@ -31,18 +36,8 @@ def list_page(
 
 def page(request: Record, field: str, records: Sequence[Record], size: int) -> Record:
     """Return at most `size` records from the request's token on, and the token of the next page."""
-    begin = _page_begin(request.get("NextToken"))
-    end = begin + size
-    return {field: records[begin:end], **({"NextToken": str(end)} if len(records) > end else {})}
-
-
-def _matches(record: Record, kind: str, request: Record) -> bool:
-    if str(request.get("NameContains") or "") not in record[f"{kind}Name"]:
-        return False
-    return request.get("StatusEquals") in (None, record.get(f"{kind}Status"))
-
-
-def _page_begin(token: str | None) -> int:
-    if token is not None and not token.isdigit():
+    token = request.get("NextToken") or "0"
+    if not token.isdigit():
         raise validation_error("Invalid pagination token.")
-    return int(token or 0)
+    begin, end = int(token), int(token) + size
+    return {field: records[begin:end], **({"NextToken": str(end)} if len(records) > end else {})}

@@ -27,7 +27,7 @@ from local_cloud.sagemaker.definitions import (
     model_names,
 )
 from local_cloud.sagemaker.hosting.endpoint import Endpoint
-from local_cloud.sagemaker.hosting.endpoints import Endpoints
+from local_cloud.sagemaker.hosting.endpoints import WORDS, Endpoints
 from local_cloud.sagemaker.hosting.fleet import VariantFleet
 
 Record = Mapping[str, Any]
@@ -110,14 +110,16 @@ class ControlPlane:
         self.actions: Actions = {}
         self.add(
             {
-                "CreateModel": partial(_store, endpoints.models, "Model", "model"),
+                "CreateModel": partial(_store, endpoints.models, "Model"),
                 "DescribeModel": lambda request: endpoints.model(request["ModelName"]),
-                "DeleteModel": self._delete_model,
+                "DeleteModel": partial(_delete, endpoints.models, endpoints.model, "Model"),
                 "CreateEndpointConfig": self._create_endpoint_config,
                 "DescribeEndpointConfig": lambda request: endpoints.config(
                     request["EndpointConfigName"]
                 ),
-                "DeleteEndpointConfig": self._delete_endpoint_config,
+                "DeleteEndpointConfig": partial(
+                    _delete, endpoints.configs, endpoints.config, "EndpointConfig"
+                ),
                 "CreateEndpoint": self._create_endpoint,
                 "DescribeEndpoint": lambda request: description(
                     endpoints.endpoint_named(request["EndpointName"]), endpoints.models.get
@@ -159,18 +161,7 @@ class ControlPlane:
         if request.get("DataCaptureConfig") is not None:
             name = request["EndpointConfigName"]
             logger.warning("%s: the local cloud captures no requests", name)
-        return _store(self.endpoints.configs, "EndpointConfig", "endpoint-config", request)
-
-    def _delete_model(self, request: Request) -> Request:
-        self.endpoints.model(request["ModelName"])
-        del self.endpoints.models[request["ModelName"]]
-        return {}
-
-    def _delete_endpoint_config(self, request: Request) -> Request:
-        """Forget an endpoint config, even one in use, as AWS does."""
-        self.endpoints.config(request["EndpointConfigName"])
-        del self.endpoints.configs[request["EndpointConfigName"]]
-        return {}
+        return _store(self.endpoints.configs, "EndpointConfig", request)
 
     def _create_endpoint(self, request: Request) -> Request:
         name, deployment = request["EndpointName"], request.get("DeploymentConfig")
@@ -190,16 +181,22 @@ class ControlPlane:
         return {}
 
 
-def _store(
-    records: MutableMapping[str, Record], kind: str, arn_kind: str, request: Request
-) -> Request:
+def _store(records: MutableMapping[str, Record], noun: str, request: Request) -> Request:
     """Record a new model or endpoint config; return its ARN."""
-    name, field = request[f"{kind}Name"], f"{kind}Arn"
-    arn = sagemaker_arn(arn_kind, name)
+    name, field = request[f"{noun}Name"], f"{noun}Arn"
+    arn = sagemaker_arn(noun, name)
     if name in records:
-        noun = "endpoint configuration" if kind == "EndpointConfig" else "model"
-        raise validation_error(f'Cannot create already existing {noun} "{arn}".')
+        raise validation_error(f'Cannot create already existing {WORDS[noun]} "{arn}".')
     isolated = request.get("EnableNetworkIsolation") or False
     own = {"EnableNetworkIsolation": isolated, field: arn, "CreationTime": time.time()}
     records[name] = {**request, **own}
     return {field: arn}
+
+
+def _delete(
+    records: MutableMapping[str, Record], find: Callable[[str], Record], noun: str, request: Request
+) -> Request:
+    """Forget a model or an endpoint config, even one in use, as AWS does."""
+    find(request[f"{noun}Name"])
+    del records[request[f"{noun}Name"]]
+    return {}

@@ -104,14 +104,12 @@ def start(
     )
 
 
-def wait_until_healthy(
-    container: Container, client: ServerClient, path: str = "/ping", *, seconds: float = SECONDS
-) -> None:
+def wait_until_healthy(container: Container, client: ServerClient, seconds: float) -> None:
     """Poll its health; a server that ends or takes too long fails the test with its log."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and container.exit_status() is None:
         try:
-            if client.request("GET", path, timeout_seconds=5).status == 200:
+            if client.request("GET", "/ping", timeout_seconds=5).status == 200:
                 return
         except (OSError, http.client.HTTPException):
             pass
@@ -157,7 +155,7 @@ def serving(
     container = start(kind, root, folder, model=model, **extra)
     client = ServerClient(container.connection)
     try:
-        wait_until_healthy(container, client, seconds=COMPILING if kind == BASELINE else SECONDS)
+        wait_until_healthy(container, client, COMPILING if kind == BASELINE else SECONDS)
         served = Served(kind=kind, container=container, client=client)
         if is_multi_model(kind):
             answer = load(client, archive)

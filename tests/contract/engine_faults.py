@@ -2,10 +2,8 @@
 
 LOADS, HOLDS, FAILS = "loads", "holds", "fails"
 """While the file is there: loading goes on; a batch goes on; every batch fails."""
-NO_MEMORY, NO_MEMORY_TO_WARM = "no-memory", "no-memory-to-warm"
-"""Loading fails; warming up fails."""
-NO_MEMORY_TO_RUN, NO_MEMORY_AT_ALL = "no-memory-to-run", "no-memory-at-all"
-"""Batches with LARGE rows fail; every batch fails."""
+NO_MEMORY_TO_WARM, NO_MEMORY_TO_RUN = "no-memory-to-warm", "no-memory-to-run"
+"""Warming up fails; batches with LARGE rows fail."""
 TAKEN = "taken"
 """There once an engine was loaded, or was given a batch."""
 POISON, LARGE = 13, 17

@@ -25,8 +25,6 @@ from tests.contract.engine_faults import (
     HOLDS,
     LARGE,
     LOADS,
-    NO_MEMORY,
-    NO_MEMORY_AT_ALL,
     NO_MEMORY_TO_RUN,
     NO_MEMORY_TO_WARM,
     POISON,
@@ -55,7 +53,7 @@ class FaultyEngine:
         lengths, batch = prepared
         (FAULTS / TAKEN).touch()
         _wait_while(HOLDS)
-        if _is_on(NO_MEMORY_AT_ALL) or (LARGE in lengths and _is_on(NO_MEMORY_TO_RUN)):
+        if LARGE in lengths and _is_on(NO_MEMORY_TO_RUN):
             raise EngineOutOfMemory(ALLOCATION)
         if POISON in lengths or _is_on(FAILS):
             raise RuntimeError("CUDA failure 700: an illegal memory access was encountered")
@@ -73,8 +71,6 @@ def load_faulty_engine(archive: EngineArchive, settings: Settings) -> Engine:
     """The archive's engine, loaded when nothing holds it up."""
     (FAULTS / TAKEN).touch()
     _wait_while(LOADS)
-    if _is_on(NO_MEMORY):
-        raise EngineOutOfMemory("out of memory")
     return FaultyEngine(
         load_engine(archive, slots=settings.slots, threads=settings.threads, cores=1)
     )

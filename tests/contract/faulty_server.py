@@ -1,4 +1,4 @@
-"""The Python server before an engine that fails on demand, and the connections of its clients."""
+"""The Python server as a process, its engine with or without faults; its clients' connections."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ import numpy as np
 
 from tests.contract.engine_faults import HOLDS, TAKEN
 from tests.contract.requests import JSON_TYPE
-from tests.contract.server_process import FAULTY, SECONDS, free_port, launch, until
+from tests.contract.server_process import SECONDS, free_port, until
+from tests.fixtures.tiny_embedder.archive import REPOSITORY
 
+REAL, FAULTY = "container.server", "tests.contract.faulty_engine"
 Gone = (OSError, http.client.HTTPException)
 """What a client gets when its connection ends without an answer."""
 
@@ -162,8 +164,6 @@ def launched_server(
     folder: Path,
     *,
     module: str = FAULTY,
-    port: int | None = None,
-    limit: str = "",
     faults: Sequence[str] = (),
     ready: bool = True,
     **variables: str,
@@ -173,9 +173,20 @@ def launched_server(
     faults_folder.mkdir(parents=True, exist_ok=True)
     for fault in faults:
         (faults_folder / fault).touch()
-    port = free_port() if port is None else port
-    variables["FAULTS"] = str(faults_folder)
-    process = launch(archive, log, port, module=module, limit=limit, **variables)
+    port, python = free_port(), REPOSITORY / ".venvs" / "server" / "bin" / "python"
+    environment = {
+        "PATH": "/usr/bin:/bin",
+        "PYTHONPATH": str(REPOSITORY),
+        "PYTHONUNBUFFERED": "1",
+        "SM_MODEL_DIR": str(archive),
+        "SAGEMAKER_BIND_TO_PORT": str(port),
+        "ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1",
+        "FAULTS": str(faults_folder),
+        **variables,
+    }
+    command = (str(python), "-W", "error", "-m", module, "serve")
+    with log.open("ab") as file:
+        process = subprocess.Popen(command, env=environment, cwd=folder, stdout=file, stderr=file)
     server = FaultyServer(process=process, port=port, faults=faults_folder, log=log)
     try:
         if ready:

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.contract.faulty_server import Caller, FaultyServer, launched_server
-from tests.contract.server_process import REAL, until
+from tests.contract.faulty_server import REAL, Caller, FaultyServer, launched_server
+from tests.contract.server_process import until
 from tests.fixtures.hostile.clients import Tally, ask_all
 from tests.fixtures.hostile.requests import hostile_requests
 

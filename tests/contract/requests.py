@@ -20,7 +20,6 @@ def binary_request(
     texts: Sequence[bytes],
     *,
     output: str = "embedding",
-    binary_answer: bool = True,
     size: int | None = None,
 ) -> tuple[bytes, str]:
     """The binary extension, for a binary answer; `size` lies about the tensor."""
@@ -32,7 +31,7 @@ def binary_request(
         "datatype": "BYTES",
         "parameters": parameters,
     }
-    outputs = [{"name": output, "parameters": {"binary_data": binary_answer}}]
+    outputs = [{"name": output, "parameters": {"binary_data": True}}]
     header = json.dumps({"inputs": [tensor], "outputs": outputs}).encode()
     return header + tail, f"{BINARY_TYPE};json-header-size={len(header)}"
 

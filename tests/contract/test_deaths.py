@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.contract.engine_faults import LOADS
-from tests.contract.faulty_server import FaultyServer, Gone, launched_server
-from tests.contract.server_process import REAL, until
+from tests.contract.faulty_server import REAL, FaultyServer, Gone, launched_server
+from tests.contract.server_process import until
 
 TEXTS = ("the cat sat on the mat", "a dog")
 LESS_THAN_THE_DEFAULT = 20

@@ -8,8 +8,7 @@ import pytest
 
 from local_cloud.containers.server_client import Response
 from tests.contract.conftest import Served
-from tests.contract.exchanges import ANSWERS, PATHS, SLIPS
-from tests.contract.loading_exchanges import LOADING
+from tests.contract.exchanges import ANSWERS, LOADING, PATHS, SLIPS
 from tests.contract.replies import KINDS, SAYS, Exchange, Reply
 from tests.contract.requests import json_request
 from tests.fixtures.tiny_embedder.archive import MODEL, write_archive

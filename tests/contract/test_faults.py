@@ -13,8 +13,15 @@ from pathlib import Path
 import pytest
 
 from tests.contract.engine_faults import FAILS, LARGE, NO_MEMORY_TO_RUN, NO_MEMORY_TO_WARM, POISON
-from tests.contract.faulty_server import FaultyServer, is_refusal, launched_server, same, texts_of
-from tests.contract.server_process import REAL, until
+from tests.contract.faulty_server import (
+    REAL,
+    FaultyServer,
+    is_refusal,
+    launched_server,
+    same,
+    texts_of,
+)
+from tests.contract.server_process import until
 from tests.fixtures.tiny_embedder.archive import MODEL, write_archive
 
 QUEUE = {"ROUNDHOUSE_SLOTS": "1", "ROUNDHOUSE_QUEUE_ROWS": "8", "ROUNDHOUSE_MAX_REQUEST_ROWS": "8"}

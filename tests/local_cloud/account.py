@@ -146,6 +146,24 @@ class Account:
         return json.loads(answer["Body"].read())
 
 
+def track(cloud, resource, dimension, least, policy, **configuration):
+    """Registers `least` to three instances or copies as a target, with a tracking policy of it."""
+    scaling = cloud.client("application-autoscaling")
+    target = {
+        "ServiceNamespace": "sagemaker",
+        "ResourceId": resource,
+        "ScalableDimension": f"sagemaker:{dimension}",
+    }
+    scaling.register_scalable_target(**target, MinCapacity=least, MaxCapacity=3)
+    scaling.put_scaling_policy(
+        **target,
+        PolicyName=policy,
+        PolicyType="TargetTrackingScaling",
+        TargetTrackingScalingPolicyConfiguration={"ScaleOutCooldown": 0, **configuration},
+    )
+    return target
+
+
 def build(cloud, name, buildspec):
     """Makes a project, starts a build of it, and returns the build's id."""
     codebuild = cloud.client("codebuild")
@@ -238,18 +256,20 @@ def endpoint_resources(
     }
 
 
+def processes_with(file, text):
+    """Pids of the other processes whose file in /proc, `environ` or `cmdline`, holds a text."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        # One may have ended meanwhile.
+        with contextlib.suppress(OSError):
+            if text.encode() in (entry / file).read_bytes() and int(entry.name) != os.getpid():
+                found.append(int(entry.name))
+    return found
+
+
 def marked_processes(mark):
     """Pids of the processes that carry a mark in their environment."""
-    wanted = f"{MARK}={mark}".encode()
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                if wanted in (entry / "environ").read_bytes().split(b"\0"):
-                    found.append(int(entry.name))
-            except (FileNotFoundError, ProcessLookupError, PermissionError):
-                continue
-    return found
+    return processes_with("environ", f"{MARK}={mark}\0")
 
 
 def wait_until_gone(mark):

@@ -6,21 +6,17 @@ import pytest
 from local_cloud import lifecycle
 from local_cloud.settings import BENCHMARK_SECONDS
 from tests.local_cloud.account import BUCKET, ROOT, Account
+from tests.local_cloud.tiny_session import session_at
 
 PYTHON = str(ROOT / ".venvs" / "cloud" / "bin" / "python")
 # What a tiny engine measures is not what these tests are about; every shape still has its round.
 os.environ.setdefault(BENCHMARK_SECONDS, "0.1")
 SERVER = str(ROOT / "tests" / "local_cloud" / "answering_server.py")
-STREAMING = str(ROOT / "tests" / "local_cloud" / "streaming_server.py")
 
 
 def write_images(state):
     """Adds a test server and a build image to the local cloud's image table."""
-    rows = {
-        "test-server": {"command": [PYTHON, "-I", SERVER]},
-        "streaming-server": {"command": [PYTHON, "-I", STREAMING]},
-        "test-builder": {},
-    }
+    rows = {"test-server": {"command": [PYTHON, "-I", SERVER]}, "test-builder": {}}
     state.mkdir(parents=True, exist_ok=True)
     (state / "images.yaml").write_text(json.dumps(rows))
 
@@ -45,7 +41,14 @@ def new_state(tmp_path):
     lifecycle.stop(state)
 
 
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """A tiny session of a module, with nothing deployed."""
+    with session_at(tmp_path_factory.mktemp("session")) as tiny:
+        yield tiny
+
+
 @pytest.fixture
 def session(tiny):
-    """The session of a module's own `tiny`, its local cloud started when it is not up."""
+    """The session of a module's `tiny`, its local cloud started when it is not up."""
     return tiny.start()

@@ -266,6 +266,11 @@ def models(records):
     return sorted(record["model"] for record in records)
 
 
+def variables(build):
+    given = build["environment"]["environmentVariables"]
+    return {variable["name"]: variable["value"] for variable in given}
+
+
 def words(machine, job):
     """The log of a training job."""
     logs, group = machine.cloud.client("logs"), "/aws/sagemaker/TrainingJobs"
@@ -283,12 +288,9 @@ def test_engines_are_built_by_both_routes_with_everything_they_need(machine):
     actual = (status, models(output["built"]), output["failed"])
     assert actual == ("SUCCEEDED", ["first", "second"], [])
     build, job = machine.builds()[0], machine.jobs()[0]
-    variables = {
-        variable["name"]: variable["value"]
-        for variable in build["environment"]["environmentVariables"]
-    }
-    tag = variables.pop("ROUNDHOUSE_EXECUTION")
-    assert variables == {
+    given = variables(build)
+    tag = given.pop("ROUNDHOUSE_EXECUTION")
+    assert given == {
         "ROUNDHOUSE_BUCKET": machine.bucket,
         "ROUNDHOUSE_ENVIRONMENT": "one",
         "ROUNDHOUSE_MODEL": "first",
@@ -333,9 +335,9 @@ def test_plan_is_packaged_where_that_is_cheapest_and_a_refused_one_is_compiled(m
     # What the files bring about would stop the compilation too: no GPU is started for it.
     assert records["bad-tree"]["reason"] == '"bad-tree" has cosine 0.91'
     builds = {
-        variable(build, "ROUNDHOUSE_MODEL"): variable(build, "ROUNDHOUSE_PLAN_FROM")
-        for build in machine.builds()
-        if variable(build, "ROUNDHOUSE_MODEL") in names
+        given["ROUNDHOUSE_MODEL"]: given["ROUNDHOUSE_PLAN_FROM"]
+        for given in map(variables, machine.builds())
+        if given["ROUNDHOUSE_MODEL"] in names
     }
     assert builds == dict.fromkeys(names, PLAN["planFrom"])
     jobs = {job["HyperParameters"]["model"]: job for job in machine.jobs()}
@@ -388,13 +390,6 @@ def test_two_of_five_engines_fail_and_the_others_are_built(machine):
     )
 
 
-def variable(build, name):
-    return {
-        variable["name"]: variable["value"]
-        for variable in build["environment"]["environmentVariables"]
-    }[name]
-
-
 def test_an_unknown_route_and_a_source_that_is_gone_are_failures_with_a_reason(machine):
     execution = machine.start(
         [engine("lost"), engine("lost-too", "training-job"), engine("astray", "carrier-pigeon")],
@@ -424,5 +419,5 @@ def test_a_stopped_execution_starts_nothing_more(cloud, machine):
     children = until(lambda: found if len(found := narrow.children(execution)) == 2 else None)
     until(lambda: all_ended(states, children))
     assert narrow.outcome(execution)["status"] == "ABORTED"
-    assert [variable(build, "ROUNDHOUSE_MODEL") for build in narrow.builds()] == ["slow-one"]
+    assert [variables(build)["ROUNDHOUSE_MODEL"] for build in narrow.builds()] == ["slow-one"]
     assert narrow.events() == []

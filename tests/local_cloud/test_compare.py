@@ -38,9 +38,9 @@ COPIED = (
 LINKED = (".venv", ".venvs", "node_modules")
 
 
-def copy_repository(place, *trees):
-    """Copies what runs, and the trees that are named, such as `models`."""
-    for name in (*COPIED, *trees):
+def copy_repository(place):
+    """Copies what runs."""
+    for name in COPIED:
         copy = shutil.copytree if (REPOSITORY / name).is_dir() else shutil.copyfile
         copy(REPOSITORY / name, place / name)
     for name in LINKED:

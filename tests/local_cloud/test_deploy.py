@@ -85,7 +85,7 @@ def test_model_of_another_pull_request_brings_its_own_stack_and_touches_no_other
         assert tiny.lock.read_bytes() == lock and tiny.lock.with_name("newcomer.lock.yaml").exists()
         assert servers <= _servers(tiny)
         assert {
-            Caller(session).invoke(f"local-{name}")["rows"] for name in ("tiny", "newcomer")
+            Caller(session.clients).invoke(f"local-{name}")["rows"] for name in ("tiny", "newcomer")
         } == {1}
     finally:
         model.unlink()

@@ -60,7 +60,7 @@ def invocations(session, variant):
 
 
 def test_variant_without_weight_answers_whoever_names_it(session):
-    caller = Caller(session)
+    caller = Caller(session.clients)
     assert {caller.invoke(ENDPOINT)["greeting"] for _ in range(5)} == {"AllTraffic"}
     assert caller.invoke(ENDPOINT, TargetVariant="beside") == {"greeting": "beside", "rows": 1}
 
@@ -114,6 +114,6 @@ def test_variant_becomes_a_shadow_that_gets_copies(tiny, session):
     shown = session.clients("sagemaker").describe_endpoint(EndpointName=ENDPOINT)
     assert [variant["VariantName"] for variant in shown["ProductionVariants"]] == ["AllTraffic"]
     assert [item["VariantName"] for item in shown["ShadowProductionVariants"]] == ["beside"]
-    before = invocations(session, "beside")
-    assert {Caller(session).invoke(ENDPOINT)["greeting"] for _ in range(5)} == {"AllTraffic"}
+    before, caller = invocations(session, "beside"), Caller(session.clients)
+    assert {caller.invoke(ENDPOINT)["greeting"] for _ in range(5)} == {"AllTraffic"}
     until(lambda: invocations(session, "beside") >= before + 5)

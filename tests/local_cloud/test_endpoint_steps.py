@@ -34,20 +34,22 @@ def tiny(tmp_path_factory):
 
 @pytest.fixture
 def caller(session):
-    return Caller(session)
+    return Caller(session.clients)
 
 
 def printed_text(session):
     return session.report.console.file.getvalue()
 
 
-def variants(session, kind="ProductionVariants"):
+def variants(session):
     shown = session.clients("sagemaker").describe_endpoint(EndpointName=ENDPOINT)
     assert shown["EndpointStatus"] == "InService"
     config = session.clients("sagemaker").describe_endpoint_config(
         EndpointConfigName=shown["EndpointConfigName"]
     )
-    return {target["VariantName"]: target["InstanceType"] for target in config.get(kind, [])}
+    return {
+        target["VariantName"]: target["InstanceType"] for target in config["ProductionVariants"]
+    }
 
 
 def capacities(session):

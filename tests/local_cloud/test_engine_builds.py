@@ -19,16 +19,10 @@ from roundhouse.deploy.builds import engines, execution
 from roundhouse.deploy.builds.execution import BuildMonitor
 from roundhouse.deploy.builds.requests import EnginesNotBuiltError
 from roundhouse.deploy.builds.source import upload_source
-from tests.local_cloud.tiny_session import deploy_all, session_at, sound_network, vector
+from tests.local_cloud.tiny_session import deploy_all, sound_network, vector
 
 pytestmark = pytest.mark.local_cloud
 THREE = ("one", "two", "three")
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    with session_at(tmp_path_factory.mktemp("session")) as tiny:
-        yield tiny
 
 
 def build_by_training_job(session, model):

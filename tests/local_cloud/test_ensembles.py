@@ -15,7 +15,7 @@ import pytest
 from onboarding.checkpoint import checkpoint_sha256
 from onboarding.lock import read_lock
 from roundhouse.deploy.builds import engines
-from tests.local_cloud.tiny_session import FIXTURE, deploy_all, session_at, vector
+from tests.local_cloud.tiny_session import FIXTURE, deploy_all, vector
 
 pytestmark = pytest.mark.local_cloud
 SCORER = """\
@@ -86,29 +86,27 @@ def softmax(values):
     return powers / powers.sum()
 
 
-def test_ensembles_are_built_after_their_models_and_answer_as_they_do(tmp_path_factory):
-    with session_at(tmp_path_factory.mktemp("session")) as tiny:
-        write_ensembles(tiny.paths.tree)
-        write_repository(tiny.paths.tree)
-        session = tiny.start()
-        requests = engines.missing_engines(session, ("mood",))
-        assert [request.target.model.name for request in requests] == ["tiny", "scorer", "mood"]
-        waves = [[item.target.model.name for item in wave] for wave in engines.waves(requests)]
-        assert waves[-1] == ["mood"] and len(waves) == 2
-        deploy_all(session)
-        # The weights of tests/fixtures/tiny_embedder/scorer.onnx.
-        head = np.random.default_rng(19).standard_normal((16, 3)).astype(np.float32)
-        expected = softmax(np.array(vector(session)) @ head)
-        assert np.allclose(scores(session, "local-mood"), expected, atol=1e-5)
-        (entry,) = read_lock(tiny.lock.parent, "mood").engines.values()
-        steps = {
-            name: next(iter(read_lock(tiny.lock.parent, name).engines))
-            for name in ("tiny", "scorer")
-        }
-        record = entry.manifest.ensemble
-        assert {name: step.engine_key for name, step in record.steps.items()} == steps
-        assert entry.manifest.accuracy[0].verdict == "pass"
-        assert engines.missing_engines(session) == ()
-        tensor = {"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}
-        assert outputs(session, "local-graph", tensor) == {"label": ["up"]}
-        assert "accuracy: not measured" in (tiny.lock.parent / "graph.lock.yaml").read_text()
+def test_ensembles_are_built_after_their_models_and_answer_as_they_do(tiny):
+    write_ensembles(tiny.paths.tree)
+    write_repository(tiny.paths.tree)
+    session = tiny.start()
+    requests = engines.missing_engines(session, ("mood",))
+    assert [request.target.model.name for request in requests] == ["tiny", "scorer", "mood"]
+    waves = [[item.target.model.name for item in wave] for wave in engines.waves(requests)]
+    assert waves[-1] == ["mood"] and len(waves) == 2
+    deploy_all(session)
+    # The weights of tests/fixtures/tiny_embedder/scorer.onnx.
+    head = np.random.default_rng(19).standard_normal((16, 3)).astype(np.float32)
+    expected = softmax(np.array(vector(session)) @ head)
+    assert np.allclose(scores(session, "local-mood"), expected, atol=1e-5)
+    (entry,) = read_lock(tiny.lock.parent, "mood").engines.values()
+    steps = {
+        name: next(iter(read_lock(tiny.lock.parent, name).engines)) for name in ("tiny", "scorer")
+    }
+    record = entry.manifest.ensemble
+    assert {name: step.engine_key for name, step in record.steps.items()} == steps
+    assert entry.manifest.accuracy[0].verdict == "pass"
+    assert engines.missing_engines(session) == ()
+    tensor = {"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}
+    assert outputs(session, "local-graph", tensor) == {"label": ["up"]}
+    assert "accuracy: not measured" in (tiny.lock.parent / "graph.lock.yaml").read_text()

@@ -9,20 +9,20 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.local_cloud.account import (
-    ACCOUNT,
     BUCKET,
     CREATED,
+    IMAGE,
     MARK,
     ROLE,
     UPDATED,
     archive,
     refusal,
+    track,
     until,
 )
 
 pytestmark = pytest.mark.local_cloud
 
-IMAGE = f"{ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/roundhouse-local/streaming-server:1"
 NEEDED = {"NumberOfAcceleratorDevicesRequired": 1, "MinMemoryRequiredInMb": 1024}
 MANAGED = {"Status": "ENABLED", "MinInstanceCount": 0, "MaxInstanceCount": 3}
 BATCH = {"Type": "COPY_COUNT", "Value": 1}
@@ -254,25 +254,17 @@ CONCURRENCY = "SageMakerInferenceComponentConcurrentRequestsPerCopyHighResolutio
 
 def register(hosted):
     """Registers copies as a target that concurrency scales in and out and a request from zero."""
-    scaling = hosted.cloud.client("application-autoscaling")
-    target = {
-        "ServiceNamespace": "sagemaker",
-        "ResourceId": f"inference-component/{hosted.name}",
-        "ScalableDimension": "sagemaker:inference-component:DesiredCopyCount",
-    }
-    scaling.register_scalable_target(**target, MinCapacity=0, MaxCapacity=3)
-    scaling.put_scaling_policy(
-        **target,
-        PolicyName="concurrency",
-        PolicyType="TargetTrackingScaling",
-        TargetTrackingScalingPolicyConfiguration={
-            "TargetValue": 2,
-            "PredefinedMetricSpecification": {"PredefinedMetricType": CONCURRENCY},
-            "ScaleOutCooldown": 0,
-            "ScaleInCooldown": 0,
-        },
+    target = track(
+        hosted.cloud,
+        f"inference-component/{hosted.name}",
+        "inference-component:DesiredCopyCount",
+        0,
+        "concurrency",
+        TargetValue=2,
+        PredefinedMetricSpecification={"PredefinedMetricType": CONCURRENCY},
+        ScaleInCooldown=0,
     )
-    policy = scaling.put_scaling_policy(
+    policy = hosted.cloud.client("application-autoscaling").put_scaling_policy(
         **target,
         PolicyName="from-zero",
         PolicyType="StepScaling",

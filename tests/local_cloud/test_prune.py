@@ -17,7 +17,7 @@ from onboarding.lock import read_lock, write_lock_entry
 from onboarding.names import UNREFERENCED_TAG, artifact_bucket
 from roundhouse.deploy import prune as tags
 from roundhouse.deploy.prune import Verdict, prune
-from tests.local_cloud.tiny_session import deploy_all, session_at, sound_network
+from tests.local_cloud.tiny_session import deploy_all, sound_network
 from tests.unit.onboarding.text_generation.entries import checkpoint_entry
 
 pytestmark = pytest.mark.local_cloud
@@ -36,11 +36,9 @@ FILES = {
 }
 
 
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    with session_at(tmp_path_factory.mktemp("prune")) as tiny:
-        deploy_all(tiny.start())
-        yield tiny
+@pytest.fixture(scope="module", autouse=True)
+def deployed(tiny):
+    deploy_all(tiny.start())
 
 
 @pytest.fixture
@@ -62,12 +60,11 @@ def session(tiny):
     return session
 
 
-def in_days(days):
-    return lambda: datetime.now(UTC) + timedelta(days=days)
+def pruned(session, *, days=31):
+    def clock():
+        return datetime.now(UTC) + timedelta(days=days)
 
-
-def pruned(session, *, days=31, dry_run=False):
-    return prune(session, older_than_days=30, dry_run=dry_run, clock=in_days(days))
+    return prune(session, older_than_days=30, dry_run=False, clock=clock)
 
 
 def marks(session):

@@ -24,7 +24,6 @@ from tests.local_cloud.tiny_session import (
     archive_bytes,
     deploy_all,
     lock_entry,
-    session_at,
     sound_network,
     vector,
 )
@@ -34,11 +33,9 @@ pytestmark = pytest.mark.local_cloud
 CHANGED = {"local/Endpoint-tiny", "local/Observability"}
 
 
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    with session_at(tmp_path_factory.mktemp("session")) as tiny:
-        deploy_all(tiny.start())
-        yield tiny
+@pytest.fixture(scope="module", autouse=True)
+def deployed(tiny):
+    deploy_all(tiny.start())
 
 
 def test_plan_is_deployed_as_it_was_reviewed_or_not_at_all(tiny):

@@ -23,7 +23,6 @@ from tests.local_cloud.tiny_session import (
     deploy_all,
     lock_entry,
     publish,
-    session_at,
     vector,
 )
 
@@ -32,12 +31,6 @@ SERVING = "serving: {server: python}"
 TRITON = "{server: triton, instances_per_gpu: 2, dynamic_batching: {max_queue_delay_us: %d}}"
 REFUSING = "serving: {server: python, auto_truncate: false, instances_per_gpu: 2}"
 LONG = "the red train ran over the green track " * 8
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    with session_at(tmp_path_factory.mktemp("session")) as tiny:
-        yield tiny
 
 
 def build_logs(session):

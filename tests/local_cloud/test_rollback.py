@@ -96,7 +96,7 @@ def test_reverted_promotion_is_deployed_under_load_without_a_build_or_a_failed_r
         promoted = tiny.start()
         second = engine_of(promoted)
         builds = promoted.clients("codebuild").list_builds()["ids"]
-        with steady_load(Caller(promoted), "local-tiny") as load:
+        with steady_load(Caller(promoted.clients), "local-tiny") as load:
             git(tiny.paths.tree, "revert", "--no-edit", "HEAD")
             begin = time.monotonic()
             reverted = tiny.start()

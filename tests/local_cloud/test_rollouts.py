@@ -3,7 +3,6 @@
 The old fleet answers until the new one does, and goes on when it does not.
 """
 
-import json
 import threading
 
 import pytest
@@ -35,20 +34,11 @@ def blue_green(kind, wait=60, **step):
     }
 
 
-CANARY = blue_green("CANARY", CanarySize={"Type": "INSTANCE_COUNT", "Value": 1})
+ONE = {"Type": "INSTANCE_COUNT", "Value": 1}
+CANARY = blue_green("CANARY", CanarySize=ONE)
+BAKING = blue_green("CANARY", wait=3600, CanarySize=ONE)
+"""AWS's hour is a minute here, long enough for whatever a test does meanwhile."""
 LINEAR = blue_green("LINEAR", LinearStepSize={"Type": "CAPACITY_PERCENT", "Value": 40})
-
-
-def baking(deployment, seconds):
-    """The same rollout with another wait.
-
-    AWS's hour is a minute here, long enough for whatever a test does meanwhile.
-    """
-    return json.loads(
-        json.dumps(deployment).replace(
-            '"WaitIntervalInSeconds": 60', f'"WaitIntervalInSeconds": {seconds}'
-        )
-    )
 
 
 @pytest.fixture
@@ -122,7 +112,7 @@ def test_sick_version_and_an_alarm_roll_back_under_load_and_the_next_version_com
             target=lambda: (load.until_answered("version 3"), alarm("ALARM"))
         )
         tripping.start()
-        status, reason = deployed(cloud, name, "3", baking(CANARY, 3600))
+        status, reason = deployed(cloud, name, "3", BAKING)
         tripping.join()
         has_only(load, "version 1")
         shown = described(cloud, name)

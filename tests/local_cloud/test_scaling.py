@@ -5,11 +5,12 @@ import signal
 
 import pytest
 
-from tests.local_cloud.account import marked_processes, until, wait_until_gone
+from tests.local_cloud.account import marked_processes, track, until, wait_until_gone
 from tests.local_cloud.load import CALLERS, steady_load
 
 pytestmark = pytest.mark.local_cloud
 
+METRIC = {"PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"}
 PAUSE_SECONDS, TARGET = CALLERS / 10, 240
 """Ten requests a second need three instances of so many a minute, and little of the machine."""
 
@@ -21,29 +22,6 @@ def count(cloud, name):
     return shown["ProductionVariants"][0]["CurrentInstanceCount"] if settled else None
 
 
-def track(cloud, name):
-    """Keeps one to three instances at the target."""
-    scaling = cloud.client("application-autoscaling")
-    target = {
-        "ServiceNamespace": "sagemaker",
-        "ResourceId": f"endpoint/{name}/variant/AllTraffic",
-        "ScalableDimension": "sagemaker:variant:DesiredInstanceCount",
-    }
-    metric = {"PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"}
-    scaling.register_scalable_target(**target, MinCapacity=1, MaxCapacity=3)
-    scaling.put_scaling_policy(
-        **target,
-        PolicyName="invocations",
-        PolicyType="TargetTrackingScaling",
-        TargetTrackingScalingPolicyConfiguration={
-            "TargetValue": TARGET,
-            "PredefinedMetricSpecification": metric,
-            "ScaleOutCooldown": 0,
-            "ScaleInCooldown": 60,
-        },
-    )
-
-
 def latest(load):
     """Which instances gave the newest answers."""
     return {answer["instance"] for answer in load.answers[-60:]}
@@ -51,7 +29,16 @@ def latest(load):
 
 def test_load_makes_instances_more_and_its_end_fewer(cloud):
     cloud.serve("scaled")
-    track(cloud, "scaled")
+    track(
+        cloud,
+        "endpoint/scaled/variant/AllTraffic",
+        "variant:DesiredInstanceCount",
+        1,
+        "invocations",
+        TargetValue=TARGET,
+        PredefinedMetricSpecification=METRIC,
+        ScaleInCooldown=60,
+    )
     with steady_load(cloud, "scaled", pause_seconds=PAUSE_SECONDS) as load:
         until(lambda: count(cloud, "scaled") == 3)
         load.forget_answers()

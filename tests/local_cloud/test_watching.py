@@ -5,13 +5,11 @@ What our templates watch, evaluated on a real server's requests.
 
 from __future__ import annotations
 
-import threading
-
-import botocore.exceptions
 import pytest
 
 from tests.local_cloud.account import until
-from tests.local_cloud.tiny_session import QUESTION, deploy_all, session_at, sound_network
+from tests.local_cloud.load import steady_load
+from tests.local_cloud.tiny_session import Caller, deploy_all, session_at, sound_network
 
 pytestmark = pytest.mark.local_cloud
 
@@ -52,48 +50,17 @@ def states(session):
     return {alarm["AlarmName"].removeprefix(f"{ENDPOINT}-"): alarm["StateValue"] for alarm in found}
 
 
-class Asking:
-    """Asks again and again, in the background, while it is entered."""
-
-    def __init__(self, session, body):
-        self.runtime, self.body, self.over = (
-            session.clients("sagemaker-runtime"),
-            body,
-            threading.Event(),
-        )
-        self.thread = threading.Thread(target=self.ask, daemon=True)
-        self.refused = 0
-
-    def ask(self):
-        while not self.over.is_set():
-            try:
-                self.runtime.invoke_endpoint(
-                    EndpointName=ENDPOINT, ContentType="application/json", Body=self.body
-                )
-            except botocore.exceptions.ClientError:
-                self.refused += 1
-            self.over.wait(0.1)
-
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *ended):
-        self.over.set()
-        self.thread.join()
-
-
 def test_every_alarm_is_evaluated_and_well_under_sound_requests(session):
     assert set(states(session)) == OURS
-    with Asking(session, QUESTION) as asking:
+    with steady_load(Caller(session.clients), ENDPOINT) as load:
         until(lambda: states(session) if set(states(session).values()) == {"OK"} else None)
-    assert asking.refused == 0
+    assert load.failures == []
 
 
 def test_clients_mistakes_trip_their_own_alarm_alone_and_it_recovers(session):
-    with Asking(session, b"{") as asking:
+    with steady_load(Caller(session.clients), ENDPOINT, body=b"{") as load:
         until(lambda: states(session)["client-errors"] == "ALARM")
         now = states(session)
-    assert asking.refused > 0
+    assert load.failures and not load.answers
     assert {name for name, state in now.items() if state == "ALARM"} == {"client-errors"}
     until(lambda: states(session)["client-errors"] == "OK")

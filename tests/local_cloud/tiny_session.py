@@ -14,10 +14,11 @@ import os
 import shutil
 import tarfile
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from rich.console import Console
 
@@ -33,7 +34,7 @@ from roundhouse.paths import Paths
 from roundhouse.processes import Run
 from roundhouse.report import Report
 from roundhouse.session import LOCAL, Session, cloud_folder, open_session
-from tests.local_cloud.account import MOMENT_SECONDS, until
+from tests.local_cloud.account import MOMENT_SECONDS, processes_with, until
 from tests.local_cloud.synthesis import run_synthesis_here
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -178,14 +179,12 @@ def session_at(
 
     Afterwards no process of it is left, and the environment is as it was.
     """
-    kept, tiny = dict(os.environ), new_tiny_session(place, run)
-    os.environ[SECONDS_PER_MINUTE] = seconds_per_minute
-    try:
-        yield tiny
-    finally:
-        tiny.stop()
-        os.environ.clear()
-        os.environ.update(kept)
+    tiny = new_tiny_session(place, run)
+    with mock.patch.dict(os.environ, {SECONDS_PER_MINUTE: seconds_per_minute}):
+        try:
+            yield tiny
+        finally:
+            tiny.stop()
     assert wait_for_processes(place)
 
 
@@ -274,20 +273,20 @@ def sick_engine(session: Session, tiny: TinySession, **measured: float) -> Itera
 
 
 class Caller:
-    """Asks endpoints of a session over the wire, for `steady_load`.
+    """Asks endpoints by a client over the wire, for `steady_load`.
 
     An answer is greeted by the variant that gave it.
     """
 
-    def __init__(self, session: Session) -> None:
-        self.runtime = session.clients("sagemaker-runtime")
+    def __init__(self, clients: Callable[[str], Any]) -> None:
+        self.runtime = clients("sagemaker-runtime")
         self.waiting = threading.Event()
 
-    def invoke(self, endpoint: str, **options: Any) -> dict[str, Any]:
+    def invoke(self, endpoint: str, body: bytes = QUESTION, **options: Any) -> dict[str, Any]:
         # A pause leaves the machine to the deploy that is tested.
         self.waiting.wait(PAUSE_SECONDS)
         answer = self.runtime.invoke_endpoint(
-            EndpointName=endpoint, ContentType="application/json", Body=QUESTION, **options
+            EndpointName=endpoint, ContentType="application/json", Body=body, **options
         )
         outputs = json.loads(answer["Body"].read())["outputs"]
         return {"greeting": answer["InvokedProductionVariant"], "rows": outputs[0]["shape"][0]}
@@ -303,12 +302,4 @@ def wait_for_processes(place: Path, but: Collection[int] = ()) -> bool:
 
 def processes_of(place: Path) -> list[int]:
     """Processes whose command line names a folder."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            words = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
-        except OSError:
-            continue
-        if str(place).encode() in words and int(entry.name) != os.getpid():
-            found.append(int(entry.name))
-    return found
+    return processes_with("cmdline", str(place))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
 from pathlib import Path
+from unittest import mock
 
 import boto3
 
@@ -23,27 +23,14 @@ EARLY = ("Foundation", "Images", "Builds", "Access")
 
 
 class Accounts:
-    """The local cloud, and what its accounts' administrator does once.
+    """The local cloud, and what its accounts' administrator does once."""
 
-    Without `permissions` nobody's are evaluated.
-    """
-
-    def __init__(self, folder, permissions):
+    def __init__(self, folder):
         self.folder = folder
-        names = ("AUTH", BENCHMARK_SECONDS)
-        kept = {name: os.environ.get(name) for name in names}
-        # What a tiny engine measures is not rehearsed; every shape still has its round.
-        os.environ.setdefault(BENCHMARK_SECONDS, "0.1")
-        if permissions:
-            os.environ["AUTH"] = "true"
-        try:
+        with mock.patch.dict(os.environ, {"AUTH": "true"}):
+            # What a tiny engine measures is not rehearsed; every shape still has its round.
+            os.environ.setdefault(BENCHMARK_SECONDS, "0.1")
             self.address = lifecycle.start(ROOT, folder)
-        finally:
-            for name, value in kept.items():
-                if value is None:
-                    os.environ.pop(name, None)
-                else:
-                    os.environ[name] = value
 
     def stop(self):
         lifecycle.stop(self.folder)
@@ -110,12 +97,3 @@ class Accounts:
             if tag is not None:
                 manifest = json.dumps({"schemaVersion": 2, "annotations": {"tag": tag}})
                 ecr.put_image(repositoryName=name, imageTag=tag, imageManifest=manifest)
-
-
-def wait_for(condition, seconds, what):
-    """Wait until a condition holds and return its value."""
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"{what}: not within {seconds} s"
-        time.sleep(0.1)
-    return found

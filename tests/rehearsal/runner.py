@@ -59,7 +59,6 @@ class Runner:
             actor=event.actor,
             is_fork=is_fork and not is_base,
             head_branch=pull["head"]["ref"] if pull else event.ref.removeprefix("refs/heads/"),
-            base_branch=pull["base"]["ref"] if pull else "",
             pull_request=pull["number"] if pull else None,
             status="in_progress",
         )

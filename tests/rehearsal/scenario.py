@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import subprocess
 import threading
 import time
@@ -19,7 +18,7 @@ from roundhouse.paths import Paths
 from roundhouse.processes import Processes
 from roundhouse.report import Report
 from tests.local_cloud.load import steady_load
-from tests.local_cloud.tiny_session import QUESTION, TinySession, sound_network
+from tests.local_cloud.tiny_session import Caller, TinySession, sound_network
 from tests.rehearsal.accounts import ROOT, Accounts
 from tests.rehearsal.forge.server import running_forge
 from tests.rehearsal.runner import Runner, lines
@@ -33,12 +32,12 @@ SHOWN_LINES = 60
 class Rehearsal:
     """The forge, the accounts and the people of one rehearsal; `steps` has what was played."""
 
-    def __init__(self, folder, *, say=print, permissions=True):
+    def __init__(self, folder, say):
         self.folder, self.say, self.steps = folder, say, []
         self.begin = time.monotonic()
         self.stack = ExitStack()
         self.forge = self.stack.enter_context(running_forge(folder / "forge"))
-        self.accounts = Accounts(folder / "cloud", permissions)
+        self.accounts = Accounts(folder / "cloud")
         self.stack.callback(self.accounts.stop)
         people = ("acme", "mallory", "reviewer")
         self.tokens = {name: self.forge.add_user(name) for name in people}
@@ -54,7 +53,7 @@ class Rehearsal:
     def play(self):
         """Play every step; each raises AssertionError for what is not as it must be."""
         self.step("two accounts and main's models deployed in dev and prod", self.prepare)
-        with steady_load(Prod(self.accounts), "prod-tiny") as load:
+        with steady_load(Caller(self.prod_client), "prod-tiny") as load:
             self.before = self.endpoint(PROD, "tiny")
             self.step("fork's pull request: the plan as a comment", self.open_pull_request)
             self.step("adopted as a branch of the repository", self.adopt)
@@ -147,7 +146,7 @@ class Rehearsal:
         return result.stdout
 
     def person_clone(self, login, folder):
-        return Clone(folder, self.forge, self.tokens[login], login)
+        return Clone(folder, self.forge, self.tokens[login])
 
     # The change
 
@@ -300,6 +299,9 @@ class Rehearsal:
         assert described["EndpointStatus"] == "InService", described
         return described["EndpointConfigName"]
 
+    def prod_client(self, service):
+        return self.accounts.client(service, *PROD[1:])
+
     def executions(self):
         """How often the build machines of both accounts were started."""
         count = 0
@@ -318,20 +320,3 @@ class Rehearsal:
             "requests_of_prod": self.load,
             "steps": self.steps,
         }
-
-
-class Prod:
-    """Asks prod's endpoint, for `steady_load`."""
-
-    def __init__(self, accounts):
-        self.runtime = accounts.client("sagemaker-runtime", *PROD[1:])
-        self.pause = threading.Event()
-
-    def invoke(self, endpoint):
-        # A pause leaves the machine to what is rehearsed.
-        self.pause.wait(0.1)
-        answer = self.runtime.invoke_endpoint(
-            EndpointName=endpoint, ContentType="application/json", Body=QUESTION
-        )
-        outputs = json.loads(answer["Body"].read())["outputs"]
-        return {"greeting": answer["InvokedProductionVariant"], "rows": outputs[0]["shape"][0]}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 from tests.local_cloud.tiny_session import TinySession, new_tiny_session
+from tests.unit.roundhouse.gitops.repository import git
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = (
@@ -54,24 +54,11 @@ def write_seed(folder, *, repository, owner) -> TinySession:
 class Clone:
     """One person's clone of a repository of the forge."""
 
-    def __init__(self, folder, forge, token, login):
-        self.folder, self.forge, self.token, self.login = folder, forge, token, login
+    def __init__(self, folder, forge, token):
+        self.folder, self.forge, self.token = folder, forge, token
 
     def git(self, *words):
-        result = subprocess.run(
-            (
-                "git",
-                *("-c", f"user.name={self.login}"),
-                *("-c", f"user.email={self.login}@users.noreply.github.com"),
-                *words,
-            ),
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert result.returncode == 0, f"git {words}: {result.stderr}"
-        return result.stdout.strip()
+        return git(self.folder, *words)
 
     def url(self, repository):
         address = self.forge.url.replace("http://", f"http://x-access-token:{self.token}@")

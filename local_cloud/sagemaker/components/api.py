@@ -9,8 +9,6 @@ from local_cloud.sagemaker.components.component import Component, description, s
 from local_cloud.sagemaker.components.components import Components
 from local_cloud.sagemaker.hosting.endpoint import Endpoint
 
-KIND = "inference-component"
-
 
 class ComponentActions:
     """Answers the actions on inference components."""
@@ -39,7 +37,7 @@ class ComponentActions:
                 self.components.endpoints.model(specification["ModelName"])
         component = Component(
             name=name,
-            arn=sagemaker_arn(KIND, name),
+            arn=sagemaker_arn("InferenceComponent", name),
             endpoint=endpoint.name,
             endpoint_arn=endpoint.arn,
             variant=variant,

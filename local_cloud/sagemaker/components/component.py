@@ -29,6 +29,7 @@ class Component(Changing):
     given_up: threading.Event = field(default_factory=threading.Event)
     changing: threading.RLock = field(default_factory=threading.RLock)
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
+    retry_at: float = 0.0
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
     @property

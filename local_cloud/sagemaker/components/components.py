@@ -5,7 +5,6 @@ An update is batches of new copies that take the place of old ones.
 
 from __future__ import annotations
 
-import contextvars
 import logging
 import threading
 import time
@@ -13,10 +12,16 @@ from collections.abc import Callable, Collection, Mapping, MutableMapping
 from functools import partial
 from typing import Any
 
-from local_cloud.account import Scoped, in_background, sagemaker_arn
+from local_cloud.account import Scoped, in_background, of_every_account, sagemaker_arn
 from local_cloud.protocol.errors import validation_error
 from local_cloud.sagemaker.components.component import Component, Spec
-from local_cloud.sagemaker.components.copies import Copies, load_adapter, unload_adapter
+from local_cloud.sagemaker.components.copies import (
+    GRACE_SECONDS,
+    Copies,
+    end_copies,
+    load_adapter,
+    unload_adapter,
+)
 from local_cloud.sagemaker.hosting.changes import (
     AlarmStates,
     Monitor,
@@ -28,7 +33,6 @@ from local_cloud.sagemaker.hosting.endpoint import Endpoint
 from local_cloud.sagemaker.hosting.endpoints import Endpoints
 from local_cloud.sagemaker.hosting.fleet import RETRY_SECONDS, Fleet
 from local_cloud.sagemaker.hosting.instance import Instance, ServerError
-from local_cloud.sagemaker.hosting.machine import Machine
 from local_cloud.sagemaker.hosting.rollout import rollout
 
 logger = logging.getLogger("roundhouse.components")
@@ -43,16 +47,14 @@ class Components:
         self.copies = Copies(settings=endpoints.settings, find_model=endpoints.model)
         self._alarm_states = alarm_states
         self._turn = threading.Lock()
-        self._all: dict[int, tuple[Component, Callable[[], None]]] = {}
-        self._retry_at: dict[int, float] = {}
         endpoints.move_components = self.move
-        self._monitor = Monitor(self._monitored, self._inspect)
+        self._monitor = Monitor(lambda: of_every_account(self.components), self._inspect)
 
     def component(self, name: str) -> Component:
         """Return the component of a name. Raises AwsError where there is none."""
         component = self.components.get(name)
         if component is None:
-            arn = sagemaker_arn("inference-component", name)
+            arn = sagemaker_arn("InferenceComponent", name)
             raise validation_error(f'Could not find inference component "{arn}".')
         return component
 
@@ -85,12 +87,6 @@ class Components:
                     f'Cannot create already existing inference component "{component.arn}".'
                 )
             self.components[component.name] = component
-            context = contextvars.copy_context()
-
-            def mend() -> None:
-                context.run(in_background, self._mend, component)
-
-            self._all[id(component)] = (component, mend)
         component.begin(partial(self._change, component, self._create), "Failed")
 
     def update(
@@ -102,7 +98,8 @@ class Components:
     ) -> Component:
         """Begin to replace a component's copies, to change their number, or both."""
         with self._turn:
-            component = self._settled_component(name)
+            component = self.component(name)
+            component.require_settled("inference component")
             desired = component.desired if copies is None else copies
             if specification is not None and specification != component.specification:
                 component.deployment_config = deployment
@@ -141,24 +138,15 @@ class Components:
             with component.changing:
                 old = list(component.copies)
                 self._start(component, component.specification, fleet, component.desired)
-                component.remove(old)
-                for present in endpoint.fleets:
-                    self.copies.end(old, present)
+                self._end(component, old)
 
     def stop_all(self) -> None:
         """End every copy of every account, when the cloud itself ends."""
         self._monitor.stop()
-        with self._turn:
-            components = [component for component, _ in self._all.values()]
-        for component in components:
+        for component in of_every_account(self.components):
             component.given_up.set()
             for copy in tuple(component.copies):
                 copy.terminate(0.0)
-
-    def _settled_component(self, name: str) -> Component:
-        component = self.component(name)
-        component.require_settled("inference component")
-        return component
 
     def fleet(self, component: Component) -> Fleet:
         """Return the fleet on which a component's copies are placed. Raises ServerError."""
@@ -189,7 +177,7 @@ class Components:
         except BaseException:
             component.desired = before
             raise
-        self._end(component, component.copies[desired:], fleet)
+        self._end(component, component.copies[desired:])
         self.copies.release_unused(fleet)
 
     def _start(
@@ -201,10 +189,13 @@ class Components:
         component.add(started)
         return started
 
-    def _end(self, component: Component, copies: Collection[Instance], fleet: Fleet) -> None:
+    @staticmethod
+    def _end(
+        component: Component, copies: Collection[Instance], grace_seconds: float = GRACE_SECONDS
+    ) -> None:
         """Take copies out of service and end them."""
         component.remove(copies)
-        self.copies.end(copies, fleet)
+        end_copies(copies, grace_seconds)
 
     def _replace(self, component: Component, specification: Spec, desired: int) -> None:
         """Replace the copies of a component, or the files of an adapter."""
@@ -244,8 +235,8 @@ class Components:
                 watch.bake()
                 ending = old[replaced : replaced + batch if plan.batches else None]
                 replaced += len(ending)
-                self._end(component, ending, fleet)
-            self._end(component, old[replaced:], fleet)
+                self._end(component, ending)
+            self._end(component, old[replaced:])
         except Exception as error:
             reason = failure_reason(error)
             self._roll_back(component, new, fleet, replaced, reason)
@@ -256,12 +247,12 @@ class Components:
         self, component: Component, new: list[Instance], fleet: Fleet, missing: int, reason: str
     ) -> None:
         """End as many new copies as old ones are missing, start those again, end the other new."""
-        self._end(component, new[:missing], fleet)
+        self._end(component, new[:missing])
         try:
             self._start(component, component.specification, fleet, missing)
         except ServerError as error:
             raise RolledBack(f"{reason} The rollback failed too: {error}") from error
-        self._end(component, new[missing:], fleet)
+        self._end(component, new[missing:])
 
     def _remove(self, component: Component) -> None:
         try:
@@ -271,8 +262,6 @@ class Components:
             logger.exception("inference component %s", component.name)
         finally:
             self.components.pop(component.name, None)
-            with self._turn:
-                self._all.pop(id(component), None)
             component.become("Deleted")
 
     def _end_copies(self, component: Component) -> None:
@@ -281,37 +270,26 @@ class Components:
             for copy in tuple(() if base is None else base.copies):
                 unload_adapter(copy, component)
             return
-        copies = tuple(component.copies)
-        component.remove(copies)
-        fleet = self.fleet(component)
-        self.copies.end(copies, fleet)
-        self.copies.release_unused(fleet)
+        self._end(component, tuple(component.copies))
+        self.copies.release_unused(self.fleet(component))
 
-    def _monitored(self) -> list[tuple[Component, Callable[[], None]]]:
-        with self._turn:
-            return list(self._all.values())
-
-    def _inspect(self, monitored: tuple[Component, Callable[[], None]]) -> None:
+    def _inspect(self, component: Component) -> None:
         """Remove lost copies of one component; have them replaced, and again later on failure."""
-        component, mend = monitored
-        copies = tuple(component.copies)
-        lost = [copy for copy in copies if copy.has_ended()]
-        component.remove(lost)
+        lost = [copy for copy in tuple(component.copies) if copy.has_ended()]
         for copy in lost:
             logger.warning("copy %s is lost (log: %s)", copy.folder.name, copy.log)
+        self._end(component, lost, 0.0)
         is_short = component.base is None and len(component.copies) < component.desired
-        due = time.monotonic() >= self._retry_at.get(id(component), 0.0)
-        if is_short and component.status == "InService" and due:
-            self._retry_at[id(component)] = time.monotonic() + RETRY_SECONDS
-            mend()
+        is_due = time.monotonic() >= component.retry_at
+        if is_short and component.status == "InService" and is_due:
+            component.retry_at = time.monotonic() + RETRY_SECONDS
+            in_background(self._mend, component)
 
     def _mend(self, component: Component) -> None:
-        """Free the room of lost copies and start as many again."""
+        """Start as many copies again as were lost."""
         if not component.changing.acquire(blocking=False):
             return
         try:
-            fleet = self.fleet(component)
-            self.copies.end(_lost_copies(fleet, component), fleet, 0.0)
             self._scale(component, component.desired)
         except ServerError as error:
             logger.warning("inference component %s: %s", component.name, error)
@@ -323,15 +301,3 @@ def _trouble(new: Collection[Instance]) -> str | None:
     """Why an update to new copies must not go on."""
     ended = any(copy.has_ended() for copy in new)
     return "new copies did not stay healthy." if ended else None
-
-
-def _lost_copies(fleet: Fleet, component: Component) -> list[Instance]:
-    """The copies that are placed for a component and no longer answer for it."""
-    return [
-        copy
-        for variant in fleet.production.values()
-        for machine in variant.instances
-        if isinstance(machine, Machine)
-        for copy in machine.copies
-        if copy.folder.name.rpartition("-")[0] == component.name and copy not in component.copies
-    ]

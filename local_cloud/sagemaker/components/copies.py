@@ -126,11 +126,8 @@ class Copies:
         adapters: Sequence[Component] = (),
     ) -> list[Instance]:
         """Start copies, or none where one fails. Raises ServerError."""
-
-        def run() -> Instance:
-            return self._start(component, specification, fleet, adapters)
-
-        return start_together(run, count, partial(self.end, fleet=fleet, grace_seconds=0.0))
+        start = partial(self._start, component, specification, fleet, adapters)
+        return start_together(start, count, partial(end_copies, grace_seconds=0.0))
 
     def _start(
         self,
@@ -159,6 +156,7 @@ class Copies:
                 raise
             with self._placing:
                 machine.placed[copy] = machine.placed.pop(key)
+            copy.release = partial(machine.placed.pop, copy, None)
             return copy
 
     def _model(self, specification: Spec) -> Mapping[str, Any]:
@@ -174,15 +172,10 @@ class Copies:
         definition |= {} if url is None else {"ModelDataUrl": url}
         return {"ModelName": "", "PrimaryContainer": definition}
 
-    def end(
-        self, copies: Collection[Instance], fleet: Fleet, grace_seconds: float = GRACE_SECONDS
-    ) -> None:
-        """Send SIGTERM to copies, end what is left of them later, and free their room."""
-        end_together([partial(copy.terminate, grace_seconds) for copy in copies])
-        for variant in fleet.production.values():
-            for machine in machines(variant):
-                for copy in copies:
-                    machine.placed.pop(copy, None)
+
+def end_copies(copies: Collection[Instance], grace_seconds: float = GRACE_SECONDS) -> None:
+    """Send SIGTERM to copies, end what is left of them later, and free their room."""
+    end_together([partial(copy.terminate, grace_seconds) for copy in copies])
 
 
 def load_adapter(copy: Instance, adapter: Component) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -133,7 +133,7 @@ class Watch:
 class Monitor(Generic[T]):
     """Inspects what runs from a thread of its own."""
 
-    def __init__(self, items: Callable[[], Sequence[T]], inspect: Callable[[T], None]) -> None:
+    def __init__(self, items: Callable[[], Iterable[T]], inspect: Callable[[T], None]) -> None:
         self._items, self._inspect = items, inspect
         self._ended = threading.Event()
         threading.Thread(target=self._run, name="health-monitor", daemon=True).start()

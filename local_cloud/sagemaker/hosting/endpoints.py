@@ -5,11 +5,18 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
 from functools import partial
 from typing import Any, TypeVar
 
-from local_cloud.account import Scoped, account_id, in_background, region, sagemaker_arn
+from local_cloud.account import (
+    Scoped,
+    account_id,
+    in_background,
+    of_every_account,
+    region,
+    sagemaker_arn,
+)
 from local_cloud.protocol.errors import validation_error
 from local_cloud.sagemaker.hosting.changes import AlarmStates, Monitor, RolledBack, Watch
 from local_cloud.sagemaker.hosting.endpoint import (
@@ -29,6 +36,8 @@ from local_cloud.sagemaker.hosting.rollout import rollout
 from local_cloud.settings import Settings
 
 R = TypeVar("R")
+WORDS = {"Model": "model", "EndpointConfig": "endpoint configuration", "Endpoint": "endpoint"}
+"""What refusals call a resource, by the noun of its operations."""
 
 
 class Endpoints:
@@ -41,21 +50,20 @@ class Endpoints:
         self.endpoints: MutableMapping[str, Endpoint] = Scoped()
         self._alarm_states = alarm_states
         self.move_components: Callable[[Endpoint, Fleet], None] = lambda endpoint, fleet: None
-        self._all: dict[int, Endpoint] = {}
         self._turn = threading.Lock()
         self._monitor = Monitor(self._monitored_fleets, _inspect)
 
     def model(self, name: str) -> Record:
         """Return the model of a name. Raises AwsError where there is none."""
-        return _record(self.models, "model", "model", name)
+        return _record(self.models, "Model", name)
 
     def config(self, name: str) -> Record:
         """Return the endpoint config of a name. Raises AwsError where there is none."""
-        return _record(self.configs, "endpoint configuration", "endpoint-config", name)
+        return _record(self.configs, "EndpointConfig", name)
 
     def endpoint_named(self, name: str) -> Endpoint:
         """Return the endpoint of a name. Raises AwsError where there is none."""
-        return _record(self.endpoints, "endpoint", "endpoint", name)
+        return _record(self.endpoints, "Endpoint", name)
 
     def instances(self, endpoint_name: str) -> Mapping[str, tuple[int, int]]:
         """Return present and desired instance counts of each production variant."""
@@ -68,7 +76,7 @@ class Endpoints:
     ) -> Endpoint:
         """Record a new endpoint and start its fleet in the background."""
         with self._turn:
-            arn = sagemaker_arn("endpoint", name)
+            arn = sagemaker_arn("Endpoint", name)
             if name.lower() in {endpoint.name.lower() for endpoint in self.endpoints.values()}:
                 raise validation_error(f'Cannot create already existing endpoint "{arn}".')
             config = self.config(config_name)
@@ -78,7 +86,7 @@ class Endpoints:
                 config_name=config_name,
                 deployment_config=deployment_config,
             )
-            self.endpoints[name] = self._all[id(endpoint)] = endpoint
+            self.endpoints[name] = endpoint
         endpoint.begin(partial(self._create, endpoint, config), "Failed")
         return endpoint
 
@@ -121,9 +129,8 @@ class Endpoints:
     def stop_all(self) -> None:
         """Stop every instance of every account, when the cloud itself ends."""
         self._monitor.stop()
-        with self._turn:
-            fleets = [fleet for endpoint in self._all.values() for fleet in endpoint.fleets]
-        threads = [in_background(fleet.stop, 0.0) for fleet in fleets]
+        endpoints = of_every_account(self.endpoints)
+        threads = [in_background(fleet.stop, 0.0) for item in endpoints for fleet in item.fleets]
         for thread in threads:
             thread.join()
 
@@ -132,15 +139,10 @@ class Endpoints:
         endpoint.require_settled("endpoint")
         return endpoint
 
-    def _monitored_fleets(self) -> list[Fleet]:
+    def _monitored_fleets(self) -> Iterator[Fleet]:
         """The fleets that answer; an update watches its new fleet itself."""
-        with self._turn:
-            endpoints = list(self._all.values())
-        return [
-            fleet
-            for endpoint in endpoints
-            for fleet in endpoint.fleets[: 1 if endpoint.is_in_progress else None]
-        ]
+        for endpoint in of_every_account(self.endpoints):
+            yield from endpoint.fleets[: 1 if endpoint.is_in_progress else None]
 
     def _create(self, endpoint: Endpoint, config: Record) -> None:
         fleet = self._fleet(endpoint, config)
@@ -194,8 +196,6 @@ class Endpoints:
                 fleet.stop()
         finally:
             self.endpoints.pop(endpoint.name, None)
-            with self._turn:
-                self._all.pop(id(endpoint), None)
             endpoint.become("Deleted")
 
 
@@ -214,8 +214,8 @@ def _inspect(fleet: Fleet) -> None:
         variant.mend()
 
 
-def _record(records: Mapping[str, R], noun: str, arn_kind: str, name: str) -> R:
+def _record(records: Mapping[str, R], noun: str, name: str) -> R:
     record = records.get(name)
     if record is None:
-        raise validation_error(f'Could not find {noun} "{sagemaker_arn(arn_kind, name)}".')
+        raise validation_error(f'Could not find {WORDS[noun]} "{sagemaker_arn(noun, name)}".')
     return record

@@ -17,6 +17,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from local_cloud.account import in_background
 from local_cloud.protocol.errors import AwsError
 from local_cloud.sagemaker.definitions import hosts_components, instance_types, ordered_pools
 from local_cloud.sagemaker.hosting.instance import (
@@ -55,7 +56,6 @@ class VariantFleet:
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
     _turn: threading.Lock = field(default_factory=threading.Lock)
     _changing: threading.RLock = field(default_factory=threading.RLock)
-    _context: contextvars.Context = field(default_factory=contextvars.copy_context)
     _retry_at: float = 0.0
     _given_up: threading.Event = field(default_factory=threading.Event)
 
@@ -78,7 +78,7 @@ class VariantFleet:
             if self._given_up.is_set() or missing <= 0:
                 return
             end = partial(self._end, drain_seconds=0.0)
-            started = self._context.copy().run(start_together, self._launch, missing, end)
+            started = start_together(self._launch, missing, end)
             with self._turn:
                 self.instances.extend(started)
 
@@ -108,7 +108,7 @@ class VariantFleet:
             self.lost += 1
         message = "instance %s of variant %s is lost (log: %s)"
         logger.warning(message, instance.folder.name, self.name, instance.log)
-        self._in_background(self._end, [instance], 0.0)
+        in_background(self._end, [instance], 0.0)
 
     def mend(self) -> None:
         """Start replacements for lost instances in the background; retry later on failure."""
@@ -119,7 +119,7 @@ class VariantFleet:
         ):
             self._changing.release()
             self._retry_at = time.monotonic() + RETRY_SECONDS
-            self._in_background(self._replace)
+            in_background(self._replace)
 
     def _replace(self) -> None:
         try:
@@ -154,10 +154,6 @@ class VariantFleet:
 
     def _end(self, instances: list[Instance], drain_seconds: float) -> None:
         end_together([partial(instance.stop, drain_seconds) for instance in instances])
-
-    def _in_background(self, function: Callable[..., None], *arguments: Any) -> None:
-        run = self._context.copy().run
-        threading.Thread(target=run, args=(function, *arguments), daemon=True).start()
 
 
 @dataclass(kw_only=True, eq=False)
@@ -202,7 +198,10 @@ class Fleet:
         """Start every variant's instances; when one fails, none is left and its error raised."""
         try:
             with ThreadPoolExecutor(len(self.variants), thread_name_prefix="fleet") as starters:
-                futures = [starters.submit(variant.fill) for variant in self.variants]
+                futures = [
+                    starters.submit(contextvars.copy_context().run, variant.fill)
+                    for variant in self.variants
+                ]
             for future in futures:
                 future.result()
         except BaseException:

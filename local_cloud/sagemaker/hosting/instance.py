@@ -53,6 +53,8 @@ class Instance:
     client: ServerClient
     target_models: TargetModels | None = None
     in_flight: int = 0
+    release: Callable[[], object] | None = None
+    """Frees its room on the instance that it is a copy on."""
 
     @property
     def log(self) -> Path:
@@ -78,6 +80,8 @@ class Instance:
         self.client.close()
         self.container.stop(grace_seconds, first_process_only=True)
         shutil.rmtree(self.folder, ignore_errors=True)
+        if self.release is not None:
+            self.release()
 
     def stop(self, drain_seconds: float) -> None:
         """Let requests in flight finish, then end the server and remove its folder."""

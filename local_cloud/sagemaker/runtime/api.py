@@ -108,7 +108,11 @@ class Runtime:
             endpoint = self._endpoint(match["name"])
             if match["kind"] == ASYNCHRONOUS:
                 return self._asynchronous.accept(endpoint, headers, body)
-            _check_body(body)
+            if len(body) > BODY_BYTES:
+                raise refusal(
+                    f"Request body of {len(body)} bytes exceeds the {BODY_BYTES} bytes that "
+                    "InvokeEndpoint takes."
+                )
             kind = StreamedInvocation if match["kind"] == STREAMED else Invocation
             invocation = kind(endpoint=endpoint, headers=headers, body=body)
             return self.invoke(endpoint, invocation, headers.get(COMPONENT))
@@ -243,14 +247,6 @@ def _answer_of_one(invocation: Invocation, pick: Pick) -> Reply | StreamedReply:
             if isinstance(reply, StreamedReply):
                 reply.held = stack.pop_all()
             return reply
-
-
-def _check_body(body: bytes) -> None:
-    if len(body) > BODY_BYTES:
-        raise refusal(
-            f"Request body of {len(body)} bytes exceeds the {BODY_BYTES} bytes that "
-            "InvokeEndpoint takes."
-        )
 
 
 def _check_fields(operation: str, endpoint_name: str, headers: Mapping[str, str]) -> None:

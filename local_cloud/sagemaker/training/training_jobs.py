@@ -228,7 +228,7 @@ class TrainingJobs:
 
     def _create(self, request: Request) -> Request:
         name, now = request["TrainingJobName"], time.time()
-        arn = sagemaker_arn("training-job", name)
+        arn = sagemaker_arn("TrainingJob", name)
         if name in self.runs:
             raise AwsError(
                 "ResourceInUse",

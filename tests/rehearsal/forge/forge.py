@@ -36,7 +36,6 @@ class Forge:
         self.users: dict[str, User] = {}
         self.tokens: dict[str, Token] = {}
         self.runs: dict[int, Run] = {}
-        self.artifacts: dict[int, tuple[Run, str]] = {}
         self.events: list[Event] = []
         self.lock = threading.Condition()
         self.ids = itertools.count(FIRST_NUMBER)
@@ -81,14 +80,12 @@ class Forge:
         """Open an issue and return it."""
         require_length(body)
         number = len(repository.issues) + 1
-        kind = "pull" if "pull_request" in fields else "issues"
         issue = {
             "number": number,
             "title": title,
             "body": body,
             "state": "open",
             "user": token.user.document(),
-            "html_url": f"{self.url}/{repository.full_name}/{kind}/{number}",
             **fields,
         }
         repository.issues[number] = issue
@@ -106,7 +103,6 @@ class Forge:
             "id": identifier,
             "body": body,
             "user": token.user.document(),
-            "html_url": f"{issue['html_url']}#issuecomment-{identifier}",
             "issue_number": issue["number"],
         }
         repository.comments[identifier] = comment
@@ -126,7 +122,7 @@ class Forge:
             raise RefusedError(422, f"{branch} is no branch, or has no commits above main")
         if any(item["head"]["label"] == label for item in base.open_pulls()):
             raise RefusedError(422, f"A pull request already exists for {label}")
-        pull = self.add_issue(token, base, title, body, pull_request={}, merged=False)
+        pull = self.add_issue(token, base, title, body, pull_request={})
         pull["head"] = {"ref": branch, "label": label, "repo": source.document()}
         pull["base"] = {"ref": "main", "label": "main", "repo": base.document()}
         self.refresh(base, pull)
@@ -156,7 +152,7 @@ class Forge:
         before, title = pull["base"]["sha"], f"Merge pull request #{pull['number']}"
         commit = str(repository.git.merge(before, pull["head"]["sha"], title))
         repository.git.run("update-ref", MAIN, commit, before)
-        pull |= {"merged": True, "state": "closed"}
+        pull["state"] = "closed"
         self.start_on_pull(token, repository, "closed", pull)
         self.pushed(token, repository, "main", before, commit)
         return commit

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import secrets
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +16,7 @@ Document = dict[str, Any]
 WRITE = "write"
 LEVELS = {"none": 0, "read": 1, WRITE: 2}
 WORKFLOWS = ".github/workflows"
-ISSUER, LIFETIME_SECONDS = "https://token.actions.githubusercontent.com", 300
+ISSUER = "https://token.actions.githubusercontent.com"
 
 
 class RefusedError(Exception):
@@ -27,6 +25,9 @@ class RefusedError(Exception):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status, self.message = status, message
+
+
+NOT_FOUND = RefusedError(404, "Not Found")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +73,6 @@ class Run:
     actor: User
     is_fork: bool = False
     head_branch: str = ""
-    base_branch: str = ""
     pull_request: int | None = None
     status: str = "queued"
     conclusion: str | None = None
@@ -94,55 +94,33 @@ class Run:
         return name if is_guarded and name not in self.approvals else None
 
     def document(self) -> Document:
-        """Return the run as the REST API and the event `workflow_run` show it."""
-        pulls = [] if self.pull_request is None or self.is_fork else [{"number": self.pull_request}]
-        names = ("id", "name", "event", "status", "conclusion", "head_branch")
-        return {
-            **{name: getattr(self, name) for name in names},
-            "path": self.workflow,
-            "head_sha": self.sha,
-            "pull_requests": pulls,
-            "repository": self.repository.document(),
-            "actor": self.actor.document(),
-        }
+        """Return what workflows read of the run in the event `workflow_run`."""
+        names = ("id", "name", "event", "conclusion", "head_branch")
+        return {name: getattr(self, name) for name in names}
 
     def identity_token(self, audience: str) -> str:
-        """Return a JSON Web Token with GitHub's claims, whose signature nobody checks.
+        """Return a JSON Web Token with the claims that STS reads; nobody checks its signature.
 
         Source: GitHub's OpenID Connect reference. Raises RefusedError.
         """
-        job, repository, now = self.job, self.repository, int(time.time())
+        job, repository = self.job, self.repository
         if job is None or self.is_fork or self.level("id-token") != WRITE:
             raise RefusedError(403, "the job has no `id-token: write`, or the run is a fork's")
         if self.waits_for is not None:
             raise RefusedError(403, f"environment {self.waits_for} is not approved")
-        name, owner = repository.full_name, repository.owner
         subject = "pull_request" if self.event == "pull_request" else f"ref:{self.ref}"
         if job.environment is not None:
             subject = f"environment:{job.environment}"
         claims = {
             "iss": ISSUER,
             "aud": audience,
-            "sub": f"repo:{name}:{subject}",
-            "jti": secrets.token_hex(8),
-            "iat": now,
-            "nbf": now,
-            "exp": now + LIFETIME_SECONDS,
-            "repository": name,
+            "sub": f"repo:{repository.full_name}:{subject}",
+            "repository": repository.full_name,
             "repository_id": str(repository.id),
-            "repository_owner": owner.login,
-            "repository_owner_id": str(owner.id),
             "ref": self.ref,
-            "sha": self.sha,
-            "head_ref": self.head_branch if self.pull_request else "",
-            "base_ref": self.base_branch,
-            "event_name": self.event,
             "actor": self.actor.login,
-            "run_id": str(self.id),
             "workflow": self.name,
-            "workflow_ref": f"{name}/{self.workflow}@{self.ref}",
-            "job_workflow_ref": f"{name}/{job.workflow}@{job.workflow_ref}",
-            "runner_environment": "github-hosted",
+            "job_workflow_ref": f"{repository.full_name}/{job.workflow}@{job.workflow_ref}",
             **({} if job.environment is None else {"environment": job.environment}),
         }
         parts = ({"alg": "RS256", "typ": "JWT"}, claims)

@@ -18,7 +18,7 @@ with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
     for file in files:
         archive.write(file, file.name if path.is_file() else file.relative_to(path))
 request = urllib.request.Request(
-    f"{os.environ['ACTIONS_RESULTS_URL']}/artifacts/{os.environ['NAME']}",
+    f"{os.environ['ACTIONS_RESULTS_URL']}/artifacts/{os.environ['RUN']}/{os.environ['NAME']}",
     data=content.getvalue(),
     headers={"Authorization": f"Bearer {os.environ['ACTIONS_RUNTIME_TOKEN']}"},
 )
