@@ -27,13 +27,7 @@ from roundhouse_cdk.hosting import (
     image_pull,
     spelled,
 )
-from roundhouse_cdk.statements import (
-    Statements,
-    allow,
-    bucket_listing,
-    key_use,
-    object_reads,
-)
+from roundhouse_cdk.statements import Permissions, Statements, allow
 
 STRATEGIES: Mapping[Routing, str] = {
     "least-outstanding": "LEAST_OUTSTANDING_REQUESTS",
@@ -272,23 +266,23 @@ def is_prefix(container: ContainerProps) -> bool:
 
 def role_statements(props: ComponentEndpointProps) -> Statements:
     """Return what the role may do with data, of whatever version."""
-    environment = props.environment
-    locate = (allow("LocateBucket", ["s3:GetBucketLocation"], [arns.bucket(environment)]),)
-    listing = locate if is_prefix(props.container) else bucket_listing(environment)
-    return (*listing, *key_use(environment, ["kms:Decrypt"]))
+    may, bucket = Permissions(props.environment), [arns.bucket(props.environment)]
+    located = allow("LocateBucket", "s3:GetBucketLocation", bucket)
+    listing = located if is_prefix(props.container) else may.list_bucket()
+    return (listing, may.use_key(writes=False))
 
 
 def version_statements(props: ComponentEndpointProps, adapters: Collection[str]) -> Statements:
     """Return what a copy of this version must have to start: its image and its model."""
     environment, path = props.environment, props.container.path
-    image = image_pull(environment, [props.container.image_uri])
+    may, image = Permissions(environment), image_pull(environment, [props.container.image_uri])
     if props.bucket is not None:
         return (image,)
     if not is_prefix(props.container):
-        return (image, *object_reads(environment, [path], "ReadEngines"))
+        return (image, may.read([path], "ReadEngines"))
     listed = {"StringLike": {"s3:prefix": [f"{path}*"]}}
     return (
         image,
-        *object_reads(environment, [f"{path}*", *adapters], "ReadCheckpoint"),
-        allow("ListCheckpoint", ["s3:ListBucket"], [arns.bucket(environment)], listed),
+        may.read([f"{path}*", *adapters], "ReadCheckpoint"),
+        allow("ListCheckpoint", "s3:ListBucket", [arns.bucket(environment)], listed),
     )

@@ -15,16 +15,7 @@ from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import aws_partition, triton_registries
 from roundhouse_cdk.artifact_store import KEPT
 from roundhouse_cdk.build_project import BuildProject, log_group_name
-from roundhouse_cdk.statements import (
-    PULL,
-    REGISTRY_LOG_IN,
-    Statements,
-    allow,
-    bucket_listing,
-    key_use,
-    log_stream_writes,
-    object_reads,
-)
+from roundhouse_cdk.statements import PULL, REGISTRY_LOG_IN, Permissions, Statements, allow
 
 KEPT_IMAGES = 50
 """ECR cannot know which tags are deployed; fifty changes of an image ago is beyond any rollback."""
@@ -131,7 +122,7 @@ def image_statements(props: ImageBuildsProps) -> Statements:
     Read its source, pull the base images, push the images, write its log. No base image is pulled
     in a region whose registry of AWS is not known.
     """
-    environment = props.environment
+    environment, may = props.environment, Permissions(props.environment)
     account, region = triton_registries().get(environment.region), environment.region
     registry = f"arn:{aws_partition(region)}:ecr:{region}:{account}:repository"
     bases = [f"{registry}/{name}" for name in props.base_repositories if account is not None]
@@ -139,8 +130,8 @@ def image_statements(props: ImageBuildsProps) -> Statements:
         allow("PushImages", PUSH, [arns.repository(environment, name) for name in props.images]),
         REGISTRY_LOG_IN,
         *([allow("PullBaseImage", PULL, bases)] if bases else []),
-        *object_reads(environment, [f"{names.SOURCES_PREFIX}/*"]),
-        *bucket_listing(environment),
-        *key_use(environment, ["kms:Decrypt"]),
-        *log_stream_writes(environment, log_group_name(environment, names.IMAGES_ROUTE)),
+        may.read([f"{names.SOURCES_PREFIX}/*"]),
+        may.list_bucket(),
+        may.use_key(writes=False),
+        may.write_logs(log_group_name(environment, names.IMAGES_ROUTE)),
     )

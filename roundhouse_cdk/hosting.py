@@ -49,10 +49,9 @@ from roundhouse_cdk.statements import (
     HOST_METRICS,
     PULL,
     REGISTRY_LOG_IN,
+    Permissions,
     Statement,
     allow,
-    network_interfaces,
-    volume_key_grant,
 )
 
 DIGITS = 8
@@ -186,6 +185,7 @@ class HostedEndpoint(Construct):
         Before them the log groups that SageMaker writes, of the kinds that are `logged`.
         """
         environment, alarm_names = self._spec, self._props.rollout.alarm_names
+        may = Permissions(environment)
         paths = [f"/aws/sagemaker/{kind}/{self.endpoint_name}" for kind in logged]
         self.log_groups = [
             add_log_group(self, f"{kind if number else ''}Logs", path, environment)
@@ -199,11 +199,11 @@ class HostedEndpoint(Construct):
         own = [
             REGISTRY_LOG_IN,
             *statements,
-            *volume_key_grant(environment),
+            *may.grant_volume_key(),
             allow("WriteLogs", "logs:CreateLogStream DescribeLogStreams PutLogEvents", written),
             HOST_METRICS,
             *([allow("LookAtAlarms", "cloudwatch:DescribeAlarms", alarms)] if alarms else []),
-            *network_interfaces(environment),
+            *may.attach_network(),
         ]
         self.role = ExactRole(
             self, "Role", environment=environment, trusts="sagemaker", statements=own

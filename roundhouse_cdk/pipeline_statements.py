@@ -14,11 +14,10 @@ from roundhouse_cdk.build_roles import CHECKPOINTS, ENGINES, SOURCES, project_ar
 from roundhouse_cdk.statements import (
     TRAINING_LOG_GROUP,
     Condition,
+    Permissions,
     Statement,
     Statements,
     allow,
-    key_use,
-    write_once,
 )
 
 PARTS: Condition = {"Bool": {"s3:ObjectCreationOperation": "false"}}
@@ -26,6 +25,7 @@ PARTS: Condition = {"Bool": {"s3:ObjectCreationOperation": "false"}}
 NETWORKS = f"{names.NETWORKS_PREFIX}/*"
 ADAPTERS = f"{names.ADAPTERS_PREFIX}/*"
 PROMOTED = (ENGINES, NETWORKS, CHECKPOINTS)
+DESCRIBED = "sagemaker:DescribeEndpoint DescribeInferenceComponent"
 
 
 def plan_statements(environment: EnvironmentSpec) -> Statements:
@@ -42,10 +42,9 @@ def plan_statements(environment: EnvironmentSpec) -> Statements:
 
 def drift_statements(environment: EnvironmentSpec) -> Statements:
     """What CloudFormation does not read of endpoints, and AWS's price list. Code of main asks."""
-    described = "sagemaker:DescribeEndpoint DescribeInferenceComponent"
     return (
         *_stack_reads(environment, "DescribeStacks GetTemplate"),
-        _endpoint_reads(environment, described, "endpoint", "inference-component"),
+        _endpoint_reads(environment, DESCRIBED, "endpoint", "inference-component"),
         allow("ReadScaling", "application-autoscaling:DescribeScalableTargets", ["*"]),
         allow("ReadPrices", "pricing:GetProducts", ["*"]),
     )
@@ -62,11 +61,12 @@ def _bucket_use(
     environment: EnvironmentSpec, read: Sequence[str], written: Sequence[str]
 ) -> Statements:
     """Read these objects, list the bucket, and write those objects where none is, with its key."""
+    may = Permissions(environment)
     return (
         allow("ReadObjects", "s3:GetObject", arns.bucket_objects(environment, read)),
         allow("ListBucket", "s3:ListBucket", [arns.bucket(environment)]),
-        *key_use(environment, ["kms:Decrypt", "kms:GenerateDataKey"]),
-        *write_once(environment, written),
+        may.use_key(writes=True),
+        may.write_once(written),
     )
 
 
@@ -104,33 +104,20 @@ def deploy_statements(environment: EnvironmentSpec, qualifier: str) -> Statement
         arns.role(environment, f"cdk-{qualifier}-{kind}-{place}")
         for kind in ("deploy", "file-publishing", "lookup")
     ]
+    read = [ENGINES, NETWORKS, CHECKPOINTS, ADAPTERS, SOURCES]
+    stacks = "DescribeStackResources DescribeStacks GetTemplate UpdateTerminationProtection"
+    images = [project_arn(environment, names.IMAGES_ROUTE)]
+    tags = "s3:DeleteObjectTagging GetObjectTagging PutObjectTagging"
     return (
-        *_bucket_use(
-            environment,
-            [ENGINES, NETWORKS, CHECKPOINTS, ADAPTERS, SOURCES],
-            [SOURCES, ADAPTERS],
-        ),
+        *_bucket_use(environment, read, [SOURCES, ADAPTERS]),
         allow("LookAtImages", "ecr:DescribeImages", [arns.repository(environment, "*")]),
-        allow(
-            "BuildImages", "codebuild:StartBuild", [project_arn(environment, names.IMAGES_ROUTE)]
-        ),
+        allow("BuildImages", "codebuild:StartBuild", images),
         *_machine_use(environment),
-        *_stack_reads(
-            environment,
-            "DescribeStackResources DescribeStacks GetTemplate UpdateTerminationProtection",
-        ),
+        *_stack_reads(environment, stacks),
         alarm_reads(environment, "DescribeAlarms"),
         allow("ReadQuotas", "servicequotas:ListAWSDefaultServiceQuotas ListServiceQuotas", ["*"]),
-        allow(
-            "TagEngines",
-            "s3:DeleteObjectTagging GetObjectTagging PutObjectTagging",
-            arns.bucket_objects(environment, PROMOTED),
-        ),
-        _endpoint_reads(
-            environment,
-            "sagemaker:DescribeEndpoint DescribeInferenceComponent",
-            *("endpoint", "inference-component"),
-        ),
+        allow("TagEngines", tags, arns.bucket_objects(environment, PROMOTED)),
+        _endpoint_reads(environment, DESCRIBED, "endpoint", "inference-component"),
         allow("AssumeDeploymentRoles", "sts:AssumeRole", cdk_roles),
     )
 
@@ -138,23 +125,18 @@ def deploy_statements(environment: EnvironmentSpec, qualifier: str) -> Statement
 def promote_statements(environment: EnvironmentSpec, source: EnvironmentSpec) -> Statements:
     """What the environment before built, its alarms, and own objects that are written once."""
     key = source.kms_key_arn or arns.arn(source, "kms", "key/*")
-    gate = arns.pipeline_role(source, "gate")
+    parts = arns.bucket_objects(environment, (ENGINES, NETWORKS))
+    alarms = gate_statements(source)
+    if source.account != environment.account:
+        gate = arns.pipeline_role(source, "gate")
+        alarms = (allow("ReadAlarmsBefore", "sts:AssumeRole", [gate]),)
     return (
         allow("ReadSource", "s3:GetObject", arns.bucket_objects(source, PROMOTED)),
         allow("ListSource", "s3:ListBucket", [arns.bucket(source)]),
         allow("UseSourceKey", "kms:Decrypt", [key], source_key_condition(source)),
-        *(
-            gate_statements(source)
-            if source.account == environment.account
-            else (allow("ReadAlarmsBefore", "sts:AssumeRole", [gate]),)
-        ),
+        *alarms,
         *_bucket_use(environment, PROMOTED, PROMOTED),
-        allow(
-            "WriteParts",
-            "s3:PutObject",
-            arns.bucket_objects(environment, (ENGINES, NETWORKS)),
-            PARTS,
-        ),
+        allow("WriteParts", "s3:PutObject", parts, PARTS),
     )
 
 
@@ -184,14 +166,11 @@ def promotion_reads(
     A role that does not exist yet could not be a principal, so its account is, on the condition
     that it is that role.
     """
-    objects = arns.bucket_objects(environment, PROMOTED)
+    objects, bucket = arns.bucket_objects(environment, PROMOTED), [arns.bucket(environment)]
     prefixes: Condition = {"StringLike": {"s3:prefix": list(PROMOTED)}}
     return (
         {**allow("ReadPromoted", "s3:GetObject", objects), **_of_roles(receivers)},
-        {
-            **allow("ListPromoted", "s3:ListBucket", [arns.bucket(environment)]),
-            **_of_roles(receivers, prefixes),
-        },
+        {**allow("ListPromoted", "s3:ListBucket", bucket), **_of_roles(receivers, prefixes)},
     )
 
 
@@ -220,33 +199,23 @@ def _machine_use(environment: EnvironmentSpec) -> Statements:
 
     They are stopped when whoever waits for them is interrupted.
     """
-    groups = [
-        arns.log_group(environment, f"/aws/codebuild/{names.builder_project(environment, '*')}"),
-        arns.log_group(environment, TRAINING_LOG_GROUP),
-    ]
+    builders = f"/aws/codebuild/{names.builder_project(environment, '*')}"
+    groups = [arns.log_group(environment, name) for name in (builders, TRAINING_LOG_GROUP)]
+    logs = [form for group in groups for form in (group, f"{group}:*")]
+    projects, runs = (
+        [project_arn(environment, "*")],
+        arns.build_executions(environment, "execution"),
+    )
+    followed = arns.build_executions(environment, "execution", "mapRun")
+    follow = "states:DescribeExecution GetExecutionHistory ListExecutions ListMapRuns"
+    stop = "codebuild:BatchGetProjects ListBuildsForProject StopBuild"
     return (
         allow("StartBuilds", "states:StartExecution", [arns.build_machine(environment)]),
-        allow(
-            "FollowBuilds",
-            "states:DescribeExecution GetExecutionHistory ListExecutions ListMapRuns",
-            arns.build_executions(environment, "execution", "mapRun"),
-        ),
-        allow("LookAtBuilds", "codebuild:BatchGetBuilds", [project_arn(environment, "*")]),
-        allow(
-            "ReadBuildLogs",
-            "logs:DescribeLogStreams GetLogEvents",
-            [form for group in groups for form in (group, f"{group}:*")],
-        ),
-        allow(
-            "StopExecutions",
-            "states:StopExecution",
-            arns.build_executions(environment, "execution"),
-        ),
-        allow(
-            "StopBuilds",
-            "codebuild:BatchGetProjects ListBuildsForProject StopBuild",
-            [project_arn(environment, "*")],
-        ),
+        allow("FollowBuilds", follow, followed),
+        allow("LookAtBuilds", "codebuild:BatchGetBuilds", projects),
+        allow("ReadBuildLogs", "logs:DescribeLogStreams GetLogEvents", logs),
+        allow("StopExecutions", "states:StopExecution", runs),
+        allow("StopBuilds", stop, projects),
         allow("ListJobs", "sagemaker:ListTrainingJobs", ["*"]),
         allow("StopJobs", "sagemaker:StopTrainingJob", [arns.training_jobs(environment)]),
     )

@@ -20,14 +20,7 @@ from roundhouse_cdk.hosting import (
     deployment_config,
     image_pull,
 )
-from roundhouse_cdk.statements import (
-    Statements,
-    bucket_listing,
-    key_use,
-    object_reads,
-    object_writes,
-    topic_publish,
-)
+from roundhouse_cdk.statements import Permissions, Statements
 
 MOST_NAMED_ENGINES = 37
 """IAM takes 10,240 characters of a role's own policies; an archive's name takes 96 of them."""
@@ -247,6 +240,7 @@ def role_statements(props: RealtimeEndpointProps, engines: Sequence[str] | None)
     SageMaker writes in the name of the role, under this endpoint's own prefixes.
     """
     environment, name, queue = props.environment, props.name, props.asynchronous
+    may = Permissions(environment)
     read = [] if props.bucket else list(_named(engines or (), MOST_NAMED_ENGINES))
     written = []
     if queue is not None:
@@ -257,11 +251,11 @@ def role_statements(props: RealtimeEndpointProps, engines: Sequence[str] | None)
         written.append(f"{names.answers_prefix(environment, name)}/*")
     notified = queue is not None and queue.notify
     return (
-        *(object_reads(environment, read) if read else ()),
-        *bucket_listing(environment),
-        *(object_writes(environment, written) if written else ()),
-        *key_use(environment, ["kms:Decrypt", *(("kms:GenerateDataKey",) if written else ())]),
-        *(topic_publish(environment, arns.answer_topic(environment)) if notified else ()),
+        *([may.read(read)] if read else []),
+        may.list_bucket(),
+        *([may.write(written)] if written else []),
+        may.use_key(writes=bool(written)),
+        *(may.publish(arns.answer_topic(environment)) if notified else ()),
     )
 
 
@@ -273,7 +267,7 @@ def version_statements(props: RealtimeEndpointProps, *, is_multi_model: bool = F
     if is_multi_model or props.bucket is not None:
         return (images,)
     archives = _named([container.path for container in containers], MOST_NAMED_OF_A_VERSION)
-    return (images, *object_reads(environment, archives, "ReadEngines"))
+    return (images, Permissions(environment).read(archives, "ReadEngines"))
 
 
 def _named(paths: Sequence[str], most: int) -> tuple[str, ...]:

@@ -42,12 +42,9 @@ class SlackAlarms(Construct):
         environment = props.environment
         alarms = f"alarm:{names.endpoint_name(environment, '*')}"
         # An alarm's message has the picture of its metric, which is drawn in the role's name.
+        own = [arns.arn(environment, "cloudwatch", alarms)]
         statements = (
-            allow(
-                "DescribeOwnAlarms",
-                "cloudwatch:DescribeAlarms",
-                [arns.arn(environment, "cloudwatch", alarms)],
-            ),
+            allow("DescribeOwnAlarms", "cloudwatch:DescribeAlarms", own),
             allow("DrawMetrics", "cloudwatch:GetMetricData GetMetricWidgetImage", ["*"]),
         )
         guardrail = f"arn:{aws_partition(environment.region)}:iam::aws:policy/{GUARDRAIL}"
