@@ -28,7 +28,7 @@ from roundhouse_cdk.statements import (
 
 ENGINES = f"{names.ENGINES_PREFIX}/*"
 """What builds look up; the signer alone writes there."""
-PUBLISHED = (f"{names.NETWORKS_PREFIX}/*", f"{names.CANDIDATES_PREFIX}/*")
+PUBLISHED: tuple[str, ...] = (f"{names.NETWORKS_PREFIX}/*", f"{names.CANDIDATES_PREFIX}/*")
 """What every build publishes, and replaces never."""
 SIGNING_ALGORITHM = {"kms:SigningAlgorithm": "ECDSA_SHA_256"}
 CHECKPOINTS = f"{checkpoint_key.CHECKPOINTS}/*"

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from aws_cdk import Aws, CfnCondition, CfnParameter, Fn, Stack
+from aws_cdk import Aws, CfnCondition, CfnParameter, Fn
 from aws_cdk.aws_sagemaker import CfnEndpointConfig, CfnInferenceComponent, CfnModel
 from constructs import Construct
 
@@ -115,7 +115,7 @@ class ComponentEndpoint(HostedEndpoint):
 
     def _config_content(self) -> dict[str, Any]:
         """Return the config's typed properties; it names no model."""
-        props, component, network = self._props, self._props.component, self._spec.network
+        props, component = self._props, self._props.component
         return {
             "production_variants": [
                 CfnEndpointConfig.ProductionVariantProperty(
@@ -138,12 +138,7 @@ class ComponentEndpoint(HostedEndpoint):
             ),
             "kms_key_id": arns.key_id(self._spec),
             "enable_network_isolation": props.network_isolation,
-            "vpc_config": None
-            if network is None
-            else CfnEndpointConfig.VpcConfigProperty(
-                subnets=list(network.subnet_ids),
-                security_group_ids=list(network.security_group_ids),
-            ),
+            "vpc_config": self._vpc_config(CfnEndpointConfig.VpcConfigProperty),
         }
 
     def _component(self) -> Component:
@@ -192,7 +187,7 @@ class ComponentEndpoint(HostedEndpoint):
         )
         is_set = Fn.condition_equals(given.value_as_string, "false")
         condition = CfnCondition(self, "CopyCountIsSet", expression=is_set)
-        value = spelled(Stack.of(self).resolve(runtime))
+        value = spelled(self._stack.resolve(runtime))
         return Fn.condition_if(condition.logical_id, value, Aws.NO_VALUE)
 
 

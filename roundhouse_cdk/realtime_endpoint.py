@@ -107,26 +107,20 @@ class RealtimeEndpoint(HostedEndpoint):
         given = ", ".join(variant.name for variant in props.variants) or "none"
         if not production or any(not variant.pools for variant in props.variants):
             self._refuse(
-                "variants with instances",
-                given,
-                "one production variant or more, each with a pool",
-                "add one",
+                f"variants with instances: {given}; allowed: one production variant or more, each"
+                " with a pool; add one"
             )
         if props.asynchronous is not None and len(props.variants) > 1:
             self._refuse(
-                "variants of an asynchronous endpoint",
-                given,
-                "one production variant",
-                "take the others out, or `asynchronous`",
+                f"variants of an asynchronous endpoint: {given}; allowed: one production variant;"
+                " take the others out, or `asynchronous`"
             )
         if len({variant.name for variant in props.variants}) < len(props.variants):
-            self._refuse("names of variants", given, "different ones", "rename one")
+            self._refuse(f"names of variants: {given}; allowed: different ones; rename one")
         if props.asynchronous is not None and self._engines is not None:
             self._refuse(
-                "a multi-model endpoint cannot be asynchronous",
-                props.name,
-                "requests that are answered at once",
-                "take `asynchronous` out",
+                f"a multi-model endpoint cannot be asynchronous: {props.name}; allowed: requests"
+                " that are answered at once; take `asynchronous` out"
             )
 
     def _config_content(self) -> dict[str, Any]:

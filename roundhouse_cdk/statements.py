@@ -42,8 +42,8 @@ def allow(
     condition: Condition | None = None,
 ) -> Statement:
     """A statement that allows actions, in the words of `action_names`, on resources."""
-    statement = {"Sid": sid, "Effect": "Allow", "Action": action_names(actions)}
-    statement |= {"Resource": list(resources)}
+    statement: Statement = {"Sid": sid, "Effect": "Allow", "Action": action_names(actions)}
+    statement["Resource"] = list(resources)
     return statement if condition is None else {**statement, "Condition": condition}
 
 

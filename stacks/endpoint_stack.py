@@ -11,6 +11,7 @@ from aws_cdk import (
     App,
     BootstraplessSynthesizer,
     CfnOutput,
+    CfnResource,
     CfnRule,
     CfnRuleAssertion,
     CfnWaitConditionHandle,
@@ -18,7 +19,7 @@ from aws_cdk import (
     Stack,
 )
 from aws_cdk import aws_sns as sns
-from constructs import Construct, IConstruct
+from constructs import Construct
 
 from onboarding import arns, names
 from onboarding.deployment import Deployment
@@ -107,19 +108,19 @@ class EndpointStack(EnvironmentStack):
             is_engine = isinstance(deployment, Deployment)
             self._refuse(faults, "EngineIsBuilt" if is_engine else "CheckpointIsBuilt")
             return
-        server, outputs = self._add_endpoint(deployment, image_uris)
+        outputs = self._add_endpoint(deployment, image_uris)
         for name, value in outputs.items():
             CfnOutput(self, name, value=value)
-        self._add_watching(deployment, server)
+        annotations = Annotations.of(self)
         for warning in endpoint_warnings(deployment):
-            Annotations.of(self).add_warning(warning)
+            annotations.add_warning(warning)
         for note in endpoint_notes(deployment):
-            Annotations.of(self).add_info(note)
+            annotations.add_info(note)
 
     def _add_endpoint(
         self, deployment: Deployment | GenerationDeployment, image_uris: Mapping[str, str]
-    ) -> tuple[IConstruct, dict[str, str]]:
-        """Add the endpoint; return what answers, and the outputs of the stack."""
+    ) -> dict[str, str]:
+        """Add the endpoint with what watches and scales it; return the outputs of the stack."""
         endpoint: HostedEndpoint
         outputs: dict[str, str] = {}
         if isinstance(deployment, GenerationDeployment):
@@ -137,25 +138,29 @@ class EndpointStack(EnvironmentStack):
                 endpoint = MultiModelEndpoint(self, OWN, props=props, engines=engines)
             else:
                 endpoint = RealtimeEndpoint(self, OWN, props=props)
-        server: IConstruct = endpoint.endpoint
+        keep_ids(endpoint.supports)
+        server: CfnResource = endpoint.endpoint
         if isinstance(endpoint, ComponentEndpoint):
             server, outputs = endpoint.component, {"InferenceComponentName": endpoint.endpoint_name}
-        kept = (endpoint.role, endpoint.version_policy, *endpoint.log_groups)
-        keep_ids({construct.node.id: construct for construct in kept})
-        return server, {"EndpointName": endpoint.endpoint.attr_endpoint_name, **outputs}
+        self._add_watching(deployment, endpoint, server)
+        return {"EndpointName": endpoint.endpoint.attr_endpoint_name, **outputs}
 
     def _add_watching(
-        self, deployment: Deployment | GenerationDeployment, server: IConstruct
+        self,
+        deployment: Deployment | GenerationDeployment,
+        endpoint: HostedEndpoint,
+        server: CfnResource,
     ) -> None:
         """Add alarms and scaling, which wait for what answers; it waits for the rollback alarms."""
         topic_arn = arns.alarm_topic(deployment.environment)
         topic = sns.Topic.from_topic_arn(self, "AlarmTopic", topic_arn)
         props = EndpointAlarmsProps(alarms=endpoint_alarms(deployment), topic=topic)
-        alarms = EndpointAlarms(self, "Alarms", props=props)
-        server.node.add_dependency(alarms.rollback)
+        alarms = EndpointAlarms(endpoint, OWN, props=props)
+        if alarms.rollback:
+            server.node.add_dependency(*alarms.rollback)
         alarms.others.node.add_dependency(server)
         counts = EndpointScalingProps(counts=scaled_counts(deployment), server=server)
-        keep_ids({**alarms.alarms, **EndpointScaling(self, "Scaling", props=counts).resources})
+        keep_ids(EndpointScaling(self, "Scaling", props=counts).resources)
 
     def _refuse(self, faults: tuple[str, ...], rule: str) -> None:
         """Add an error for each fault, and a rule that CloudFormation refuses for the first.
