@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from aws_cdk import Stack
-from aws_cdk import aws_cloudwatch as cw
+from aws_cdk.aws_cloudwatch import CfnDashboard
 from constructs import Construct
 
 from onboarding.deployment import VARIANT
 from onboarding.metrics import HOST, INVOCATIONS, Alarm, VariantMetrics
 
+Widget = dict[str, Any]
+"""As CloudWatch's dashboard body has it."""
 COLUMNS, HALF, THIRD, HEIGHT = 24, 12, 8, 6
 """Of CloudWatch's grid."""
 MOST_ALARMS, MOST_LISTED, MOST_VALUES = 100, 500, 500
@@ -221,24 +223,12 @@ class EndpointDashboardProps:
     endpoints: Sequence[WatchedEndpoint]
 
 
-class _Widget(cw.ConcreteWidget):
-    """A widget of a type that CloudWatch knows, as its dashboard body has it."""
-
-    def __init__(self, kind: str, width: int, height: int, **properties: Any) -> None:
-        super().__init__(width, height)
-        self._kind, self._properties = kind, properties
-
-    def to_json(self) -> list[Any]:
-        """Return the widget where the dashboard has placed it."""
-        size = {"width": self.width, "height": self.height, "x": self._x, "y": self._y}
-        return [{"type": self._kind, **size, "properties": self._properties}]
-
-
 class EndpointDashboard(Construct):
     """Deploys `dashboard`: a selector shows one endpoint at a time.
 
     Numbers of an endpoint's own, such as its SLO, are drawn by its alarms, which follow the
-    selector. Raises ValueError without an endpoint.
+    selector. It is typed L1: of the CDK's widgets each would ask Python for its place. Raises
+    ValueError without an endpoint.
     """
 
     def __init__(
@@ -252,38 +242,38 @@ class EndpointDashboard(Construct):
         self._endpoints, stack = props.endpoints, Stack.of(self)
         self._region = stack.region
         self._alarm = f"arn:{stack.partition}:cloudwatch:{self._region}:{stack.account}:alarm"
-        self.dashboard = cw.Dashboard(
+        body = {
+            "start": "-PT3H",
+            # A longer period would sum more than the minute that the graphs are about.
+            "periodOverride": "inherit",
+            "widgets": list(_placed((*self._head(), *self._sections()))),
+            "variables": [self._selector()],
+        }
+        self.dashboard = CfnDashboard(
             self,
             "Dashboard",
             dashboard_name=props.name,
-            start="-PT3H",
-            # A longer period would sum more than the minute that the graphs are about.
-            period_override=cw.PeriodOverride.INHERIT,
-            variables=[self._selector()],
-            widgets=[[*self._head(), *self._sections()]],
+            dashboard_body=stack.to_json_string(body),
         )
 
-    def _selector(self) -> cw.DashboardVariable:
+    def _selector(self) -> Widget:
         names = [endpoint.name for endpoint in self._endpoints]
+        values: Widget = {"values": [{"label": name, "value": name} for name in names]}
         if len(names) > MOST_VALUES:
             search = '{AWS/SageMaker,EndpointName,VariantName} MetricName="ModelLatency"'
-            values = cw.Values.from_search(search, "EndpointName")
-        else:
-            values = cw.Values.from_values(
-                *(cw.VariableValue(label=name, value=name) for name in names)
-            )
-        return cw.DashboardVariable(
-            id="endpoint",
-            type=cw.VariableType.PATTERN,
-            value=SELECTED,
-            input_type=cw.VariableInputType.SELECT,
-            label="Endpoint",
-            visible=True,
-            default_value=cw.DefaultValue.value(names[0]),
-            values=values,
-        )
+            values = {"search": search, "populateFrom": "EndpointName"}
+        return {
+            "pattern": SELECTED,
+            "type": "pattern",
+            "inputType": "select",
+            "id": "endpoint",
+            "defaultValue": names[0],
+            "visible": True,
+            "label": "Endpoint",
+            **values,
+        }
 
-    def _head(self) -> Iterator[cw.IWidget]:
+    def _head(self) -> Iterator[Widget]:
         """Yield alarms of every endpoint, and those of the one selected that every endpoint has.
 
         CloudWatch is told of no alarm that is not there. Of more than it lists the gravest count.
@@ -296,7 +286,7 @@ class EndpointDashboard(Construct):
         more = f" Not listed beside: the {left_out} least grave alarms." if left_out else ""
         count = f"{len(self._endpoints)} endpoint{'s' if len(self._endpoints) > 1 else ''}"
         words = f"# {count}\n\nChoose one above.{more}"
-        yield _Widget("text", HALF, HEIGHT, markdown=words)
+        yield _widget("text", HALF, HEIGHT, markdown=words)
         for first in range(0, len(names), MOST_ALARMS):
             listed = names[first : first + MOST_ALARMS]
             yield self._states("In alarm", listed, states=["ALARM"])
@@ -306,17 +296,17 @@ class EndpointDashboard(Construct):
             title = "Alarms of the endpoint selected that every endpoint has"
             yield self._states(title, [f"{SELECTED}-{kind}" for kind in common])
 
-    def _states(self, title: str, names: Sequence[str], **more: Any) -> cw.IWidget:
+    def _states(self, title: str, names: Sequence[str], **more: Any) -> Widget:
         alarms = [f"{self._alarm}:{name}" for name in names]
         order = {"sortBy": "stateUpdatedTimestamp"}
-        return _Widget("alarm", HALF, HEIGHT, title=title, alarms=alarms, **more, **order)
+        return _widget("alarm", HALF, HEIGHT, title=title, alarms=alarms, **more, **order)
 
-    def _sections(self) -> Iterator[cw.IWidget]:
+    def _sections(self) -> Iterator[Widget]:
         for section in SECTIONS:
             if section.needs is None or any(
                 getattr(endpoint, section.needs) for endpoint in self._endpoints
             ):
-                yield _Widget("text", COLUMNS, 1, markdown=f"## {section.title}")
+                yield _widget("text", COLUMNS, 1, markdown=f"## {section.title}")
                 for title, curves in section.graphs.items():
                     rows = [
                         row
@@ -325,24 +315,16 @@ class EndpointDashboard(Construct):
                     ]
                     yield self._graph(title, {"showUnits": False}, metrics=rows, period=60)
                 for kind, title in section.alarms.items():
-                    if self._count(kind):
-                        yield self._alarm_graph(kind, title)
+                    if count := self._count(kind):
+                        yield self._alarm_graph(kind, title, count)
 
-    def _graph(self, title: str, axis: Mapping[str, Any], **more: Any) -> cw.IWidget:
-        return _Widget(
-            "metric",
-            THIRD,
-            HEIGHT,
-            view="timeSeries",
-            title=title,
-            region=self._region,
-            yAxis={"left": {"min": 0, **axis}},
-            **more,
-        )
+    def _graph(self, title: str, axis: Mapping[str, Any], **more: Any) -> Widget:
+        shown = {"view": "timeSeries", "title": title, "region": self._region}
+        return _widget("metric", THIRD, HEIGHT, **shown, yAxis={"left": {"min": 0, **axis}}, **more)
 
-    def _alarm_graph(self, kind: str, title: str) -> cw.IWidget:
+    def _alarm_graph(self, kind: str, title: str, count: int) -> Widget:
         """Return the metric of the selected endpoint's alarm, with its threshold as a line."""
-        count, every = self._count(kind), len(self._endpoints)
+        every = len(self._endpoints)
         words = title if count == every else f"{title} ({count} of {every} endpoints)"
         alarm = f"{self._alarm}:{SELECTED}-{kind}"
         return self._graph(words, {}, annotations={"alarms": [alarm]})
@@ -353,6 +335,21 @@ class EndpointDashboard(Construct):
             any(alarm.kind == kind and alarm.variant == VARIANT for alarm in endpoint.alarms)
             for endpoint in self._endpoints
         )
+
+
+def _widget(kind: str, width: int, height: int, **properties: Any) -> Widget:
+    return {"type": kind, "width": width, "height": height, "properties": properties}
+
+
+def _placed(widgets: Iterable[Widget]) -> Iterator[Widget]:
+    """Yield widgets with their places, in lines as wide as the grid."""
+    x = y = bottom = 0
+    for widget in widgets:
+        if x + widget["width"] > COLUMNS:
+            x, y = 0, bottom
+        properties = widget.pop("properties")
+        yield {**widget, "x": x, "y": y, "properties": properties}
+        x, bottom = x + widget["width"], max(bottom, y + widget["height"])
 
 
 def _curve(label: str, text: str, number: int) -> Iterator[list[Any]]:
