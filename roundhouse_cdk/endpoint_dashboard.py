@@ -250,10 +250,7 @@ class EndpointDashboard(Construct):
             "variables": [self._selector()],
         }
         self.dashboard = CfnDashboard(
-            self,
-            "Dashboard",
-            dashboard_name=props.name,
-            dashboard_body=stack.to_json_string(body),
+            self, "Dashboard", dashboard_name=props.name, dashboard_body=stack.to_json_string(body)
         )
 
     def _selector(self) -> Widget:

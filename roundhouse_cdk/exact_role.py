@@ -16,9 +16,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct, IConstruct
 
 from onboarding.environment_spec import EnvironmentSpec
-from roundhouse_cdk.statements import (
-    Statement,
-)
+from roundhouse_cdk.statements import Statement
 
 
 class ExactRole(iam.Role):

@@ -141,8 +141,7 @@ class RealtimeEndpoint(HostedEndpoint):
             "metrics_config": None
             if props.metrics is None
             else CfnEndpointConfig.MetricsConfigProperty(
-                enable_enhanced_metrics=False,
-                enable_detailed_observability=props.metrics.detailed,
+                enable_enhanced_metrics=False, enable_detailed_observability=props.metrics.detailed
             ),
             "kms_key_id": arns.key_id(environment),
         }

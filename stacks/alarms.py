@@ -22,13 +22,7 @@ from onboarding.text_generation.generation_deployment import GenerationDeploymen
 from stacks import generation_capacity as sizes
 from stacks.engine_capacity import gpus_used, variant_capacity
 from stacks.rollout import ready_seconds, step_percent
-from stacks.scaling import (
-    SECONDS_A_MINUTE,
-    minute_target,
-    most,
-    named_id,
-    scaled_variants,
-)
+from stacks.scaling import SECONDS_A_MINUTE, minute_target, most, named_id, scaled_variants
 
 ROLLBACK_ORDER = (
     *("server-errors", "component-errors", "no-answers", "stream-errors"),

@@ -44,10 +44,7 @@ from stacks.endpoint.props import (
 from stacks.environment_stack import OWN, EnvironmentStack, keep_ids
 from stacks.scaling import scaled_counts
 
-CONTEXT = {
-    "@aws-cdk/aws-iam:minimizePolicies": True,
-    "@aws-cdk/core:enablePartitionLiterals": True,
-}
+CONTEXT = {"@aws-cdk/aws-iam:minimizePolicies": True, "@aws-cdk/core:enablePartitionLiterals": True}
 """What of cdk.json's context decides a template."""
 
 Template = dict[str, Any]

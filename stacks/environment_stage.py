@@ -18,25 +18,22 @@ from onboarding.deployment import Deployment
 from onboarding.environment_spec import EnvironmentSpec, promotion_neighbours
 from onboarding.platform import serving_platforms
 from onboarding.text_generation.generation_deployment import GenerationDeployment
-from roundhouse_cdk.artifact_store import ArtifactStore, ArtifactStoreProps
+from roundhouse_cdk.artifact_store import (
+    ArtifactStore,
+    ArtifactStoreProps,
+    EngineImages,
+    EngineImagesProps,
+    SlackAlarms,
+    SlackAlarmsProps,
+)
+from roundhouse_cdk.build_project import ImageBuilds, ImageBuildsProps
 from roundhouse_cdk.endpoint_dashboard import (
     EndpointDashboard,
     EndpointDashboardProps,
     WatchedEndpoint,
 )
-from roundhouse_cdk.engine_images import (
-    EngineImages,
-    EngineImagesProps,
-    ImageBuilds,
-    ImageBuildsProps,
-)
 from roundhouse_cdk.engine_pipeline import BuildPrograms, EnginePipeline, EnginePipelineProps
-from roundhouse_cdk.pipeline_roles import (
-    BOOTSTRAP_QUALIFIER,
-    PipelineRoles,
-    PipelineRolesProps,
-)
-from roundhouse_cdk.slack_alarms import SlackAlarms, SlackAlarmsProps
+from roundhouse_cdk.pipeline_roles import BOOTSTRAP_QUALIFIER, PipelineRoles, PipelineRolesProps
 from roundhouse_cdk.vpc_endpoints import VpcEndpoints, VpcEndpointsProps
 from stacks.alarms import endpoint_alarms
 from stacks.endpoint_stack import EndpointStack
