@@ -21,7 +21,7 @@ from aws_cdk import (
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
-from onboarding import arns, names
+from onboarding import arns
 from onboarding.deployment import Deployment
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from roundhouse_cdk.component_endpoint import ComponentEndpoint, TextGenerationEndpoint
@@ -128,13 +128,8 @@ class EndpointStack(EnvironmentStack):
             endpoint = ComponentEndpoint(self, OWN, props=copied)
         else:
             props, outputs = endpoint_props(deployment, image_uris), endpoint_outputs(deployment)
-            if deployment.multi_model:
-                engines = [
-                    names.engine_archive_path(item.engine_key) for item in deployment.targets
-                ]
-                endpoint = MultiModelEndpoint(self, OWN, props=props, engines=engines)
-            else:
-                endpoint = RealtimeEndpoint(self, OWN, props=props)
+            kind = MultiModelEndpoint if deployment.multi_model else RealtimeEndpoint
+            endpoint = kind(self, OWN, props=props)
         keep_ids(endpoint.supports)
         server: CfnResource = endpoint.endpoint
         if isinstance(endpoint, ComponentEndpoint):
