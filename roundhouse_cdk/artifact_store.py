@@ -75,11 +75,11 @@ class ArtifactStore(Construct):
     def _key(self) -> kms.IKey:
         environment = self._environment
         if environment.kms_key_arn is not None:
-            sentence = (
-                f"its policy must let {CLOUDWATCH} use it, or no alarm arrives, and"
-                " CloudWatch Logs, or no log group is made: docs/security.md has the statements"
+            Annotations.of(self).add_info(
+                f"{environment.kms_key_arn}: its policy must let {CLOUDWATCH} use it, or no alarm"
+                " arrives, and CloudWatch Logs, or no log group is made: docs/security.md has the"
+                " statements"
             )
-            Annotations.of(self).add_info(f"{environment.kms_key_arn}: {sentence}")
             return kms.Key.from_key_arn(self, "Key", environment.kms_key_arn)
         key = kms.Key(
             self,
@@ -92,14 +92,9 @@ class ArtifactStore(Construct):
         # Roles know the key by its alias: without it no endpoint that is left could start another
         # instance.
         _keep(key.node.find_child("Alias"))
+        actions = ["kms:Decrypt", "kms:GenerateDataKey*"]
         key.add_to_resource_policy(
-            iam.PolicyStatement(
-                sid="AlarmsToTheTopic",
-                principals=[iam.ServicePrincipal(CLOUDWATCH)],
-                actions=["kms:Decrypt", "kms:GenerateDataKey*"],
-                resources=["*"],
-                conditions=self._of_alarms(),
-            )
+            self._of_alarms("AlarmsToTheTopic", actions=actions, resources=["*"])
         )
         return key
 
@@ -159,18 +154,11 @@ class ArtifactStore(Construct):
         every alarm would be lost.
         """
         topic = sns.Topic(self, construct_id, topic_name=name, master_key=self.key)
+        document = sns.TopicPolicy(self, f"{construct_id}Policy", topics=[topic]).document
         publish: dict[str, Any] = {"actions": ["sns:Publish"], "resources": [topic.topic_arn]}
-        policy = sns.TopicPolicy(self, f"{construct_id}Policy", topics=[topic])
         if alarms:
-            policy.document.add_statements(
-                iam.PolicyStatement(
-                    sid="AlarmsOfThisAccount",
-                    principals=[iam.ServicePrincipal(CLOUDWATCH)],
-                    conditions=self._of_alarms(),
-                    **publish,
-                )
-            )
-        policy.document.add_statements(
+            document.add_statements(self._of_alarms("AlarmsOfThisAccount", **publish))
+        document.add_statements(
             iam.PolicyStatement(
                 sid="OnlyEncrypted",
                 effect=iam.Effect.DENY,
@@ -183,26 +171,32 @@ class ArtifactStore(Construct):
 
     def _subscribe(self) -> None:
         environment = self._environment
+        protocol = sns.SubscriptionProtocol
         receivers = {
             f"AlarmHttps{hashlib.sha256(address.encode()).hexdigest()[:8]}": (
-                sns.SubscriptionProtocol.HTTPS,
+                protocol.HTTPS,
                 address,
             )
             for address in environment.alarm_https
         }
         if environment.alarm_email is not None:
-            receivers["AlarmEmail"] = (sns.SubscriptionProtocol.EMAIL, environment.alarm_email)
-        for construct_id, (protocol, address) in receivers.items():
+            receivers["AlarmEmail"] = (protocol.EMAIL, environment.alarm_email)
+        for construct_id, (by, address) in receivers.items():
             sns.Subscription(
-                self, construct_id, topic=self.alarm_topic, protocol=protocol, endpoint=address
+                self, construct_id, topic=self.alarm_topic, protocol=by, endpoint=address
             )
 
-    def _of_alarms(self) -> dict[str, Any]:
-        """The condition that CloudWatch acts for an alarm of this environment's account."""
-        return {
-            "StringEquals": {"aws:SourceAccount": self._environment.account},
-            "ArnLike": {"aws:SourceArn": arns.arn(self._environment, "cloudwatch", "alarm:*")},
-        }
+    def _of_alarms(self, sid: str, **allowed: Any) -> iam.PolicyStatement:
+        """Return the statement of CloudWatch for an alarm of this environment's account."""
+        return iam.PolicyStatement(
+            sid=sid,
+            principals=[iam.ServicePrincipal(CLOUDWATCH)],
+            conditions={
+                "StringEquals": {"aws:SourceAccount": self._environment.account},
+                "ArnLike": {"aws:SourceArn": arns.arn(self._environment, "cloudwatch", "alarm:*")},
+            },
+            **allowed,
+        )
 
 
 def _keep(construct: Any) -> None:

@@ -175,8 +175,7 @@ class ObservabilityStack(EnvironmentStack):
             )
             for item in generators
         ]
-        name = f"roundhouse-{environment.name}"
-        props = EndpointDashboardProps(name=name, endpoints=endpoints)
+        props = EndpointDashboardProps(name=f"roundhouse-{environment.name}", endpoints=endpoints)
         keep_ids({"Dashboard": EndpointDashboard(self, "Overview", props=props).dashboard})
 
 
@@ -249,7 +248,7 @@ class EnvironmentStage(Stage):
         ]
         for stack in dependents:
             stack.add_stack_dependency(foundation)
-        if is_whole and (deployments or generators):
+        if is_whole and endpoints:
             ObservabilityStack(
                 self,
                 "Observability",
