@@ -99,40 +99,35 @@ class ComponentEndpoint(HostedEndpoint):
     def _component_model(self) -> CfnModel:
         """An archive is unpacked; the files below a prefix, which their content names, are not."""
         props = self._props
-        uri, source = f"s3://{self._bucket}/{props.container.path}", None
+        uri = f"s3://{self._bucket}/{props.container.path}"
+        data: dict[str, Any] = {"model_data_url": uri}
         if is_prefix(props.container):
             files = CfnModel.S3DataSourceProperty(
                 s3_uri=uri, s3_data_type="S3Prefix", compression_type="None"
             )
-            source = CfnModel.ModelDataSourceProperty(s3_data_source=files)
-        return self._add_model(
-            "Model",
-            props.container,
-            {} if props.plan is None else {"Plan": props.plan},
-            model_data_source=source,
-            model_data_url=uri if source is None else None,
-        )
+            data = {"model_data_source": CfnModel.ModelDataSourceProperty(s3_data_source=files)}
+        identity = {} if props.plan is None else {"Plan": props.plan}
+        return self._add_model("Model", props.container, identity, **data)
 
     def _config_content(self) -> dict[str, Any]:
         """Return the config's typed properties; it names no model."""
         props, component = self._props, self._props.component
+        variant = CfnEndpointConfig.ProductionVariantProperty(
+            variant_name=VARIANT,
+            instance_type=props.instance_type,
+            initial_instance_count=props.instances,
+            inference_ami_version=props.ami_version,
+            routing_config=CfnEndpointConfig.RoutingConfigProperty(
+                routing_strategy=STRATEGIES[props.routing]
+            ),
+            managed_instance_scaling=CfnEndpointConfig.ManagedInstanceScalingProperty(
+                status="ENABLED",
+                min_instance_count=component.least_instances,
+                max_instance_count=component.most_instances,
+            ),
+        )
         return {
-            "production_variants": [
-                CfnEndpointConfig.ProductionVariantProperty(
-                    variant_name=VARIANT,
-                    instance_type=props.instance_type,
-                    initial_instance_count=props.instances,
-                    inference_ami_version=props.ami_version,
-                    routing_config=CfnEndpointConfig.RoutingConfigProperty(
-                        routing_strategy=STRATEGIES[props.routing]
-                    ),
-                    managed_instance_scaling=CfnEndpointConfig.ManagedInstanceScalingProperty(
-                        status="ENABLED",
-                        min_instance_count=component.least_instances,
-                        max_instance_count=component.most_instances,
-                    ),
-                )
-            ],
+            "production_variants": [variant],
             "metrics_config": CfnEndpointConfig.MetricsConfigProperty(
                 enable_detailed_observability=props.detailed_metrics
             ),
@@ -241,6 +236,7 @@ def _component_rollout(
         type="CAPACITY_PERCENT", value=rollout.step_percent
     )
     alarms = [Component.AlarmProperty(alarm_name=name) for name in rollout.alarm_names]
+    rolled_back = Component.AutoRollbackConfigurationProperty(alarms=alarms) if alarms else None
     return Component.InferenceComponentDeploymentConfigProperty(
         rolling_update_policy=Component.InferenceComponentRollingUpdatePolicyProperty(
             maximum_batch_size=batch,
@@ -248,9 +244,7 @@ def _component_rollout(
             wait_interval_in_seconds=rollout.wait_seconds,
             maximum_execution_timeout_in_seconds=rollout.execution_seconds,
         ),
-        auto_rollback_configuration=Component.AutoRollbackConfigurationProperty(alarms=alarms)
-        if alarms
-        else None,
+        auto_rollback_configuration=rolled_back,
     )
 
 

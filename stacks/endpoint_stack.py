@@ -117,7 +117,10 @@ class EndpointStack(EnvironmentStack):
     def _add_endpoint(
         self, deployment: Deployment | GenerationDeployment, image_uris: Mapping[str, str]
     ) -> dict[str, str]:
-        """Add the endpoint with what watches and scales it; return the outputs of the stack."""
+        """Add the endpoint, with alarms and scaling that wait for what answers; return outputs.
+
+        What answers waits for the alarms that take a rollout back.
+        """
         endpoint: HostedEndpoint
         outputs: dict[str, str] = {}
         if isinstance(deployment, GenerationDeployment):
@@ -134,25 +137,16 @@ class EndpointStack(EnvironmentStack):
         server: CfnResource = endpoint.endpoint
         if isinstance(endpoint, ComponentEndpoint):
             server, outputs = endpoint.component, {"InferenceComponentName": endpoint.endpoint_name}
-        self._add_watching(deployment, endpoint, server)
-        return {"EndpointName": endpoint.endpoint.attr_endpoint_name, **outputs}
-
-    def _add_watching(
-        self,
-        deployment: Deployment | GenerationDeployment,
-        endpoint: HostedEndpoint,
-        server: CfnResource,
-    ) -> None:
-        """Add alarms and scaling, which wait for what answers; it waits for the rollback alarms."""
         topic_arn = arns.alarm_topic(deployment.environment)
         topic = sns.Topic.from_topic_arn(self, "AlarmTopic", topic_arn)
-        props = EndpointAlarmsProps(alarms=endpoint_alarms(deployment), topic=topic)
-        alarms = EndpointAlarms(endpoint, OWN, props=props)
+        alarm_props = EndpointAlarmsProps(alarms=endpoint_alarms(deployment), topic=topic)
+        alarms = EndpointAlarms(endpoint, OWN, props=alarm_props)
         if alarms.rollback:
             server.node.add_dependency(*alarms.rollback)
         alarms.others.node.add_dependency(server)
         counts = EndpointScalingProps(counts=scaled_counts(deployment), server=server)
         keep_ids(EndpointScaling(self, "Scaling", props=counts).resources)
+        return {"EndpointName": endpoint.endpoint.attr_endpoint_name, **outputs}
 
     def _refuse(self, faults: tuple[str, ...], rule: str) -> None:
         """Add an error for each fault, and a rule that CloudFormation refuses for the first.

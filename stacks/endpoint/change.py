@@ -232,9 +232,8 @@ def _types(variant: Mapping[str, Any]) -> set[str]:
 
 
 def _of(template: Template, resource_type: str) -> dict[str, Any]:
-    return {
-        key: each for key, each in template["Resources"].items() if each["Type"] == resource_type
-    }
+    resources = template["Resources"].items()
+    return {key: resource for key, resource in resources if resource["Type"] == resource_type}
 
 
 def _references(value: Any) -> Iterator[str]:
