@@ -172,19 +172,15 @@ class ArtifactStore(Construct):
     def _subscribe(self) -> None:
         environment = self._environment
         protocol = sns.SubscriptionProtocol
-        receivers = {
-            f"AlarmHttps{hashlib.sha256(address.encode()).hexdigest()[:8]}": (
-                protocol.HTTPS,
-                address,
-            )
-            for address in environment.alarm_https
-        }
+        receivers = {}
+        for address in environment.alarm_https:
+            digest = hashlib.sha256(address.encode()).hexdigest()[:8]
+            receivers[f"AlarmHttps{digest}"] = (protocol.HTTPS, address)
         if environment.alarm_email is not None:
             receivers["AlarmEmail"] = (protocol.EMAIL, environment.alarm_email)
         for construct_id, (by, address) in receivers.items():
-            sns.Subscription(
-                self, construct_id, topic=self.alarm_topic, protocol=by, endpoint=address
-            )
+            topic = self.alarm_topic
+            sns.Subscription(self, construct_id, topic=topic, protocol=by, endpoint=address)
 
     def _of_alarms(self, sid: str, **allowed: Any) -> iam.PolicyStatement:
         """Return the statement of CloudWatch for an alarm of this environment's account."""

@@ -177,13 +177,11 @@ class EndpointScaling(Construct):
     def _track(self, count: ScaledCount, tracking: TargetTracking) -> None:
         metric, customized, predefined = tracking.metric, None, None
         if isinstance(metric, Metric):
+            dimension = POLICY.MetricDimensionProperty
             customized = POLICY.CustomizedMetricSpecificationProperty(
                 namespace=metric.namespace,
                 metric_name=metric.name,
-                dimensions=[
-                    POLICY.MetricDimensionProperty(name=name, value=value)
-                    for name, value in metric.dimensions
-                ],
+                dimensions=[dimension(name=name, value=value) for name, value in metric.dimensions],
                 statistic=metric.statistic,
             )
         else:

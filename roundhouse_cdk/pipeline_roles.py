@@ -67,22 +67,20 @@ class PipelineRoles(Construct):
     def __init__(self, scope: Construct, construct_id: str, *, props: PipelineRolesProps) -> None:
         super().__init__(scope, construct_id)
         environment, forge = props.environment, props.forge
+        if isinstance(forge, GithubSpec):
+            provider_id, claims = "GithubProvider", github_trusts(environment, forge)
+        else:
+            provider_id, claims = "GitlabProvider", gitlab_trusts(forge)
         if forge.oidc_provider_arn is None:
-            provider = iam.OidcProviderNative(
+            self.provider_arn = iam.OidcProviderNative(
                 self,
-                "GithubProvider" if isinstance(forge, GithubSpec) else "GitlabProvider",
+                provider_id,
                 url=f"https://{forge.issuer}",
                 client_ids=[AUDIENCE],
                 removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
-            )
-            self.provider_arn = provider.oidc_provider_arn
+            ).oidc_provider_arn
         else:
             self.provider_arn = forge.oidc_provider_arn
-        claims = (
-            github_trusts(environment, forge)
-            if isinstance(forge, GithubSpec)
-            else gitlab_trusts(forge)
-        )
         trusts: dict[names.Purpose, iam.IPrincipal] = {
             purpose: iam.WebIdentityPrincipal(self.provider_arn, _conditions(forge, own))
             for purpose, own in claims.items()
@@ -99,6 +97,7 @@ class PipelineRoles(Construct):
         far = [item for item in props.receivers if item.account != environment.account]
         if far:
             trusts["gate"] = iam.CompositePrincipal(*map(_promote_role, far))
+        seconds = dict.fromkeys(("plan", "drift", "gate"), SESSION_SECONDS.least)
         self.roles: dict[names.Purpose, iam.Role] = {
             purpose: ExactRole(
                 self,
@@ -107,11 +106,7 @@ class PipelineRoles(Construct):
                 trusts=trusts[purpose],
                 statements=statements,
                 role_name=names.pipeline_role(environment, purpose),
-                session_seconds=(
-                    SESSION_SECONDS.least
-                    if purpose in ("plan", "drift", "gate")
-                    else environment.session_seconds
-                ),
+                session_seconds=seconds.get(purpose, environment.session_seconds),
             )
             for purpose, statements in may.items()
             if purpose in trusts

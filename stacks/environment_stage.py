@@ -50,14 +50,11 @@ from stacks.images import (
 
 def function_program(base: Path, own: Path) -> str:
     """Return a function's whole code: two files as one, without the imports of each other."""
-    texts = (path.read_text(encoding="utf-8") for path in (base, own))
-    first, second = texts
+    first, second = (path.read_text(encoding="utf-8") for path in (base, own))
     lines = second.splitlines(keepends=True)
     for node in ast.parse(second).body:
-        if isinstance(node, ast.ImportFrom) and node.module in (
-            "__future__",
-            "engine_build.signing",
-        ):
+        left_out = ("__future__", "engine_build.signing")
+        if isinstance(node, ast.ImportFrom) and node.module in left_out:
             for number in range(node.lineno - 1, node.end_lineno or node.lineno):
                 lines[number] = ""
     return f"{first}\n\n{''.join(lines)}"
