@@ -27,13 +27,11 @@ No name has an underscore.
 """
 QUEUE_METRICS = "Approximate"
 """How the names of metrics begin that are published of an endpoint, and not of its variants."""
-HOST_METRICS = frozenset(
-    {
-        *("CPUUtilization", "MemoryUtilization", "DiskUtilization", "LoadedModelCount"),
-        *("GPUUtilization", "GPUMemoryUtilization"),
-    }
+HOST_METRICS = (
+    *("CPUUtilization", "MemoryUtilization", "DiskUtilization", "LoadedModelCount"),
+    *("GPUUtilization", "GPUMemoryUtilization"),
 )
-COMPONENT_METRICS = frozenset({"ConcurrentRequestsPerCopy", "NoCapacityInvocationFailures"})
+COMPONENT_METRICS = ("ConcurrentRequestsPerCopy", "NoCapacityInvocationFailures")
 """Of an inference component, which is called as its endpoint."""
 NAMED = re.compile(r"\{(\w+) (\w+)\}")
 EACH_VARIANT = "${PROP('Dim.VariantName')}"
@@ -300,9 +298,8 @@ class EndpointDashboard(Construct):
 
     def _sections(self) -> Iterator[Widget]:
         for section in SECTIONS:
-            if section.needs is None or any(
-                getattr(endpoint, section.needs) for endpoint in self._endpoints
-            ):
+            needs = section.needs
+            if needs is None or any(getattr(endpoint, needs) for endpoint in self._endpoints):
                 yield _widget("text", COLUMNS, 1, markdown=f"## {section.title}")
                 for title, curves in section.graphs.items():
                     rows = [
