@@ -65,6 +65,7 @@ class OrtNetwork:
             options.graph_optimization_level = FAULTLESS
         if not fuses_qdq:
             options.add_session_config_entry(WITHOUT_FUSED_QDQ, "1")
+        options.add_session_config_entry("session.x64quantprecision", "1")
         spinning = "1" if as_served else "0"
         options.add_session_config_entry("session.intra_op.allow_spinning", spinning)
         # Threads that went on waiting busily after a run would take the cores from whatever is

@@ -2,6 +2,12 @@
 
 from roundhouse_cdk.artifact_store import ArtifactStore as ArtifactStore
 from roundhouse_cdk.artifact_store import ArtifactStoreProps as ArtifactStoreProps
+from roundhouse_cdk.artifact_store import EngineImages as EngineImages
+from roundhouse_cdk.artifact_store import EngineImagesProps as EngineImagesProps
+from roundhouse_cdk.artifact_store import SlackAlarms as SlackAlarms
+from roundhouse_cdk.artifact_store import SlackAlarmsProps as SlackAlarmsProps
+from roundhouse_cdk.build_project import ImageBuilds as ImageBuilds
+from roundhouse_cdk.build_project import ImageBuildsProps as ImageBuildsProps
 from roundhouse_cdk.component_endpoint import ComponentEndpoint as ComponentEndpoint
 from roundhouse_cdk.component_endpoint import ComponentEndpointProps as ComponentEndpointProps
 from roundhouse_cdk.component_endpoint import ComponentProps as ComponentProps
@@ -15,10 +21,6 @@ from roundhouse_cdk.endpoint_metrics import EndpointAlarms as EndpointAlarms
 from roundhouse_cdk.endpoint_metrics import EndpointAlarmsProps as EndpointAlarmsProps
 from roundhouse_cdk.endpoint_metrics import EndpointScaling as EndpointScaling
 from roundhouse_cdk.endpoint_metrics import EndpointScalingProps as EndpointScalingProps
-from roundhouse_cdk.engine_images import EngineImages as EngineImages
-from roundhouse_cdk.engine_images import EngineImagesProps as EngineImagesProps
-from roundhouse_cdk.engine_images import ImageBuilds as ImageBuilds
-from roundhouse_cdk.engine_images import ImageBuildsProps as ImageBuildsProps
 from roundhouse_cdk.engine_pipeline import BuildPrograms as BuildPrograms
 from roundhouse_cdk.engine_pipeline import EnginePipeline as EnginePipeline
 from roundhouse_cdk.engine_pipeline import EnginePipelineProps as EnginePipelineProps
@@ -31,7 +33,5 @@ from roundhouse_cdk.realtime_endpoint import PoolProps as PoolProps
 from roundhouse_cdk.realtime_endpoint import RealtimeEndpoint as RealtimeEndpoint
 from roundhouse_cdk.realtime_endpoint import RealtimeEndpointProps as RealtimeEndpointProps
 from roundhouse_cdk.realtime_endpoint import VariantProps as VariantProps
-from roundhouse_cdk.slack_alarms import SlackAlarms as SlackAlarms
-from roundhouse_cdk.slack_alarms import SlackAlarmsProps as SlackAlarmsProps
 from roundhouse_cdk.vpc_endpoints import VpcEndpoints as VpcEndpoints
 from roundhouse_cdk.vpc_endpoints import VpcEndpointsProps as VpcEndpointsProps

@@ -1,4 +1,4 @@
-"""What survives every deployment: the artifact bucket, its keys, and the topics."""
+"""What survives every deployment: artifact bucket, keys, topics, image repositories; and Slack."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from aws_cdk import Annotations, CfnResource, Duration, RemovalPolicy
+from aws_cdk import aws_chatbot as chatbot
+from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
@@ -15,12 +17,18 @@ from aws_cdk import aws_sns as sns
 from constructs import Construct
 
 from onboarding import arns, names
-from onboarding.environment_spec import EnvironmentSpec
+from onboarding.environment_spec import EnvironmentSpec, SlackSpec
+from onboarding.platform import aws_partition
 from onboarding.text_generation.checkpoint_key import CHECKPOINTS
 from roundhouse_cdk.build_roles import signing_key_statements
-from roundhouse_cdk.exact_role import add_metadata
-from roundhouse_cdk.pipeline_statements import promotion_decryption, promotion_reads
+from roundhouse_cdk.exact_role import ExactRole, add_metadata
+from roundhouse_cdk.pipeline_roles import promotion_decryption, promotion_reads
+from roundhouse_cdk.statements import allow
 
+KEPT_IMAGES = 50
+"""ECR cannot know which tags are deployed; fifty changes of an image ago is beyond any rollback."""
+GUARDRAIL = "CloudWatchReadOnlyAccess"
+"""AWS's policy that no one in the channel can exceed; left out, it is AdministratorAccess."""
 KEPT = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
 """Contents stay; but what a failed first deployment made goes, so that it can be deployed again."""
 CLOUDWATCH = "cloudwatch.amazonaws.com"
@@ -67,11 +75,11 @@ class ArtifactStore(Construct):
     def _key(self) -> kms.IKey:
         environment = self._environment
         if environment.kms_key_arn is not None:
-            sentence = (
-                f"its policy must let {CLOUDWATCH} use it, or no alarm arrives, and"
-                " CloudWatch Logs, or no log group is made: docs/security.md has the statements"
+            Annotations.of(self).add_info(
+                f"{environment.kms_key_arn}: its policy must let {CLOUDWATCH} use it, or no alarm"
+                " arrives, and CloudWatch Logs, or no log group is made: docs/security.md has the"
+                " statements"
             )
-            Annotations.of(self).add_info(f"{environment.kms_key_arn}: {sentence}")
             return kms.Key.from_key_arn(self, "Key", environment.kms_key_arn)
         key = kms.Key(
             self,
@@ -84,14 +92,9 @@ class ArtifactStore(Construct):
         # Roles know the key by its alias: without it no endpoint that is left could start another
         # instance.
         _keep(key.node.find_child("Alias"))
+        actions = ["kms:Decrypt", "kms:GenerateDataKey*"]
         key.add_to_resource_policy(
-            iam.PolicyStatement(
-                sid="AlarmsToTheTopic",
-                principals=[iam.ServicePrincipal(CLOUDWATCH)],
-                actions=["kms:Decrypt", "kms:GenerateDataKey*"],
-                resources=["*"],
-                conditions=self._of_alarms(),
-            )
+            self._of_alarms("AlarmsToTheTopic", actions=actions, resources=["*"])
         )
         return key
 
@@ -140,8 +143,7 @@ class ArtifactStore(Construct):
         for statement in promotion_reads(environment, far):
             self.bucket.add_to_resource_policy(iam.PolicyStatement.from_json(statement))
         self.key.add_to_resource_policy(
-            iam.PolicyStatement.from_json(promotion_decryption(environment, far)),
-            allow_no_op=True,
+            iam.PolicyStatement.from_json(promotion_decryption(environment, far)), allow_no_op=True
         )
 
     def _topic(self, construct_id: str, name: str, *, alarms: bool = False) -> sns.Topic:
@@ -152,18 +154,11 @@ class ArtifactStore(Construct):
         every alarm would be lost.
         """
         topic = sns.Topic(self, construct_id, topic_name=name, master_key=self.key)
+        document = sns.TopicPolicy(self, f"{construct_id}Policy", topics=[topic]).document
         publish: dict[str, Any] = {"actions": ["sns:Publish"], "resources": [topic.topic_arn]}
-        policy = sns.TopicPolicy(self, f"{construct_id}Policy", topics=[topic])
         if alarms:
-            policy.document.add_statements(
-                iam.PolicyStatement(
-                    sid="AlarmsOfThisAccount",
-                    principals=[iam.ServicePrincipal(CLOUDWATCH)],
-                    conditions=self._of_alarms(),
-                    **publish,
-                )
-            )
-        policy.document.add_statements(
+            document.add_statements(self._of_alarms("AlarmsOfThisAccount", **publish))
+        document.add_statements(
             iam.PolicyStatement(
                 sid="OnlyEncrypted",
                 effect=iam.Effect.DENY,
@@ -176,26 +171,28 @@ class ArtifactStore(Construct):
 
     def _subscribe(self) -> None:
         environment = self._environment
-        receivers = {
-            f"AlarmHttps{hashlib.sha256(address.encode()).hexdigest()[:8]}": (
-                sns.SubscriptionProtocol.HTTPS,
-                address,
-            )
-            for address in environment.alarm_https
-        }
+        protocol = sns.SubscriptionProtocol
+        receivers = {}
+        for address in environment.alarm_https:
+            digest = hashlib.sha256(address.encode()).hexdigest()[:8]
+            receivers[f"AlarmHttps{digest}"] = (protocol.HTTPS, address)
         if environment.alarm_email is not None:
-            receivers["AlarmEmail"] = (sns.SubscriptionProtocol.EMAIL, environment.alarm_email)
-        for construct_id, (protocol, address) in receivers.items():
-            sns.Subscription(
-                self, construct_id, topic=self.alarm_topic, protocol=protocol, endpoint=address
-            )
+            receivers["AlarmEmail"] = (protocol.EMAIL, environment.alarm_email)
+        for construct_id, (by, address) in receivers.items():
+            topic = self.alarm_topic
+            sns.Subscription(self, construct_id, topic=topic, protocol=by, endpoint=address)
 
-    def _of_alarms(self) -> dict[str, Any]:
-        """The condition that CloudWatch acts for an alarm of this environment's account."""
-        return {
-            "StringEquals": {"aws:SourceAccount": self._environment.account},
-            "ArnLike": {"aws:SourceArn": arns.arn(self._environment, "cloudwatch", "alarm:*")},
-        }
+    def _of_alarms(self, sid: str, **allowed: Any) -> iam.PolicyStatement:
+        """Return the statement of CloudWatch for an alarm of this environment's account."""
+        return iam.PolicyStatement(
+            sid=sid,
+            principals=[iam.ServicePrincipal(CLOUDWATCH)],
+            conditions={
+                "StringEquals": {"aws:SourceAccount": self._environment.account},
+                "ArnLike": {"aws:SourceArn": arns.arn(self._environment, "cloudwatch", "alarm:*")},
+            },
+            **allowed,
+        )
 
 
 def _keep(construct: Any) -> None:
@@ -244,3 +241,98 @@ def bucket_rules(environment: EnvironmentSpec) -> list[s3.LifecycleRule]:
             expired_object_delete_marker=True,
         ),
     ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineImagesProps:
+    """`images` are names such as triton, each of which gets a repository."""
+
+    environment: EnvironmentSpec
+    images: Sequence[str]
+
+
+class EngineImages(Construct):
+    """Deploys a repository for each image; `repositories` has them by the image's name."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, props: EngineImagesProps) -> None:
+        super().__init__(scope, construct_id)
+        self.repositories = {
+            image: self._repository(image, names.repository(props.environment, image))
+            for image in props.images
+        }
+
+    def _repository(self, image: str, name: str) -> ecr.Repository:
+        return ecr.Repository(
+            self,
+            image.title().replace("-", ""),
+            repository_name=name,
+            image_tag_mutability=ecr.TagMutability.IMMUTABLE,
+            image_scan_on_push=True,
+            # Images hold public libraries and this repository's code, no data; under a key that is
+            # one day disabled no endpoint could start another instance. And a repository's
+            # encryption can never be changed.
+            encryption=ecr.RepositoryEncryption.AES_256,
+            lifecycle_rules=[
+                ecr.LifecycleRule(
+                    rule_priority=1,
+                    description="What lost its tag is a push that did not end",
+                    tag_status=ecr.TagStatus.UNTAGGED,
+                    max_image_age=Duration.days(7),
+                ),
+                ecr.LifecycleRule(
+                    rule_priority=2,
+                    description=f"The newest {KEPT_IMAGES}",
+                    tag_status=ecr.TagStatus.TAGGED,
+                    tag_pattern_list=["*"],
+                    max_image_count=KEPT_IMAGES,
+                ),
+            ],
+            removal_policy=KEPT,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlackAlarmsProps:
+    """`topic` is posted in `slack`, whose workspace the account has authorized in the console."""
+
+    environment: EnvironmentSpec
+    slack: SlackSpec
+    topic: sns.ITopic
+
+
+class SlackAlarms(Construct):
+    """Deploys the channel's configuration and its role.
+
+    Amazon Q Developer in chat applications (`AWS::Chatbot`) subscribes itself to the topic by its
+    service-linked role, and SNS decrypts what it delivers: neither topic nor key needs a statement
+    for it. Sources: its administrator guide, `using-service-linked-roles`,
+    `cross-service-confused-deputy-prevention`.
+    """
+
+    def __init__(self, scope: Construct, construct_id: str, *, props: SlackAlarmsProps) -> None:
+        super().__init__(scope, construct_id)
+        environment = props.environment
+        alarms = f"alarm:{names.endpoint_name(environment, '*')}"
+        # An alarm's message has the picture of its metric, which is drawn in the role's name.
+        own = [arns.arn(environment, "cloudwatch", alarms)]
+        statements = (
+            allow("DescribeOwnAlarms", "cloudwatch:DescribeAlarms", own),
+            allow("DrawMetrics", "cloudwatch:GetMetricData GetMetricWidgetImage", ["*"]),
+        )
+        guardrail = f"arn:{aws_partition(environment.region)}:iam::aws:policy/{GUARDRAIL}"
+        self.role = ExactRole(
+            self, "SlackRole", environment=environment, trusts="chatbot", statements=statements
+        )
+        self.channel = chatbot.SlackChannelConfiguration(
+            self,
+            "Slack",
+            slack_channel_configuration_name=arns.alarm_topic_name(environment),
+            slack_workspace_id=props.slack.workspace,
+            slack_channel_id=props.slack.channel,
+            role=self.role.exact,
+            guardrail_policies=[
+                iam.ManagedPolicy.from_managed_policy_arn(self, "Guardrail", guardrail)
+            ],
+            notification_topics=[props.topic],
+            user_role_required=False,
+        )

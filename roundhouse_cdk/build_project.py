@@ -1,4 +1,4 @@
-"""A CodeBuild project with its role and its log group, and the kinds of machine it may have."""
+"""CodeBuild projects with role and log group, their kinds of machine, and that of the images."""
 
 from __future__ import annotations
 
@@ -11,14 +11,25 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from onboarding import names
+from onboarding import arns, names
 from onboarding.environment_spec import EnvironmentSpec
-from onboarding.platform import ServingPlatform
+from onboarding.platform import ServingPlatform, aws_partition, triton_registries
 from onboarding.text_generation.checkpoint_key import QUANTIZER, QUANTIZER_IMAGE
 from roundhouse_cdk.exact_role import ExactRole, add_metadata
-from roundhouse_cdk.statements import Statement
+from roundhouse_cdk.statements import (
+    PULL,
+    REGISTRY_LOG_IN,
+    Permissions,
+    Statement,
+    Statements,
+    allow,
+)
 from roundhouse_cdk.vpc_endpoints import Network
 
+PUSH = (
+    "ecr:BatchCheckLayerAvailability BatchGetImage CompleteLayerUpload DescribeImages"
+    " GetDownloadUrlForLayer InitiateLayerUpload PutImage UploadLayerPart"
+)
 OUTPUT = "every build names its own output in S3, which the bucket encrypts by key"
 """Why a project needs no key (CB4)."""
 
@@ -144,3 +155,66 @@ def build_routes(environment: EnvironmentSpec, platform: ServingPlatform) -> tup
 def training_image(platform: ServingPlatform) -> str:
     """The image of training jobs: what compiles for a GPU, wherever there is TensorRT."""
     return CPU.image if platform.tensorrt is None else GPU.image
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageBuildsProps:
+    """`images` are pushed; `base_repositories` are those of AWS's registry that ours start from."""
+
+    environment: EnvironmentSpec
+    images: Sequence[str]
+    base_repositories: Sequence[str]
+    buildspec: codebuild.BuildSpec
+
+
+class ImageBuilds(BuildProject):
+    """Deploys a CodeBuild project with a Docker daemon, so that nobody's own machine needs one.
+
+    It stays outside the environment's VPC: it needs public packages and base images, and sees no
+    model, data or engine.
+    """
+
+    def __init__(self, scope: Construct, construct_id: str, *, props: ImageBuildsProps) -> None:
+        environment = props.environment
+        machine = codebuild.BuildEnvironment(
+            # CodeBuild's own: Docker, Python and the AWS command line.
+            build_image=codebuild.LinuxBuildImage.STANDARD_7_0,
+            # 128 GB of disk: Triton's image alone is 20 unpacked.
+            compute_type=codebuild.ComputeType.LARGE,
+            # What starts a Docker daemon in the build.
+            privileged=True,
+        )
+        super().__init__(
+            scope,
+            construct_id,
+            environment=environment,
+            route=names.IMAGES_ROUTE,
+            description=f"Builds container images of {environment.name}",
+            buildspec=props.buildspec,
+            machine=machine,
+            statements=image_statements(props),
+            minutes=120,
+            queued_minutes=60,
+            reasons={"CB3": "a build of images runs Docker"},
+        )
+
+
+def image_statements(props: ImageBuildsProps) -> Statements:
+    """Every statement of the project's role.
+
+    Read its source, pull the base images, push the images, write its log. No base image is pulled
+    in a region whose registry of AWS is not known.
+    """
+    environment, may = props.environment, Permissions(props.environment)
+    account, region = triton_registries().get(environment.region), environment.region
+    registry = f"arn:{aws_partition(region)}:ecr:{region}:{account}:repository"
+    bases = [f"{registry}/{name}" for name in props.base_repositories if account is not None]
+    return (
+        allow("PushImages", PUSH, [arns.repository(environment, name) for name in props.images]),
+        REGISTRY_LOG_IN,
+        *([allow("PullBaseImage", PULL, bases)] if bases else []),
+        may.read([f"{names.SOURCES_PREFIX}/*"]),
+        may.list_bucket(),
+        may.use_key(writes=False),
+        may.write_logs(log_group_name(environment, names.IMAGES_ROUTE)),
+    )

@@ -17,32 +17,20 @@ from onboarding.text_generation.checkpoint_key import QUANTIZER, QUANTIZER_IMAGE
 from roundhouse_cdk.build_project import BuildRoute, log_group_name
 from roundhouse_cdk.statements import (
     HOST_METRICS,
-    LOG_ACTIONS,
     PULL,
     REGISTRY_LOG_IN,
     TRAINING_LOG_GROUP,
+    Permissions,
     Statements,
-    action_names,
     allow,
-    bucket_listing,
-    key_use,
-    log_stream_writes,
-    network_interfaces,
-    object_reads,
-    object_writes,
-    output_key_encryption,
     pass_role,
-    source_reads,
-    topic_publish,
-    volume_key_grant,
-    write_once,
 )
 
 ENGINES = f"{names.ENGINES_PREFIX}/*"
 """What builds look up; the signer alone writes there."""
-PUBLISHED = (f"{names.NETWORKS_PREFIX}/*", f"{names.CANDIDATES_PREFIX}/*")
+PUBLISHED: tuple[str, ...] = (f"{names.NETWORKS_PREFIX}/*", f"{names.CANDIDATES_PREFIX}/*")
 """What every build publishes, and replaces never."""
-SIGNING_ALGORITHM = "ECDSA_SHA_256"
+SIGNING_ALGORITHM = {"kms:SigningAlgorithm": "ECDSA_SHA_256"}
 CHECKPOINTS = f"{checkpoint_key.CHECKPOINTS}/*"
 """What builds of checkpoints look up; the signer alone writes there."""
 OF_CHECKPOINTS = (f"{names.CANDIDATES_PREFIX}/*",)
@@ -51,7 +39,6 @@ TIMING_CACHES = f"{names.TIMING_CACHES_PREFIX}/*"
 SOURCES = f"{names.SOURCES_PREFIX}/*"
 ONNX = f"{names.ONNX_PREFIX}/*"
 JOBS = f"{names.JOBS_PREFIX}/*"
-PAYLOADS = f"{names.JOBS_PREFIX}/payloads/*"
 RECOMMENDATION_LOG_GROUP = "/aws/sagemaker/InferenceRecommendationsJobs"
 """Where SageMaker writes the log of every recommendation job, a stream a job."""
 BENCHMARK_PREFIX = "sm-epc-"
@@ -63,46 +50,41 @@ Source: SageMaker developer guide, "Troubleshoot Inference Recommender errors".
 
 def project_statements(environment: EnvironmentSpec, route: BuildRoute) -> Statements:
     """A CodeBuild project's: its image, sources, what is built, and its own log."""
-    reads: tuple[str, ...] = (ENGINES, *PUBLISHED, TIMING_CACHES)
-    published: tuple[str, ...] = PUBLISHED
-    caches = object_writes(environment, [TIMING_CACHES])
+    may = Permissions(environment)
+    published, read, written = PUBLISHED, [ENGINES, *PUBLISHED, TIMING_CACHES], [TIMING_CACHES]
     if route.name == QUANTIZER:
-        reads, published, caches = (CHECKPOINTS, *OF_CHECKPOINTS), OF_CHECKPOINTS, ()
+        published, read, written = OF_CHECKPOINTS, [CHECKPOINTS, *OF_CHECKPOINTS], []
     return (
         allow("PullImage", PULL, [arns.repository(environment, route.image)]),
         REGISTRY_LOG_IN,
-        *object_reads(environment, [SOURCES, ONNX, *reads]),
-        *bucket_listing(environment),
-        *write_once(environment, published),
-        *caches,
-        *key_use(environment, ["kms:Decrypt", "kms:GenerateDataKey"]),
-        *source_reads(environment),
-        *log_stream_writes(environment, log_group_name(environment, route.name)),
-        *network_interfaces(environment, "codebuild.amazonaws.com"),
+        may.read([SOURCES, ONNX, *read]),
+        may.list_bucket(),
+        may.write_once(published),
+        *([may.write(written)] if written else []),
+        may.use_key(writes=True),
+        *may.read_sources(),
+        may.write_logs(log_group_name(environment, route.name)),
+        *may.attach_network("codebuild.amazonaws.com"),
     )
 
 
 def job_statements(environment: EnvironmentSpec, *images: str) -> Statements:
     """The training jobs': a project's, and unfinished work; one log group serves all jobs."""
+    may = Permissions(environment)
+    read = [SOURCES, ONNX, ENGINES, *PUBLISHED, TIMING_CACHES, JOBS]
     return (
         allow("PullImage", PULL, [arns.repository(environment, image) for image in images]),
         REGISTRY_LOG_IN,
-        *object_reads(
-            environment,
-            [
-                *(SOURCES, ONNX, ENGINES, *PUBLISHED, TIMING_CACHES, JOBS),
-                *([CHECKPOINTS] if QUANTIZER_IMAGE in images else []),
-            ],
-        ),
-        *bucket_listing(environment),
-        *write_once(environment, PUBLISHED),
-        *object_writes(environment, [TIMING_CACHES, JOBS]),
-        *key_use(environment, ["kms:Decrypt", "kms:GenerateDataKey"]),
-        *output_key_encryption(environment),
-        *source_reads(environment),
+        may.read([*read, CHECKPOINTS] if QUANTIZER_IMAGE in images else read),
+        may.list_bucket(),
+        may.write_once(PUBLISHED),
+        may.write([TIMING_CACHES, JOBS]),
+        may.use_key(writes=True),
+        may.encrypt_output(),
+        *may.read_sources(),
         *_job_logs(environment, TRAINING_LOG_GROUP),
         HOST_METRICS,
-        *network_interfaces(environment),
+        *may.attach_network(),
     )
 
 
@@ -112,6 +94,7 @@ def recommender_statements(environment: EnvironmentSpec) -> Statements:
     The same role runs a benchmark's instance, so it holds what an endpoint's does. AWS names a
     managed policy for such jobs and no exact set.
     """
+    may = Permissions(environment)
     given = arns.arn(environment, "sagemaker", f"model/{names.training_job_prefix(environment)}*")
     made = [
         arns.arn(environment, "sagemaker", f"{kind}/{BENCHMARK_PREFIX}*")
@@ -122,26 +105,24 @@ def recommender_statements(environment: EnvironmentSpec) -> Statements:
         " DescribeEndpointConfig DescribeEndpoint DeleteModel DeleteEndpointConfig DeleteEndpoint"
         " InvokeEndpoint"
     )
+    images = [arns.repository(environment, name) for name in get_args(ServingImage)]
     group = arns.log_group(environment, f"/aws/sagemaker/Endpoints/{BENCHMARK_PREFIX}*")
+    logs = "logs:CreateLogGroup CreateLogStream DescribeLogStreams PutLogEvents"
     return (
-        allow(
-            "PullImage",
-            PULL,
-            [arns.repository(environment, name) for name in get_args(ServingImage)],
-        ),
+        allow("PullImage", PULL, images),
         REGISTRY_LOG_IN,
-        *object_reads(environment, [ENGINES, PAYLOADS]),
-        *bucket_listing(environment),
-        *key_use(environment, ["kms:Decrypt"]),
-        *volume_key_grant(environment),
-        allow("ReadBenchmarkedModel", ["sagemaker:DescribeModel"], [given]),
+        may.read([ENGINES, f"{names.JOBS_PREFIX}/payloads/*"]),
+        may.list_bucket(),
+        may.use_key(writes=False),
+        *may.grant_volume_key(),
+        allow("ReadBenchmarkedModel", "sagemaker:DescribeModel", [given]),
         allow("RunBenchmarks", actions, made),
-        *pass_role(arns.recommender(environment), "sagemaker.amazonaws.com"),
-        allow("ReadBenchmarkMetrics", ["cloudwatch:GetMetricData"], ["*"]),
+        pass_role(arns.recommender(environment)),
+        allow("ReadBenchmarkMetrics", "cloudwatch:GetMetricData", ["*"]),
         *_job_logs(environment, RECOMMENDATION_LOG_GROUP),
-        allow("WriteBenchmarkLogs", LOG_ACTIONS, [group, f"{group}:*"]),
+        allow("WriteBenchmarkLogs", logs, [group, f"{group}:*"]),
         HOST_METRICS,
-        *network_interfaces(environment),
+        *may.attach_network(),
     )
 
 
@@ -156,20 +137,17 @@ def machine_statements(
     executions = arns.build_executions(environment, "execution")
     builders = [project_arn(environment, project) for project in projects]
     functions = [arns.arn(environment, "lambda", f"function:{signer}") for signer in signers]
+    training = "sagemaker:AddTags CreateTrainingJob DescribeTrainingJob"
     return (
         allow("RunBuilds", "codebuild:BatchGetBuilds StartBuild", builders),
-        allow(
-            "RunTrainingJobs",
-            "sagemaker:AddTags CreateTrainingJob DescribeTrainingJob",
-            [arns.training_jobs(environment)],
-        ),
-        *pass_role(job_role, "sagemaker.amazonaws.com"),
-        allow("InvokeSigner", ["lambda:InvokeFunction"], functions),
+        allow("RunTrainingJobs", training, [arns.training_jobs(environment)]),
+        pass_role(job_role),
+        allow("InvokeSigner", "lambda:InvokeFunction", functions),
         # A Map Run starts an execution of the same machine for every engine, and ends them when it
         # is ended.
         allow("StartEngines", "states:StartExecution", [arns.build_machine(environment)]),
         allow("FollowEngines", "states:DescribeExecution StopExecution", executions),
-        *topic_publish(environment, arns.alarm_topic(environment)),
+        *Permissions(environment).publish(arns.alarm_topic(environment)),
     )
 
 
@@ -189,31 +167,28 @@ def _job_logs(environment: EnvironmentSpec, log_group: str) -> Statements:
     streams = f"{group}:log-stream:{names.training_job_prefix(environment)}*"
     return (
         allow("FindJobLog", "logs:CreateLogGroup DescribeLogStreams", [group, f"{group}:*"]),
-        allow("WriteJobLog", ["logs:CreateLogStream", "logs:PutLogEvents"], [streams]),
+        allow("WriteJobLog", "logs:CreateLogStream PutLogEvents", [streams]),
     )
 
 
 def signer_statements(environment: EnvironmentSpec, *, has_checkpoints: bool = False) -> Statements:
     """The signers': candidates, what is not published yet, one key, and their own logs."""
-    published = [ENGINES]
-    functions = [names.signer(environment)]
+    may, published, functions = Permissions(environment), [ENGINES], [names.signer(environment)]
     if has_checkpoints:
         published.append(CHECKPOINTS)
         functions.append(names.checkpoint_signer(environment))
-    prefixes = [*OF_CHECKPOINTS, *published]
     keys = [arns.arn(environment, "kms", "key/*")]
-    algorithm = {"kms:SigningAlgorithm": SIGNING_ALGORITHM}
     alias = {
         "ForAnyValue:StringEquals": {"kms:ResourceAliases": arns.signing_key_alias(environment)}
     }
     return (
-        *object_reads(environment, prefixes),
-        *bucket_listing(environment),
-        *write_once(environment, published),
-        *key_use(environment, ["kms:Decrypt", "kms:GenerateDataKey"]),
-        allow("Sign", "kms:Sign", keys, {"StringEquals": algorithm, **alias}),
+        may.read([*OF_CHECKPOINTS, *published]),
+        may.list_bucket(),
+        may.write_once(published),
+        may.use_key(writes=True),
+        allow("Sign", "kms:Sign", keys, {"StringEquals": SIGNING_ALGORITHM, **alias}),
         allow("ReadPublicKey", "kms:GetPublicKey", keys, alias),
-        *log_stream_writes(environment, *(f"/aws/lambda/{function}" for function in functions)),
+        may.write_logs(*(f"/aws/lambda/{function}" for function in functions)),
     )
 
 
@@ -223,18 +198,13 @@ def signing_key_statements(environment: EnvironmentSpec) -> list[dict[str, Any]]
     IAM delegates what the account may do, so signing is the account's only as that role.
     """
     account = {"AWS": f"arn:{aws_partition(environment.region)}:iam::{environment.account}:root"}
-    key = {"Effect": "Allow", "Principal": account, "Resource": "*"}
+    signer = {"ArnEquals": {"aws:PrincipalArn": arns.signer_role(environment)}}
     return [
-        {"Sid": "Administer", "Action": action_names(ADMINISTRATION), **key},
-        {
-            "Sid": "SignEngines",
-            "Action": "kms:Sign",
-            "Condition": {
-                "ArnEquals": {"aws:PrincipalArn": arns.signer_role(environment)},
-                "StringEquals": {"kms:SigningAlgorithm": SIGNING_ALGORITHM},
-            },
-            **key,
-        },
+        {"Principal": account, **statement}
+        for statement in (
+            allow("Administer", ADMINISTRATION, ["*"]),
+            allow("SignEngines", "kms:Sign", ["*"], {**signer, "StringEquals": SIGNING_ALGORITHM}),
+        )
     ]
 
 

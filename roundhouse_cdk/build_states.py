@@ -166,10 +166,7 @@ class BuildStates(Construct):
         choose = sfn.Choice.jsonata(self, "ChooseRoute")
         listed = f"$states.input.route in [{', '.join(map(literal, self._projects))}]"
         routes = {listed: self._build(sign)}
-        training, quantizing = self._training_jobs(sign)
-        jobs = {"training-job": training}
-        if quantizing is not None:
-            jobs[QUANTIZER_JOB] = quantizing
+        jobs = self._training_jobs(sign)
         for route, state in jobs.items():
             routes[f"$states.input.route = {literal(route)}"] = state
         allowed = literal(", ".join((*self._projects, *jobs)))
@@ -220,44 +217,36 @@ class BuildStates(Construct):
         }
         start = self._call("StartBuild", "codebuild:startBuild", arguments, with_fields(started))
         self._catch(start)
-        look = self._call(
-            "LookAtBuild",
-            "codebuild:batchGetBuilds",
-            {"Ids": [jsonata("$states.input.job")]},
-            ex.build_progress(environment),
-            attempts=PATIENTLY,
+        asked = {"Ids": [jsonata("$states.input.job")]}
+        look = self._look(
+            "Build", "codebuild:batchGetBuilds", asked, ex.build_progress(environment)
         )
         start.next(self._poll("Build", look, ["IN_PROGRESS"], "SUCCEEDED", sign))
         return start
 
-    def _training_jobs(self, sign: sfn.IChainable) -> tuple[sfn.State, sfn.State | None]:
-        """Return the states that start a job that compiles, and one that quantizes."""
+    def _training_jobs(self, sign: sfn.IChainable) -> dict[str, sfn.State]:
+        """Return by route the states that start a job that compiles, and one that quantizes."""
         environment = self._environment
-        look = self._call(
-            "LookAtTrainingJob",
-            "sagemaker:describeTrainingJob",
-            {"TrainingJobName": jsonata("$states.input.job")},
-            ex.training_progress(environment),
-            attempts=PATIENTLY,
-        )
+        asked = {"TrainingJobName": jsonata("$states.input.job")}
+        progress = ex.training_progress(environment)
+        look = self._look("TrainingJob", "sagemaker:describeTrainingJob", asked, progress)
         wait = self._poll("TrainingJob", look, ["InProgress", "Stopping"], "Completed", sign)
         name = job_name(environment)
         named = {"job": name, "log": f"{literal(TRAINING_LOG_GROUP + ' ')} & {name}"}
         started = with_fields({**named, **ex.first_wait(environment)})
-
-        def start(construct_id: str, job: dict[str, Any]) -> sfn.State:
+        jobs = {"training-job": ("StartTrainingJob", self._training_image)}
+        if self._quantizer_image is not None:
+            jobs[QUANTIZER_JOB] = ("StartQuantizerJob", self._quantizer_image)
+        found: dict[str, sfn.State] = {}
+        for route, (construct_id, image) in jobs.items():
+            job = training_job(environment, image, is_checkpoint=route == QUANTIZER_JOB)
             state = self._call(construct_id, "sagemaker:createTrainingJob", job, started)
             # The name is this try's own: whose job it is when it is there already is certain.
             state.add_catch(wait, errors=["SageMaker.ResourceInUseException"], outputs=started)
             self._catch(state)
             state.next(wait)
-            return state
-
-        compiling = start("StartTrainingJob", training_job(environment, self._training_image))
-        if self._quantizer_image is None:
-            return compiling, None
-        job = training_job(environment, self._quantizer_image, is_checkpoint=True)
-        return compiling, start("StartQuantizerJob", job)
+            found[route] = state
+        return found
 
     def _sign(self, built: sfn.IChainable, told: sfn.IChainable) -> sfn.State:
         """Return the state that has what a build left signed and published, or refused."""
@@ -292,20 +281,18 @@ class BuildStates(Construct):
         payload = "$states.result.Payload"
         output = {"signed": f"{payload}.status", "reason": f"{payload}.reason", "log": log}
         engine = "$states.input.engine"
+        request = {
+            "engineKey": f"{engine}.engineKey",
+            "model": f"{engine}.model",
+            "candidate": ex.CANDIDATE,
+            **{name: f"$states.input.{name}" for name in ("source", "commit", "execution")},
+        }
+        given = {field: jsonata(value) for field, value in request.items()}
         task = tasks.LambdaInvoke.jsonata(
             self,
             construct_id,
             lambda_function=self._signers[name],
-            payload=sfn.TaskInput.from_object(
-                {
-                    "engineKey": jsonata(f"{engine}.engineKey"),
-                    "model": jsonata(f"{engine}.model"),
-                    "candidate": jsonata(ex.CANDIDATE),
-                    "source": jsonata("$states.input.source"),
-                    "commit": jsonata("$states.input.commit"),
-                    "execution": jsonata("$states.input.execution"),
-                }
-            ),
+            payload=sfn.TaskInput.from_object(given),
             outputs=with_fields(output),
             retry_on_service_exceptions=False,
         )
@@ -384,16 +371,18 @@ class BuildStates(Construct):
         output = ex.refusal(self._environment, **how)
         task.add_catch(self._not_built, errors=["States.ALL"], outputs=output)
 
+    def _look(
+        self, job: str, operation: str, arguments: Mapping[str, Any], outputs: str
+    ) -> sfn.TaskStateBase:
+        """Return the state that describes a job, however long AWS refuses to."""
+        look = self._call(f"LookAt{job}", operation, arguments, outputs, attempts=PATIENTLY)
+        self._catch(look, lasts=True)
+        return look
+
     def _poll(
-        self,
-        job: str,
-        look: sfn.TaskStateBase,
-        going: Sequence[str],
-        succeeded: str,
-        sign: sfn.IChainable,
+        self, job: str, look: sfn.State, going: Sequence[str], succeeded: str, sign: sfn.IChainable
     ) -> sfn.Wait:
         """Return the state that waits for a job, looks at it, and goes on by its status."""
-        self._catch(look, lasts=True)
         wait = self._wait(f"WaitFor{job}")
         among = f"$states.input.status in [{', '.join(map(literal, going))}]"
         ended = f"$states.input.status = {literal(succeeded)}"

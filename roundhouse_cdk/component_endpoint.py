@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from aws_cdk import Aws, CfnCondition, CfnParameter, Fn, Stack
+from aws_cdk import Aws, CfnCondition, CfnParameter, Fn
 from aws_cdk.aws_sagemaker import CfnEndpointConfig, CfnInferenceComponent, CfnModel
 from constructs import Construct
 
@@ -27,13 +27,7 @@ from roundhouse_cdk.hosting import (
     image_pull,
     spelled,
 )
-from roundhouse_cdk.statements import (
-    Statements,
-    allow,
-    bucket_listing,
-    key_use,
-    object_reads,
-)
+from roundhouse_cdk.statements import Permissions, Statements, allow
 
 STRATEGIES: Mapping[Routing, str] = {
     "least-outstanding": "LEAST_OUTSTANDING_REQUESTS",
@@ -105,51 +99,41 @@ class ComponentEndpoint(HostedEndpoint):
     def _component_model(self) -> CfnModel:
         """An archive is unpacked; the files below a prefix, which their content names, are not."""
         props = self._props
-        uri, source = f"s3://{self._bucket}/{props.container.path}", None
+        uri = f"s3://{self._bucket}/{props.container.path}"
+        data: dict[str, Any] = {"model_data_url": uri}
         if is_prefix(props.container):
             files = CfnModel.S3DataSourceProperty(
                 s3_uri=uri, s3_data_type="S3Prefix", compression_type="None"
             )
-            source = CfnModel.ModelDataSourceProperty(s3_data_source=files)
-        return self._add_model(
-            "Model",
-            props.container,
-            {} if props.plan is None else {"Plan": props.plan},
-            model_data_source=source,
-            model_data_url=uri if source is None else None,
-        )
+            data = {"model_data_source": CfnModel.ModelDataSourceProperty(s3_data_source=files)}
+        identity = {} if props.plan is None else {"Plan": props.plan}
+        return self._add_model("Model", props.container, identity, **data)
 
     def _config_content(self) -> dict[str, Any]:
         """Return the config's typed properties; it names no model."""
-        props, component, network = self._props, self._props.component, self._spec.network
+        props, component = self._props, self._props.component
+        variant = CfnEndpointConfig.ProductionVariantProperty(
+            variant_name=VARIANT,
+            instance_type=props.instance_type,
+            initial_instance_count=props.instances,
+            inference_ami_version=props.ami_version,
+            routing_config=CfnEndpointConfig.RoutingConfigProperty(
+                routing_strategy=STRATEGIES[props.routing]
+            ),
+            managed_instance_scaling=CfnEndpointConfig.ManagedInstanceScalingProperty(
+                status="ENABLED",
+                min_instance_count=component.least_instances,
+                max_instance_count=component.most_instances,
+            ),
+        )
         return {
-            "production_variants": [
-                CfnEndpointConfig.ProductionVariantProperty(
-                    variant_name=VARIANT,
-                    instance_type=props.instance_type,
-                    initial_instance_count=props.instances,
-                    inference_ami_version=props.ami_version,
-                    routing_config=CfnEndpointConfig.RoutingConfigProperty(
-                        routing_strategy=STRATEGIES[props.routing]
-                    ),
-                    managed_instance_scaling=CfnEndpointConfig.ManagedInstanceScalingProperty(
-                        status="ENABLED",
-                        min_instance_count=component.least_instances,
-                        max_instance_count=component.most_instances,
-                    ),
-                )
-            ],
+            "production_variants": [variant],
             "metrics_config": CfnEndpointConfig.MetricsConfigProperty(
                 enable_detailed_observability=props.detailed_metrics
             ),
             "kms_key_id": arns.key_id(self._spec),
             "enable_network_isolation": props.network_isolation,
-            "vpc_config": None
-            if network is None
-            else CfnEndpointConfig.VpcConfigProperty(
-                subnets=list(network.subnet_ids),
-                security_group_ids=list(network.security_group_ids),
-            ),
+            "vpc_config": self._vpc_config(CfnEndpointConfig.VpcConfigProperty),
         }
 
     def _component(self) -> Component:
@@ -198,7 +182,7 @@ class ComponentEndpoint(HostedEndpoint):
         )
         is_set = Fn.condition_equals(given.value_as_string, "false")
         condition = CfnCondition(self, "CopyCountIsSet", expression=is_set)
-        value = spelled(Stack.of(self).resolve(runtime))
+        value = spelled(self._stack.resolve(runtime))
         return Fn.condition_if(condition.logical_id, value, Aws.NO_VALUE)
 
 
@@ -252,6 +236,7 @@ def _component_rollout(
         type="CAPACITY_PERCENT", value=rollout.step_percent
     )
     alarms = [Component.AlarmProperty(alarm_name=name) for name in rollout.alarm_names]
+    rolled_back = Component.AutoRollbackConfigurationProperty(alarms=alarms) if alarms else None
     return Component.InferenceComponentDeploymentConfigProperty(
         rolling_update_policy=Component.InferenceComponentRollingUpdatePolicyProperty(
             maximum_batch_size=batch,
@@ -259,9 +244,7 @@ def _component_rollout(
             wait_interval_in_seconds=rollout.wait_seconds,
             maximum_execution_timeout_in_seconds=rollout.execution_seconds,
         ),
-        auto_rollback_configuration=Component.AutoRollbackConfigurationProperty(alarms=alarms)
-        if alarms
-        else None,
+        auto_rollback_configuration=rolled_back,
     )
 
 
@@ -272,23 +255,23 @@ def is_prefix(container: ContainerProps) -> bool:
 
 def role_statements(props: ComponentEndpointProps) -> Statements:
     """Return what the role may do with data, of whatever version."""
-    environment = props.environment
-    locate = (allow("LocateBucket", ["s3:GetBucketLocation"], [arns.bucket(environment)]),)
-    listing = locate if is_prefix(props.container) else bucket_listing(environment)
-    return (*listing, *key_use(environment, ["kms:Decrypt"]))
+    may, bucket = Permissions(props.environment), [arns.bucket(props.environment)]
+    located = allow("LocateBucket", "s3:GetBucketLocation", bucket)
+    listing = located if is_prefix(props.container) else may.list_bucket()
+    return (listing, may.use_key(writes=False))
 
 
 def version_statements(props: ComponentEndpointProps, adapters: Collection[str]) -> Statements:
     """Return what a copy of this version must have to start: its image and its model."""
     environment, path = props.environment, props.container.path
-    image = image_pull(environment, [props.container.image_uri])
+    may, image = Permissions(environment), image_pull(environment, [props.container.image_uri])
     if props.bucket is not None:
         return (image,)
     if not is_prefix(props.container):
-        return (image, *object_reads(environment, [path], "ReadEngines"))
+        return (image, may.read([path], "ReadEngines"))
     listed = {"StringLike": {"s3:prefix": [f"{path}*"]}}
     return (
         image,
-        *object_reads(environment, [f"{path}*", *adapters], "ReadCheckpoint"),
-        allow("ListCheckpoint", ["s3:ListBucket"], [arns.bucket(environment)], listed),
+        may.read([f"{path}*", *adapters], "ReadCheckpoint"),
+        allow("ListCheckpoint", "s3:ListBucket", [arns.bucket(environment)], listed),
     )

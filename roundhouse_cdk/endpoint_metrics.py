@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from aws_cdk import CfnResource
 from aws_cdk import aws_applicationautoscaling as appscaling
 from aws_cdk import aws_cloudwatch as cw
 from aws_cdk import aws_sns as sns
-from constructs import Construct, IConstruct
+from constructs import Construct
 
 from onboarding.metrics import (
     AT_LEAST,
@@ -28,6 +29,7 @@ from onboarding.metrics import (
     TargetTracking,
 )
 
+Dimensions = tuple[tuple[str, str], ...]
 QUERY = cw.CfnAlarm.MetricDataQueryProperty
 POLICY = appscaling.CfnScalingPolicy
 STEP = POLICY.StepScalingPolicyConfigurationProperty
@@ -47,36 +49,44 @@ class EndpointAlarms(Construct):
 
     `alarms` are by id; a composite alarm takes one by `cw.Alarm.from_alarm_arn(…, alarm.attr_arn)`.
     Those in `rollback` must be there before a rollout that they take back:
-    `endpoint.node.add_dependency(alarms.rollback)`. The `others` wait for what they watch, so that
+    `endpoint.node.add_dependency(*alarms.rollback)`. The `others` wait for what they watch, so that
     none rings before there is an instance: `alarms.others.node.add_dependency(endpoint)`.
     """
 
     def __init__(self, scope: Construct, construct_id: str, *, props: EndpointAlarmsProps) -> None:
         super().__init__(scope, construct_id)
-        self.rollback, self.others = Construct(self, "Rollback"), Construct(self, "Others")
-        topics = [props.topic.topic_arn]
-        self.alarms = {
-            alarm.id: cw.CfnAlarm(
-                self.rollback if alarm.rolls_back else self.others,
-                alarm.id,
-                alarm_name=alarm.name,
-                alarm_description=f"{alarm.subject}: {alarm.explanation}",
-                threshold=alarm.threshold,
-                comparison_operator=alarm.comparison,
-                datapoints_to_alarm=alarm.points,
-                evaluation_periods=alarm.periods,
-                treat_missing_data=alarm.missing,
-                alarm_actions=topics,
-                # PagerDuty and Opsgenie close the incident that the alarm opened.
-                ok_actions=topics,
-                **(
-                    metric_properties(alarm.watched)
-                    if isinstance(alarm.watched, Metric)
-                    else {"metrics": list(_queries(alarm.watched))}
-                ),
-            )
-            for alarm in props.alarms
-        }
+        self.alarms: dict[str, cw.CfnAlarm] = {}
+        topic_arn, alarms = props.topic.topic_arn, props.alarms
+        self.rollback = [
+            self._alarm(self, alarm, topic_arn) for alarm in alarms if alarm.rolls_back
+        ]
+        # The CDK leaves this id out of logical ids.
+        self.others = Construct(self, "Default")
+        for alarm in alarms:
+            if not alarm.rolls_back:
+                self._alarm(self.others, alarm, topic_arn)
+
+    def _alarm(self, scope: Construct, alarm: Alarm, topic_arn: str) -> cw.CfnAlarm:
+        self.alarms[alarm.id] = cw.CfnAlarm(
+            scope,
+            alarm.id,
+            alarm_name=alarm.name,
+            alarm_description=f"{alarm.subject}: {alarm.explanation}",
+            threshold=alarm.threshold,
+            comparison_operator=alarm.comparison,
+            datapoints_to_alarm=alarm.points,
+            evaluation_periods=alarm.periods,
+            treat_missing_data=alarm.missing,
+            alarm_actions=[topic_arn],
+            # PagerDuty and Opsgenie close the incident that the alarm opened.
+            ok_actions=[topic_arn],
+            **(
+                metric_properties(alarm.watched)
+                if isinstance(alarm.watched, Metric)
+                else {"metrics": list(_queries(alarm.watched))}
+            ),
+        )
+        return self.alarms[alarm.id]
 
 
 def metric_properties(metric: Metric) -> dict[str, Any]:
@@ -85,7 +95,7 @@ def metric_properties(metric: Metric) -> dict[str, Any]:
     return {
         "namespace": metric.namespace,
         "metric_name": metric.name,
-        "dimensions": _dimensions(metric),
+        "dimensions": _dimensions(metric.dimensions),
         "period": metric.period,
         "extended_statistic" if is_percentile else "statistic": metric.statistic,
     }
@@ -95,19 +105,23 @@ def _queries(watched: MetricMath) -> Iterator[cw.CfnAlarm.MetricDataQueryPropert
     """Yield an expression, and the metrics that it alone uses."""
     yield QUERY(id="expr_1", expression=watched.expression, label=watched.label, return_data=True)
     for name, metric in watched.metrics.items():
-        of = cw.CfnAlarm.MetricProperty(
-            namespace=metric.namespace, metric_name=metric.name, dimensions=_dimensions(metric)
-        )
+        of = _metric(metric.namespace, metric.name, metric.dimensions)
         stat = cw.CfnAlarm.MetricStatProperty(
             metric=of, period=metric.period, stat=metric.statistic
         )
         yield QUERY(id=name, metric_stat=stat, return_data=False)
 
 
-def _dimensions(metric: Metric) -> list[cw.CfnAlarm.DimensionProperty]:
-    return [
-        cw.CfnAlarm.DimensionProperty(name=name, value=value) for name, value in metric.dimensions
-    ]
+@lru_cache
+def _metric(namespace: str, name: str, dimensions: Dimensions) -> cw.CfnAlarm.MetricProperty:
+    """Return a metric, of which alarms of an endpoint watch several statistics."""
+    of = _dimensions(dimensions)
+    return cw.CfnAlarm.MetricProperty(namespace=namespace, metric_name=name, dimensions=of)
+
+
+@lru_cache
+def _dimensions(dimensions: Dimensions) -> list[cw.CfnAlarm.DimensionProperty]:
+    return [cw.CfnAlarm.DimensionProperty(name=name, value=value) for name, value in dimensions]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +129,7 @@ class EndpointScalingProps:
     """`counts` of one endpoint; `server` is the endpoint or component that must be there first."""
 
     counts: Sequence[ScaledCount]
-    server: IConstruct
+    server: CfnResource
 
 
 class EndpointScaling(Construct):
@@ -130,7 +144,7 @@ class EndpointScaling(Construct):
         self.resources: dict[str, CfnResource] = {}
         for count in props.counts:
             target = self.targets[count.id] = self.resources[count.id] = self._target(count)
-            target.node.add_dependency(props.server)
+            target.add_resource_dependency(props.server)
             for tracking in count.tracking:
                 self._track(count, tracking)
             if count.from_zero is not None:
@@ -163,13 +177,11 @@ class EndpointScaling(Construct):
     def _track(self, count: ScaledCount, tracking: TargetTracking) -> None:
         metric, customized, predefined = tracking.metric, None, None
         if isinstance(metric, Metric):
+            dimension = POLICY.MetricDimensionProperty
             customized = POLICY.CustomizedMetricSpecificationProperty(
                 namespace=metric.namespace,
                 metric_name=metric.name,
-                dimensions=[
-                    POLICY.MetricDimensionProperty(name=name, value=value)
-                    for name, value in metric.dimensions
-                ],
+                dimensions=[dimension(name=name, value=value) for name, value in metric.dimensions],
                 statistic=metric.statistic,
             )
         else:

@@ -152,14 +152,15 @@ class EnginePipeline(Construct):
             "ROUNDHOUSE_ENVIRONMENT": environment.name,
             "ROUNDHOUSE_BUCKET": names.artifact_bucket(environment),
         }
+        given = {
+            name: codebuild.BuildEnvironmentVariable(value=value)
+            for name, value in variables.items()
+        }
         machine = codebuild.BuildEnvironment(
             build_image=image,
             compute_type=route.compute_type,
             fleet=fleet,
-            environment_variables={
-                name: codebuild.BuildEnvironmentVariable(value=value)
-                for name, value in variables.items()
-            },
+            environment_variables=given,
         )
         return BuildProject(
             self,

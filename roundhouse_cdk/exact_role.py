@@ -7,18 +7,16 @@ A wildcard that no entry covers stays a finding of whoever adds cdk-nag to a sta
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 from aws_cdk import CfnResource, Duration
 from aws_cdk import aws_iam as iam
 from constructs import Construct, IConstruct
 
 from onboarding.environment_spec import EnvironmentSpec
-from roundhouse_cdk.statements import (
-    Statement,
-)
+from roundhouse_cdk.statements import Statement
 
 
 class ExactRole(iam.Role):
@@ -40,28 +38,24 @@ class ExactRole(iam.Role):
         role_name: str | None = None,
         session_seconds: int | None = None,
     ) -> None:
-        principal = trusts
+        principal, named = trusts, environment.permissions_boundary_arn
         if isinstance(principal, str):
             account = {"StringEquals": {"aws:SourceAccount": environment.account}}
             principal = iam.ServicePrincipal(f"{trusts}.amazonaws.com", conditions=account)
-        boundary = environment.permissions_boundary_arn
         seconds = None if session_seconds is None else Duration.seconds(session_seconds)
+        boundary: iam.IManagedPolicy | None = None
+        if named is not None:
+            known = iam.ManagedPolicy.from_managed_policy_arn
+            boundary = known(scope, f"{construct_id}Boundary", named)
+        document = iam.PolicyDocument.from_json({"Statement": list(statements)})
         super().__init__(
             scope,
             construct_id,
             role_name=role_name,
             assumed_by=principal,
             max_session_duration=seconds,
-            inline_policies={
-                "exact": iam.PolicyDocument.from_json({"Statement": list(statements)})
-            },
-            permissions_boundary=(
-                None
-                if boundary is None
-                else iam.ManagedPolicy.from_managed_policy_arn(
-                    scope, f"{construct_id}Boundary", boundary
-                )
-            ),
+            inline_policies={"exact": document},
+            permissions_boundary=boundary,
         )
         add_metadata(self, statements)
 
@@ -171,31 +165,27 @@ WILDCARDS = (
 )
 
 
-def _metadata(statements: Sequence[Mapping[str, Any]], **rules: str) -> dict[str, Any] | None:
-    """Return cdk-nag's metadata of a role's wildcards, and of `rules` by cdk-nag's id, such as S1.
+def add_metadata(construct: IConstruct, statements: Sequence[Statement] = (), **rules: str) -> None:
+    """Write beside a construct's resource why wildcards may stand, and rules do not apply.
 
-    None where nothing needs a reason.
+    `rules` are reasons by cdk-nag's id, such as S1. Nothing where nothing needs a reason.
     """
     found: dict[str, set[str]] = {}
     for why, arn in _wildcards(statements):
         found.setdefault(why, set()).add(f"Resource::{arn}")
-    granular = [
-        {"id": "AwsSolutions-IAM5", "reason": why, "applies_to": sorted(findings)}
-        for why, findings in found.items()
+    suppressed = [
+        *({"id": f"AwsSolutions-{rule}", "reason": reason} for rule, reason in rules.items()),
+        *(
+            {"id": "AwsSolutions-IAM5", "reason": why, "applies_to": sorted(findings)}
+            for why, findings in found.items()
+        ),
     ]
-    whole = [{"id": f"AwsSolutions-{rule}", "reason": reason} for rule, reason in rules.items()]
-    return {"rules_to_suppress": [*whole, *granular]} if whole or granular else None
+    if suppressed:
+        resource = cast("CfnResource", construct.node.default_child)
+        resource.add_metadata("cdk_nag", {"rules_to_suppress": suppressed})
 
 
-def add_metadata(
-    construct: IConstruct, statements: Sequence[Mapping[str, Any]] = (), **rules: str
-) -> None:
-    """Write beside a construct's resource why wildcards may stand, and rules do not apply."""
-    if (found := _metadata(statements, **rules)) is not None:
-        cast("CfnResource", construct.node.default_child).add_metadata("cdk_nag", found)
-
-
-def _wildcards(statements: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+def _wildcards(statements: Sequence[Statement]) -> Iterator[tuple[str, str]]:
     """Yield (reason, ARN) of the wildcards of statements that an entry covers."""
     for statement in statements:
         conditions = statement.get("Condition", {}).values()

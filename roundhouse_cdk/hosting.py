@@ -14,9 +14,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from aws_cdk import Stack, Token
 from aws_cdk import aws_cloudwatch as cw
@@ -49,12 +49,12 @@ from roundhouse_cdk.statements import (
     HOST_METRICS,
     PULL,
     REGISTRY_LOG_IN,
+    Permissions,
     Statement,
     allow,
-    network_interfaces,
-    volume_key_grant,
 )
 
+T = TypeVar("T")
 DIGITS = 8
 LEAST_SUBNETS = 2
 """In two zones: SageMaker spreads instances over them, and one zone may fail."""
@@ -108,11 +108,11 @@ class EndpointProps:
 class HostedEndpoint(Construct):
     """The base of endpoint constructs: `role`, `models`, `config`, `endpoint`, `log_groups`.
 
-    `models` are by their ids. Raises ValueError, with the construct's path, for what AWS refuses.
+    `models`, and `supports`, which are role, version's policy and log groups, are by their ids.
+    Raises ValueError, with the construct's path, for what AWS refuses.
     """
 
     role: iam.Role
-    version_policy: iam.Policy
     config: CfnEndpointConfig
     endpoint: CfnEndpoint
     _props: EndpointProps
@@ -120,19 +120,18 @@ class HostedEndpoint(Construct):
     def __init__(self, scope: Construct, construct_id: str, props: EndpointProps) -> None:
         super().__init__(scope, construct_id)
         environment, bucket = props.environment, props.bucket
-        self._props, self._spec = props, environment
+        self._props, self._spec, self._stack = props, environment, Stack.of(self)
         self._bucket = names.artifact_bucket(environment) if bucket is None else bucket.bucket_name
         self.endpoint_name = names.endpoint_name(environment, props.name)
         self.models: dict[str, CfnModel] = {}
+        self.supports: dict[str, iam.Role | iam.Policy | logs.LogGroup] = {}
         self.log_groups: list[logs.LogGroup] = []
         self._check_rollout(props.rollout)
         network = environment.network
         if network is not None and len(set(network.subnet_ids)) < LEAST_SUBNETS:
             self._refuse(
-                "its network has one subnet, so one zone",
-                network.subnet_ids[0],
-                f"{LEAST_SUBNETS} subnets or more",
-                "name a subnet of another zone too",
+                f"its network has one subnet, so one zone: {network.subnet_ids[0]}; allowed:"
+                f" {LEAST_SUBNETS} subnets or more; name a subnet of another zone too"
             )
 
     def grant_invoke(self, grantee: iam.IGrantable) -> iam.Grant:
@@ -154,25 +153,21 @@ class HostedEndpoint(Construct):
             namespace=INVOCATIONS, metric_name=name, dimensions_map=dimensions, statistic=statistic
         )
 
-    def _refuse(self, what: str, value: object, allowed: str, way_out: str) -> NoReturn:
-        raise ValueError(f"{self.node.path}: {what}: {value}; allowed: {allowed}; {way_out}")
+    def _refuse(self, fault: str) -> NoReturn:
+        raise ValueError(f"{self.node.path}: {fault}")
 
     def _check_rollout(self, rollout: RolloutProps) -> None:
-        bounds = STEP_PERCENT.get(rollout.kind)
-        if bounds is not None and not bounds.least <= rollout.step_percent <= bounds.most:
+        bounds, step = STEP_PERCENT.get(rollout.kind), rollout.step_percent
+        if bounds is not None and not bounds.least <= step <= bounds.most:
             self._refuse(
-                f"step of a {rollout.kind} rollout",
-                f"{rollout.step_percent} %",
-                f"{bounds.least} to {bounds.most} %",
-                "change step_percent",
+                f"step of a {rollout.kind} rollout: {step} %; allowed: {bounds.least} to"
+                f" {bounds.most} %; change step_percent"
             )
         found = list(rollout.alarm_names)
         if len(found) > ROLLBACK_ALARM_COUNT or len(set(found)) < len(found):
             self._refuse(
-                "alarms that take an update back",
-                ", ".join(found),
-                f"{ROLLBACK_ALARM_COUNT} different ones at most",
-                "keep the gravest",
+                f"alarms that take an update back: {', '.join(found)}; allowed:"
+                f" {ROLLBACK_ALARM_COUNT} different ones at most; keep the gravest"
             )
 
     def _add_role(
@@ -186,11 +181,13 @@ class HostedEndpoint(Construct):
         Before them the log groups that SageMaker writes, of the kinds that are `logged`.
         """
         environment, alarm_names = self._spec, self._props.rollout.alarm_names
+        may = Permissions(environment)
         paths = [f"/aws/sagemaker/{kind}/{self.endpoint_name}" for kind in logged]
-        self.log_groups = [
-            add_log_group(self, f"{kind if number else ''}Logs", path, environment)
-            for number, (kind, path) in enumerate(zip(logged, paths, strict=True))
-        ]
+        for kind, path in zip(logged, paths, strict=True):
+            construct_id = f"{kind if self.log_groups else ''}Logs"
+            group = add_log_group(self, construct_id, path, environment)
+            self.supports[construct_id] = group
+            self.log_groups.append(group)
         # IAM knows a group by the ARN that ends in `:*` too. Source: CloudWatch Logs user guide,
         # "Overview of managing access permissions".
         groups = [arns.log_group(environment, path) for path in paths]
@@ -199,25 +196,26 @@ class HostedEndpoint(Construct):
         own = [
             REGISTRY_LOG_IN,
             *statements,
-            *volume_key_grant(environment),
+            *may.grant_volume_key(),
             allow("WriteLogs", "logs:CreateLogStream DescribeLogStreams PutLogEvents", written),
             HOST_METRICS,
             *([allow("LookAtAlarms", "cloudwatch:DescribeAlarms", alarms)] if alarms else []),
-            *network_interfaces(environment),
+            *may.attach_network(),
         ]
-        self.role = ExactRole(
+        self.role = self.supports["Role"] = ExactRole(
             self, "Role", environment=environment, trusts="sagemaker", statements=own
         )
         document = {"Version": "2012-10-17", "Statement": list(version)}
         digest = hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:DIGITS]
-        self.version_policy = iam.Policy(
+        policy_id = f"VersionPolicy{digest}"
+        self._version_policy = self.supports[policy_id] = iam.Policy(
             self,
-            f"VersionPolicy{digest}",
+            policy_id,
             policy_name=f"version-{digest}",
             roles=[self.role],
             document=iam.PolicyDocument.from_json(document),
         )
-        add_metadata(self.version_policy, version)
+        add_metadata(self._version_policy, version)
         if self._props.bucket is not None:
             # And its key's, if it has one of its own.
             self._props.bucket.grant_read(self.role)
@@ -232,30 +230,20 @@ class HostedEndpoint(Construct):
         variables = container.variables
         if "Ref" in variables:
             self._refuse(
-                "variable of a container",
-                "Ref",
-                "any other name",
-                "rename it: CloudFormation takes Ref for a reference",
+                "variable of a container: Ref; allowed: any other name; rename it: CloudFormation"
+                " takes Ref for a reference"
             )
         if len(variables) > ENVIRONMENT_VARIABLE_COUNT:
             self._refuse(
-                "variables of a container",
-                len(variables),
-                f"{ENVIRONMENT_VARIABLE_COUNT} at most",
-                "take some out",
+                f"variables of a container: {len(variables)}; allowed:"
+                f" {ENVIRONMENT_VARIABLE_COUNT} at most; take some out"
             )
-        network = self._spec.network
         content: dict[str, Any] = {
             "primary_container": CfnModel.ContainerDefinitionProperty(
                 image=container.image_uri, environment=dict(variables), **data
             ),
             "enable_network_isolation": self._props.network_isolation,
-            "vpc_config": None
-            if network is None
-            else CfnModel.VpcConfigProperty(
-                subnets=list(network.subnet_ids),
-                security_group_ids=list(network.security_group_ids),
-            ),
+            "vpc_config": self._vpc_config(CfnModel.VpcConfigProperty),
         }
         model = CfnModel(
             self,
@@ -265,7 +253,7 @@ class HostedEndpoint(Construct):
             **content,
         )
         # Waiting is no property: another policy alone makes no other model.
-        model.node.add_dependency(self.version_policy)
+        model.node.add_dependency(self._version_policy)
         self.models[construct_id] = model
         return model
 
@@ -282,24 +270,21 @@ class HostedEndpoint(Construct):
         template's weights all the same, and what is captured: SageMaker retains no capture config
         (API_VariantProperty). Those of an endpoint without a rollout are its component's.
         """
-        covered = None if rollout is None else spelled(Stack.of(self).resolve(rollout))
+        name = self._content_name(CfnEndpointConfigProps(**content), {"DeploymentConfig": rollout})
         self.config = CfnEndpointConfig(
             self,
             "EndpointConfig",
-            endpoint_config_name=self._content_name(
-                CfnEndpointConfigProps(**content), {"DeploymentConfig": covered}
-            ),
+            endpoint_config_name=name,
             execution_role_arn=execution_role_arn,
             **content,
         )
-
         is_scaled = self._props.is_scaled and rollout is not None
         weight = CfnEndpoint.VariantPropertyProperty(variant_property_type="DesiredWeight")
         self.endpoint = CfnEndpoint(
             self,
             "Endpoint",
             endpoint_name=self.endpoint_name,
-            endpoint_config_name=str(self.config.endpoint_config_name),
+            endpoint_config_name=name,
             deployment_config=rollout,
             retain_all_variant_properties=True if is_scaled else None,
             exclude_retained_variant_properties=[weight] if is_scaled else None,
@@ -308,8 +293,17 @@ class HostedEndpoint(Construct):
         self.endpoint.node.add_dependency(self.config, self.role, *self.log_groups)
 
     def _content_name(self, content: Any, identity: Mapping[str, Any]) -> str:
-        properties = spelled(Stack.of(self).resolve(content))
-        return content_name(self.endpoint_name, {**properties, **identity})
+        """Return a name by typed properties, and by more properties of whatever type."""
+        properties, more = spelled(self._stack.resolve([content, dict(identity)]))
+        return content_name(self.endpoint_name, {**properties, **dict.fromkeys(identity), **more})
+
+    def _vpc_config(self, kind: Callable[..., T]) -> T | None:
+        """Return the environment's network as a property of this kind, if it has one."""
+        network = self._spec.network
+        if network is None:
+            return None
+        subnets, groups = list(network.subnet_ids), list(network.security_group_ids)
+        return kind(subnets=subnets, security_group_ids=groups)
 
 
 def deployment_config(rollout: RolloutProps) -> CfnEndpoint.DeploymentConfigProperty:

@@ -20,14 +20,7 @@ from roundhouse_cdk.hosting import (
     deployment_config,
     image_pull,
 )
-from roundhouse_cdk.statements import (
-    Statements,
-    bucket_listing,
-    key_use,
-    object_reads,
-    object_writes,
-    topic_publish,
-)
+from roundhouse_cdk.statements import Permissions, Statements
 
 MOST_NAMED_ENGINES = 37
 """IAM takes 10,240 characters of a role's own policies; an archive's name takes 96 of them."""
@@ -74,36 +67,28 @@ class RealtimeEndpointProps(EndpointProps):
     """`capture_percent` of the requests are kept. With `asynchronous`, requests wait in a queue.
 
     What `metrics` leaves out is left to SageMaker. Requests, answers and captures lie in the
-    environment's bucket in any case.
+    environment's bucket in any case. `engines` are those of a `MultiModelEndpoint`: paths of their
+    archives in the endpoint's bucket.
     """
 
     variants: Sequence[VariantProps]
     capture_percent: int | None = None
     metrics: MetricsSpec | None = None
     asynchronous: AsynchronousSpec | None = None
+    engines: Sequence[str] | None = None
 
 
 class RealtimeEndpoint(HostedEndpoint):
-    """Deploys an endpoint of one model: variants, shadows, instance pools, a queue if asked for.
-
-    `engines` are those of a `MultiModelEndpoint`, which gives them.
-    """
+    """Deploys an endpoint of one model: variants, shadows, instance pools, a queue if asked for."""
 
     _props: RealtimeEndpointProps
 
     def __init__(
-        self,
-        scope: Construct,
-        construct_id: str,
-        *,
-        props: RealtimeEndpointProps,
-        engines: Sequence[str] | None = None,
+        self, scope: Construct, construct_id: str, *, props: RealtimeEndpointProps
     ) -> None:
         super().__init__(scope, construct_id, props)
-        self._engines = engines
         self._check_variants()
-        version = version_statements(props, is_multi_model=engines is not None)
-        self._add_role(role_statements(props, engines), version)
+        self._add_role(role_statements(props), version_statements(props))
         self._add_endpoint(self._config_content(), deployment_config(props.rollout))
         self.config.node.add_dependency(*self.models.values())
 
@@ -114,48 +99,38 @@ class RealtimeEndpoint(HostedEndpoint):
         given = ", ".join(variant.name for variant in props.variants) or "none"
         if not production or any(not variant.pools for variant in props.variants):
             self._refuse(
-                "variants with instances",
-                given,
-                "one production variant or more, each with a pool",
-                "add one",
+                f"variants with instances: {given}; allowed: one production variant or more, each"
+                " with a pool; add one"
             )
         if props.asynchronous is not None and len(props.variants) > 1:
             self._refuse(
-                "variants of an asynchronous endpoint",
-                given,
-                "one production variant",
-                "take the others out, or `asynchronous`",
+                f"variants of an asynchronous endpoint: {given}; allowed: one production variant;"
+                " take the others out, or `asynchronous`"
             )
         if len({variant.name for variant in props.variants}) < len(props.variants):
-            self._refuse("names of variants", given, "different ones", "rename one")
-        if props.asynchronous is not None and self._engines is not None:
+            self._refuse(f"names of variants: {given}; allowed: different ones; rename one")
+        if props.asynchronous is not None and props.engines is not None:
             self._refuse(
-                "a multi-model endpoint cannot be asynchronous",
-                props.name,
-                "requests that are answered at once",
-                "take `asynchronous` out",
+                f"a multi-model endpoint cannot be asynchronous: {props.name}; allowed: requests"
+                " that are answered at once; take `asynchronous` out"
             )
 
     def _config_content(self) -> dict[str, Any]:
         """Return the config's typed properties, but for its name."""
-        props, environment = self._props, self._spec
-        shadows = [self._variant(variant) for variant in props.variants if variant.is_shadow]
+        props, environment, metrics = self._props, self._spec, self._props.metrics
+        shadows, own = (
+            [self._variant(variant) for variant in props.variants if variant.is_shadow == is_shadow]
+            for is_shadow in (True, False)
+        )
         return {
-            "production_variants": [
-                self._variant(variant) for variant in props.variants if not variant.is_shadow
-            ],
+            "production_variants": own,
             "shadow_production_variants": shadows or None,
-            "data_capture_config": None
-            if props.capture_percent is None
-            else _data_capture(environment, props.capture_percent),
-            "async_inference_config": None
-            if props.asynchronous is None
-            else _async_inference(environment, props.name, props.asynchronous),
+            "data_capture_config": _data_capture(environment, props.capture_percent),
+            "async_inference_config": _async_inference(environment, props.name, props.asynchronous),
             "metrics_config": None
-            if props.metrics is None
+            if metrics is None
             else CfnEndpointConfig.MetricsConfigProperty(
-                enable_enhanced_metrics=False,
-                enable_detailed_observability=props.metrics.detailed,
+                enable_enhanced_metrics=False, enable_detailed_observability=metrics.detailed
             ),
             "kms_key_id": arns.key_id(environment),
         }
@@ -163,18 +138,19 @@ class RealtimeEndpoint(HostedEndpoint):
     def _variant(self, variant: VariantProps) -> CfnEndpointConfig.ProductionVariantProperty:
         """Return one production or shadow variant, and add its models."""
         models = self._variant_models(variant)
-        several = len(variant.pools) > 1
-        pools = [
-            CfnEndpointConfig.InstancePoolProperty(
-                instance_type=pool.instance_type,
-                priority=pool.priority,
-                model_name_override=None if model is models[0] else model.model_name,
-            )
-            for pool, model in zip(variant.pools, models, strict=True)
-        ]
+        several, pools = len(variant.pools) > 1, None
+        if several:
+            pools = [
+                CfnEndpointConfig.InstancePoolProperty(
+                    instance_type=pool.instance_type,
+                    priority=pool.priority,
+                    model_name_override=None if model is models[0] else model.model_name,
+                )
+                for pool, model in zip(variant.pools, models, strict=True)
+            ]
         # Instance pools demand it. A multi-model endpoint routes a target to the instance that has
         # it loaded, a queue to any.
-        is_routed = several or (self._engines is None and self._props.asynchronous is None)
+        is_routed = several or (self._props.engines is None and self._props.asynchronous is None)
         strategy = CfnEndpointConfig.RoutingConfigProperty(
             routing_strategy="LEAST_OUTSTANDING_REQUESTS"
         )
@@ -183,7 +159,7 @@ class RealtimeEndpoint(HostedEndpoint):
             variant_name=variant.name,
             model_name=models[0].model_name,
             instance_type=None if several else variant.pools[0].instance_type,
-            instance_pools=pools if several else None,
+            instance_pools=pools,
             variant_instance_provision_timeout_in_seconds=variant.provision_seconds
             if several
             else None,
@@ -217,37 +193,27 @@ class RealtimeEndpoint(HostedEndpoint):
             construct_id,
             pool.container,
             {} if construct_id == OWN_MODEL else {"LogicalId": construct_id},
-            mode="SingleModel" if self._engines is None else "MultiModel",
+            mode="SingleModel" if self._props.engines is None else "MultiModel",
             model_data_url=f"s3://{self._bucket}/{pool.container.path}",
         )
 
 
 class MultiModelEndpoint(RealtimeEndpoint):
-    """Deploys an endpoint of many models, each loaded when a request names it.
+    """Deploys an endpoint of many models, `props.engines`, each loaded when a request names it.
 
-    `engines`: paths of their archives in the endpoint's bucket; containers' paths are the prefix
-    that these lie under. Engines come and go without a rollout.
+    Containers' paths are the prefix that these lie under. Engines come and go without a rollout.
     """
 
-    def __init__(
-        self,
-        scope: Construct,
-        construct_id: str,
-        *,
-        props: RealtimeEndpointProps,
-        engines: Sequence[str],
-    ) -> None:
-        super().__init__(scope, construct_id, props=props, engines=engines)
 
-
-def role_statements(props: RealtimeEndpointProps, engines: Sequence[str] | None) -> Statements:
+def role_statements(props: RealtimeEndpointProps) -> Statements:
     """Return what the role may do with data, of whatever version.
 
     Read the archives of a multi-model endpoint's engines and the requests of a queue; write what
     SageMaker writes in the name of the role, under this endpoint's own prefixes.
     """
     environment, name, queue = props.environment, props.name, props.asynchronous
-    read = [] if props.bucket else list(_named(engines or (), MOST_NAMED_ENGINES))
+    may = Permissions(environment)
+    read = [] if props.bucket else list(_named(props.engines or (), MOST_NAMED_ENGINES))
     written = []
     if queue is not None:
         read.append(f"{names.requests_prefix(environment, name)}/*")
@@ -257,23 +223,23 @@ def role_statements(props: RealtimeEndpointProps, engines: Sequence[str] | None)
         written.append(f"{names.answers_prefix(environment, name)}/*")
     notified = queue is not None and queue.notify
     return (
-        *(object_reads(environment, read) if read else ()),
-        *bucket_listing(environment),
-        *(object_writes(environment, written) if written else ()),
-        *key_use(environment, ["kms:Decrypt", *(("kms:GenerateDataKey",) if written else ())]),
-        *(topic_publish(environment, arns.answer_topic(environment)) if notified else ()),
+        *([may.read(read)] if read else []),
+        may.list_bucket(),
+        *([may.write(written)] if written else []),
+        may.use_key(writes=bool(written)),
+        *(may.publish(arns.answer_topic(environment)) if notified else ()),
     )
 
 
-def version_statements(props: RealtimeEndpointProps, *, is_multi_model: bool = False) -> Statements:
+def version_statements(props: RealtimeEndpointProps) -> Statements:
     """Return what an instance of this version must have to start: images, and its archives."""
     environment = props.environment
     containers = [pool.container for variant in props.variants for pool in variant.pools]
     images = image_pull(environment, [container.image_uri for container in containers])
-    if is_multi_model or props.bucket is not None:
+    if props.engines is not None or props.bucket is not None:
         return (images,)
     archives = _named([container.path for container in containers], MOST_NAMED_OF_A_VERSION)
-    return (images, *object_reads(environment, archives, "ReadEngines"))
+    return (images, Permissions(environment).read(archives, "ReadEngines"))
 
 
 def _named(paths: Sequence[str], most: int) -> tuple[str, ...]:
@@ -283,8 +249,10 @@ def _named(paths: Sequence[str], most: int) -> tuple[str, ...]:
 
 
 def _data_capture(
-    environment: EnvironmentSpec, percent: int
-) -> CfnEndpointConfig.DataCaptureConfigProperty:
+    environment: EnvironmentSpec, percent: int | None
+) -> CfnEndpointConfig.DataCaptureConfigProperty | None:
+    if percent is None:
+        return None
     return CfnEndpointConfig.DataCaptureConfigProperty(
         enable_capture=True,
         initial_sampling_percentage=percent,
@@ -301,25 +269,27 @@ def _data_capture(
 
 
 def _async_inference(
-    environment: EnvironmentSpec, name: str, asynchronous: AsynchronousSpec
-) -> CfnEndpointConfig.AsyncInferenceConfigProperty:
+    environment: EnvironmentSpec, name: str, queue: AsynchronousSpec | None
+) -> CfnEndpointConfig.AsyncInferenceConfigProperty | None:
+    if queue is None:
+        return None
     prefix, topic = names.answers_prefix(environment, name), arns.answer_topic(environment)
     answers = f"s3://{names.artifact_bucket(environment)}/{prefix}"
-    most = asynchronous.max_concurrent_invocations
+    notified, client = None, None
+    if queue.notify:
+        notified = CfnEndpointConfig.AsyncInferenceNotificationConfigProperty(
+            success_topic=topic, error_topic=topic
+        )
+    if queue.max_concurrent_invocations is not None:
+        client = CfnEndpointConfig.AsyncInferenceClientConfigProperty(
+            max_concurrent_invocations_per_instance=queue.max_concurrent_invocations
+        )
     return CfnEndpointConfig.AsyncInferenceConfigProperty(
         output_config=CfnEndpointConfig.AsyncInferenceOutputConfigProperty(
             s3_output_path=f"{answers}/answered",
             s3_failure_path=f"{answers}/failed",
             kms_key_id=arns.key_id(environment),
-            notification_config=CfnEndpointConfig.AsyncInferenceNotificationConfigProperty(
-                success_topic=topic, error_topic=topic
-            )
-            if asynchronous.notify
-            else None,
+            notification_config=notified,
         ),
-        client_config=None
-        if most is None
-        else CfnEndpointConfig.AsyncInferenceClientConfigProperty(
-            max_concurrent_invocations_per_instance=most
-        ),
+        client_config=client,
     )

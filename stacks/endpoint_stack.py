@@ -11,6 +11,7 @@ from aws_cdk import (
     App,
     BootstraplessSynthesizer,
     CfnOutput,
+    CfnResource,
     CfnRule,
     CfnRuleAssertion,
     CfnWaitConditionHandle,
@@ -18,9 +19,9 @@ from aws_cdk import (
     Stack,
 )
 from aws_cdk import aws_sns as sns
-from constructs import Construct, IConstruct
+from constructs import Construct
 
-from onboarding import arns, names
+from onboarding import arns
 from onboarding.deployment import Deployment
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from roundhouse_cdk.component_endpoint import ComponentEndpoint, TextGenerationEndpoint
@@ -43,10 +44,7 @@ from stacks.endpoint.props import (
 from stacks.environment_stack import OWN, EnvironmentStack, keep_ids
 from stacks.scaling import scaled_counts
 
-CONTEXT = {
-    "@aws-cdk/aws-iam:minimizePolicies": True,
-    "@aws-cdk/core:enablePartitionLiterals": True,
-}
+CONTEXT = {"@aws-cdk/aws-iam:minimizePolicies": True, "@aws-cdk/core:enablePartitionLiterals": True}
 """What of cdk.json's context decides a template."""
 
 Template = dict[str, Any]
@@ -107,19 +105,22 @@ class EndpointStack(EnvironmentStack):
             is_engine = isinstance(deployment, Deployment)
             self._refuse(faults, "EngineIsBuilt" if is_engine else "CheckpointIsBuilt")
             return
-        server, outputs = self._add_endpoint(deployment, image_uris)
+        outputs = self._add_endpoint(deployment, image_uris)
         for name, value in outputs.items():
             CfnOutput(self, name, value=value)
-        self._add_watching(deployment, server)
+        annotations = Annotations.of(self)
         for warning in endpoint_warnings(deployment):
-            Annotations.of(self).add_warning(warning)
+            annotations.add_warning(warning)
         for note in endpoint_notes(deployment):
-            Annotations.of(self).add_info(note)
+            annotations.add_info(note)
 
     def _add_endpoint(
         self, deployment: Deployment | GenerationDeployment, image_uris: Mapping[str, str]
-    ) -> tuple[IConstruct, dict[str, str]]:
-        """Add the endpoint; return what answers, and the outputs of the stack."""
+    ) -> dict[str, str]:
+        """Add the endpoint, with alarms and scaling that wait for what answers; return outputs.
+
+        What answers waits for the alarms that take a rollout back.
+        """
         endpoint: HostedEndpoint
         outputs: dict[str, str] = {}
         if isinstance(deployment, GenerationDeployment):
@@ -130,32 +131,22 @@ class EndpointStack(EnvironmentStack):
             endpoint = ComponentEndpoint(self, OWN, props=copied)
         else:
             props, outputs = endpoint_props(deployment, image_uris), endpoint_outputs(deployment)
-            if deployment.multi_model:
-                engines = [
-                    names.engine_archive_path(item.engine_key) for item in deployment.targets
-                ]
-                endpoint = MultiModelEndpoint(self, OWN, props=props, engines=engines)
-            else:
-                endpoint = RealtimeEndpoint(self, OWN, props=props)
-        server: IConstruct = endpoint.endpoint
+            kind = MultiModelEndpoint if deployment.multi_model else RealtimeEndpoint
+            endpoint = kind(self, OWN, props=props)
+        keep_ids(endpoint.supports)
+        server: CfnResource = endpoint.endpoint
         if isinstance(endpoint, ComponentEndpoint):
             server, outputs = endpoint.component, {"InferenceComponentName": endpoint.endpoint_name}
-        kept = (endpoint.role, endpoint.version_policy, *endpoint.log_groups)
-        keep_ids({construct.node.id: construct for construct in kept})
-        return server, {"EndpointName": endpoint.endpoint.attr_endpoint_name, **outputs}
-
-    def _add_watching(
-        self, deployment: Deployment | GenerationDeployment, server: IConstruct
-    ) -> None:
-        """Add alarms and scaling, which wait for what answers; it waits for the rollback alarms."""
         topic_arn = arns.alarm_topic(deployment.environment)
         topic = sns.Topic.from_topic_arn(self, "AlarmTopic", topic_arn)
-        props = EndpointAlarmsProps(alarms=endpoint_alarms(deployment), topic=topic)
-        alarms = EndpointAlarms(self, "Alarms", props=props)
-        server.node.add_dependency(alarms.rollback)
+        alarm_props = EndpointAlarmsProps(alarms=endpoint_alarms(deployment), topic=topic)
+        alarms = EndpointAlarms(endpoint, OWN, props=alarm_props)
+        if alarms.rollback:
+            server.node.add_dependency(*alarms.rollback)
         alarms.others.node.add_dependency(server)
         counts = EndpointScalingProps(counts=scaled_counts(deployment), server=server)
-        keep_ids({**alarms.alarms, **EndpointScaling(self, "Scaling", props=counts).resources})
+        keep_ids(EndpointScaling(self, "Scaling", props=counts).resources)
+        return {"EndpointName": endpoint.endpoint.attr_endpoint_name, **outputs}
 
     def _refuse(self, faults: tuple[str, ...], rule: str) -> None:
         """Add an error for each fault, and a rule that CloudFormation refuses for the first.

@@ -113,11 +113,8 @@ def served_capacity(deployment: Deployment, target: Target) -> ServedCapacity | 
     if entry is None or entry.capacity is None or entry.manifest.engine_key != target.engine_key:
         return None
     served = entry.capacity.get(target.instance_type.name)
-    return (
-        served
-        if served is not None and served.server == deployment.variant_of(target).server
-        else None
-    )
+    server = deployment.variant_of(target).server
+    return served if served is not None and served.server == server else None
 
 
 def measurement_text(served: ServedCapacity) -> str:
@@ -157,19 +154,18 @@ def best_record(deployment: Deployment, target: Target) -> BenchmarkRecord | str
     if entry is None:
         return f"model '{model}' is not built"
     manifest, instance = entry.manifest, target.instance_type
-    records = _records_as_served(manifest)
+    records, again = _records_as_served(manifest), f"`roundhouse bench {deployment.name} --record`"
     if target.runtime in BASELINE_RUNTIMES and (instance.is_gpu or not records):
         return (
             f"the engine of model '{model}' was not timed by {target.runtime}; measure it on"
-            f" {instance.name} (`roundhouse bench {deployment.name} --record`)"
+            f" {instance.name} ({again})"
         )
     if not records:
         return f"the lock of model '{model}' has no benchmark of its own engine; build it again"
     if not was_measured_on(manifest.builder.gpu, instance):
         return (
             f"the engine of model '{model}' was measured on {manifest.builder.gpu}, and"
-            f" {instance.name} has {instance.gpu}; measure it there (`roundhouse bench"
-            f" {deployment.name} --record`)"
+            f" {instance.name} has {instance.gpu}; measure it there ({again})"
         )
     kept = [record for record in records if keeps_slo(deployment, target, record)]
     if not kept:
@@ -243,11 +239,8 @@ def _records_as_served(manifest: Manifest) -> Sequence[BenchmarkRecord]:
         for record in manifest.benchmark
         if (record.runtime, record.precision) == served and record.batch <= manifest.max_batch_size
     ]
-    tuned = {
-        profile.sequence[1]
-        for profile in manifest.optimization_profiles
-        if profile.sequence is not None
-    }
+    profiles = [profile.sequence for profile in manifest.optimization_profiles]
+    tuned = {sequence[1] for sequence in profiles if sequence is not None}
     lengths = {record.sequence for record in own if record.sequence is not None}
     longest = max(lengths & tuned, default=max(lengths, default=None))
     return [record for record in own if record.sequence == longest]

@@ -19,25 +19,22 @@ from onboarding.environment_spec import EnvironmentSpec, promotion_neighbours
 from onboarding.platform import serving_platforms
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.workload import Endpoint
-from roundhouse_cdk.artifact_store import ArtifactStore, ArtifactStoreProps
+from roundhouse_cdk.artifact_store import (
+    ArtifactStore,
+    ArtifactStoreProps,
+    EngineImages,
+    EngineImagesProps,
+    SlackAlarms,
+    SlackAlarmsProps,
+)
+from roundhouse_cdk.build_project import ImageBuilds, ImageBuildsProps
 from roundhouse_cdk.endpoint_dashboard import (
     EndpointDashboard,
     EndpointDashboardProps,
     WatchedEndpoint,
 )
-from roundhouse_cdk.engine_images import (
-    EngineImages,
-    EngineImagesProps,
-    ImageBuilds,
-    ImageBuildsProps,
-)
 from roundhouse_cdk.engine_pipeline import BuildPrograms, EnginePipeline, EnginePipelineProps
-from roundhouse_cdk.pipeline_roles import (
-    BOOTSTRAP_QUALIFIER,
-    PipelineRoles,
-    PipelineRolesProps,
-)
-from roundhouse_cdk.slack_alarms import SlackAlarms, SlackAlarmsProps
+from roundhouse_cdk.pipeline_roles import BOOTSTRAP_QUALIFIER, PipelineRoles, PipelineRolesProps
 from roundhouse_cdk.vpc_endpoints import VpcEndpoints, VpcEndpointsProps
 from stacks.alarms import endpoint_alarms
 from stacks.endpoint_stack import EndpointStack
@@ -54,14 +51,11 @@ from stacks.images import (
 
 def function_program(base: Path, own: Path) -> str:
     """Return a function's whole code: two files as one, without the imports of each other."""
-    texts = (path.read_text(encoding="utf-8") for path in (base, own))
-    first, second = texts
+    first, second = (path.read_text(encoding="utf-8") for path in (base, own))
     lines = second.splitlines(keepends=True)
     for node in ast.parse(second).body:
-        if isinstance(node, ast.ImportFrom) and node.module in (
-            "__future__",
-            "engine_build.signing",
-        ):
+        left_out = ("__future__", "engine_build.signing")
+        if isinstance(node, ast.ImportFrom) and node.module in left_out:
             for number in range(node.lineno - 1, node.end_lineno or node.lineno):
                 lines[number] = ""
     return f"{first}\n\n{''.join(lines)}"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from onboarding import names
 from onboarding.deployment import Deployment, Pool
@@ -58,10 +57,6 @@ class ImageOrder:
     uri: str
     dockerfile: str
     arguments: Mapping[str, str]
-
-    def as_dict(self) -> dict[str, Any]:
-        """The order as plain JSON."""
-        return asdict(self)
 
 
 def base_image(platform: ServingPlatform) -> str:

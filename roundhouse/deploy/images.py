@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -177,7 +177,7 @@ def orders_document(session: Session, orders: Sequence[ImageOrder]) -> dict[str,
     bases = [value for order in orders for value in order.arguments.values()]
     registries = {value.split("/")[0] for value in bases if ".dkr.ecr." in value}
     registries.add(registry_host(session.environment.account, region))
-    images = [order.as_dict() for order in orders]
+    images = [asdict(order) for order in orders]
     return {"region": region, "registries": sorted(registries), "images": images}
 
 

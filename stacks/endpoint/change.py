@@ -54,11 +54,8 @@ def update_steps(before: Template, after: Template) -> tuple[UpdateStep, ...]:
     steps: list[UpdateStep] = []
     without = _without_old_adapters(before, after)
     if without is not None:
-        reason = (
-            "adapters go or get a lower rank, and new copies of their base could not load them as "
-            "they are"
-        )
-        steps.append(UpdateStep(template=without, reason=reason))
+        reason = "adapters go or get a lower rank, and new copies of their base could not load them"
+        steps.append(UpdateStep(template=without, reason=f"{reason} as they are"))
         before = without
     held = _held_variants(before, after)
     if held:
@@ -105,12 +102,8 @@ def with_held_resources(template: Template) -> Template | None:
     if not held:
         return None
     metadata = {key: value for key, value in template["Metadata"].items() if key != HELD}
-    rest = {key: value for key, value in template.items() if key != "Metadata"}
-    return {
-        **rest,
-        **({"Metadata": metadata} if metadata else {}),
-        "Resources": {**template["Resources"], **held},
-    }
+    whole = {**template, "Resources": {**template["Resources"], **held}, "Metadata": metadata}
+    return whole if metadata else {key: whole[key] for key in whole if key != "Metadata"}
 
 
 def updates_component(before: Template, after: Template) -> bool:
@@ -232,9 +225,8 @@ def _types(variant: Mapping[str, Any]) -> set[str]:
 
 
 def _of(template: Template, resource_type: str) -> dict[str, Any]:
-    return {
-        key: each for key, each in template["Resources"].items() if each["Type"] == resource_type
-    }
+    resources = template["Resources"].items()
+    return {key: resource for key, resource in resources if resource["Type"] == resource_type}
 
 
 def _references(value: Any) -> Iterator[str]:

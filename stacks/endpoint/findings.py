@@ -101,15 +101,15 @@ def signature_faults(deployment: Deployment) -> Iterator[str]:
 
 def _are_alike(expected: Sequence[TensorRecord], given: Sequence[TensorRecord]) -> bool:
     """The same names, datatypes and sizes; a dynamic size is like any other."""
-    others = {tensor.name: tensor for tensor in given}
-    return others.keys() == {tensor.name for tensor in expected} and all(
-        tensor.datatype == other.datatype
-        and len(tensor.shape) == len(other.shape)
+    own, others = ({tensor.name: tensor for tensor in tensors} for tensors in (expected, given))
+    return own.keys() == others.keys() and all(
+        tensor.datatype == others[name].datatype
+        and len(tensor.shape) == len(others[name].shape)
         and all(
             -1 in sizes or sizes[0] == sizes[1]
-            for sizes in zip(tensor.shape, other.shape, strict=True)
+            for sizes in zip(tensor.shape, others[name].shape, strict=True)
         )
-        for tensor, other in ((tensor, others[tensor.name]) for tensor in expected)
+        for name, tensor in own.items()
     )
 
 

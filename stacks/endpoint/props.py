@@ -49,7 +49,9 @@ def endpoint_props(deployment: Deployment, image_uris: Mapping[str, str]) -> Rea
 
     `image_uris` names every image that it may run.
     """
-    endpoint = deployment.endpoint
+    endpoint, engines = deployment.endpoint, None
+    if deployment.multi_model:
+        engines = [names.engine_archive_path(target.engine_key) for target in deployment.targets]
     return RealtimeEndpointProps(
         environment=deployment.environment,
         name=deployment.name,
@@ -60,6 +62,7 @@ def endpoint_props(deployment: Deployment, image_uris: Mapping[str, str]) -> Rea
         capture_percent=None if endpoint.data_capture is None else endpoint.data_capture.percent,
         metrics=endpoint.metrics,
         asynchronous=endpoint.asynchronous,
+        engines=engines,
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from onboarding.environment_spec import EnvironmentSpec
 from roundhouse_cdk.exact_role import WILDCARDS
-from roundhouse_cdk.statements import ATTACH_NETWORK, DESCRIBE_NETWORK, action_names
+from roundhouse_cdk.statements import DESCRIBE_NETWORK, action_names
 
 Template = Mapping[str, Any]
 WITHOUT_RESOURCE = set(
@@ -36,7 +36,11 @@ SHAPES = re.compile(
 """ARNs of what has no name before it is there: below a prefix, or by the beginning of its name."""
 MADE_BY_JOBS = re.compile(r"arn:aws:sagemaker:[^*]*:(endpoint|endpoint-config|model)/sm-epc-\*")
 """Models and endpoints of recommendation jobs, by the names that AWS gives them."""
-TAKEN_BACK = {*action_names(ATTACH_NETWORK), "s3:DeleteObjectTagging"}
+TAKEN_BACK = set(
+    action_names(
+        "ec2:DeleteNetworkInterface DeleteNetworkInterfacePermission s3:DeleteObjectTagging"
+    )
+)
 """What a role deletes of its own: its network interfaces, and the mark of `roundhouse prune`."""
 
 

@@ -71,9 +71,8 @@ def test_endpoint_needs_no_yaml_and_two_stand_in_one_stack():
     stack = new_stack()
     one = RealtimeEndpoint(stack, "One", props=PLAIN)
     RealtimeEndpoint(stack, "Two", props=dataclasses.replace(PLAIN, name="ranker"))
-    MultiModelEndpoint(
-        stack, "Many", props=dataclasses.replace(PLAIN, name="many"), engines=[ENGINE.path]
-    )
+    many = dataclasses.replace(PLAIN, name="many", engines=[ENGINE.path])
+    MultiModelEndpoint(stack, "Many", props=many)
     TextGenerationEndpoint(stack, "Chat", props=CHAT)
     found = resources(stack, "SageMaker::Endpoint").values()
     names = {item["Properties"]["EndpointName"] for item in found}
@@ -118,8 +117,8 @@ def test_models_come_from_a_bucket_of_ones_own_that_the_role_may_read():
     bucket = s3.Bucket(stack, "Models", encryption_key=key)
     named = s3.Bucket.from_bucket_name(stack, "Named", "company-models")
     RealtimeEndpoint(stack, "One", props=dataclasses.replace(PLAIN, bucket=bucket))
-    many = dataclasses.replace(PLAIN, name="many", bucket=named)
-    MultiModelEndpoint(stack, "Many", props=many, engines=[ENGINE.path])
+    many = dataclasses.replace(PLAIN, name="many", bucket=named, engines=[ENGINE.path])
+    MultiModelEndpoint(stack, "Many", props=many)
     TextGenerationEndpoint(stack, "Chat", props=dataclasses.replace(CHAT, bucket=named))
     assert len(resources(stack, "SageMaker::Model")) == 3
     text = json.dumps(Template.from_stack(stack).to_json())
@@ -226,6 +225,6 @@ def test_refuses_props_that_aws_refuses(changes, words):
 
 
 def test_refuses_a_queue_of_many_models():
-    queue = dataclasses.replace(PLAIN, asynchronous=AsynchronousSpec())
+    queue = dataclasses.replace(PLAIN, asynchronous=AsynchronousSpec(), engines=[])
     with pytest.raises(ValueError, match="a multi-model endpoint cannot be asynchronous: embedder"):
-        MultiModelEndpoint(new_stack(), "Endpoint", props=queue, engines=[])
+        MultiModelEndpoint(new_stack(), "Endpoint", props=queue)

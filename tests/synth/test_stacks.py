@@ -14,7 +14,7 @@ from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import serving_platforms
 from roundhouse_cdk.build_project import build_routes
 from roundhouse_cdk.build_roles import machine_statements
-from roundhouse_cdk.statements import key_use
+from roundhouse_cdk.statements import Permissions
 from tests.synth.assembly import SOURCES, Stacks, context, synthesized
 from tests.synth.deployments import environment, locked
 from tests.synth.pipeline import FLEET, definition_text, whole
@@ -132,7 +132,8 @@ SPEC = EnvironmentSpec(name="dev", account="111122223333", region="us-east-1", p
 
 @pytest.mark.parametrize("key", [None, FOREIGN_KEY])
 def test_a_key_is_used_through_one_service_alone_whoever_made_it(key):
-    (statement,) = key_use(SPEC.model_copy(update={"kms_key_arn": key}), ["kms:Decrypt"])
+    may = Permissions(SPEC.model_copy(update={"kms_key_arn": key}))
+    statement = may.use_key(writes=False)
     through = {"kms:ViaService": "s3.us-east-1.amazonaws.com"}
     assert statement["Condition"]["StringEquals"] == through
     aliases = {"kms:ResourceAliases": "alias/roundhouse-dev"}

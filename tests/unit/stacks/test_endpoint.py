@@ -19,7 +19,6 @@ from onboarding.model_spec import PluginSpec
 from roundhouse_cdk.realtime_endpoint import (
     MOST_NAMED_ENGINES,
     MOST_NAMED_OF_A_VERSION,
-    MultiModelEndpoint,
     RealtimeEndpoint,
     RealtimeEndpointProps,
 )
@@ -372,10 +371,9 @@ def policies(props: RealtimeEndpointProps, engines: int | None) -> tuple[Stateme
     environment = props.environment
     env = Environment(account=environment.account, region=environment.region)
     stack = Stack(App(context=CONTEXT, analytics_reporting=False), "Stack", env=env)
-    if engines is None:
-        RealtimeEndpoint(stack, "Default", props=props)
-    else:
-        MultiModelEndpoint(stack, "Default", props=props, engines=archives(engines))
+    if engines is not None:
+        props = dataclasses.replace(props, engines=archives(engines))
+    RealtimeEndpoint(stack, "Default", props=props)
     resources = Template.from_stack(stack).to_json()["Resources"]
     (role,), (version,) = (
         [item["Properties"] for item in resources.values() if item["Type"] == kind]
