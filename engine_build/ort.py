@@ -20,6 +20,8 @@ Device = Literal["cpu", "cuda"]
 CUDA_PROVIDER = "CUDAExecutionProvider"
 FP8_TYPE = "tensor(float8e4m3fn)"
 WITHOUT_FUSED_QDQ = "session.disable_quant_qdq"
+EXACT_SUMS = "session.x64quantprecision"
+"""On x86 without VNNI, such as the hosts of A10Gs, sums of INT8 products saturate else."""
 BREAKS_FP8 = ("ReluQuantRewrite",)
 """It drops a Relu before a QuantizeLinear of E4M3, whose zero it takes for UINT8's least value
 (ONNX Runtime 1.31.1). Servers' networks hold no such node (quantization/fp8.py)."""
@@ -65,7 +67,6 @@ class OrtNetwork:
             options.graph_optimization_level = FAULTLESS
         if not fuses_qdq:
             options.add_session_config_entry(WITHOUT_FUSED_QDQ, "1")
-        options.add_session_config_entry("session.x64quantprecision", "1")
         spinning = "1" if as_served else "0"
         options.add_session_config_entry("session.intra_op.allow_spinning", spinning)
         # Threads that went on waiting busily after a run would take the cores from whatever is
@@ -116,6 +117,7 @@ class BoundNetwork:
 
 def _session(network: Path | bytes, options: Any, device: Device, disabled: Sequence[str]) -> Any:
     options.log_severity_level = 3
+    options.add_session_config_entry(EXACT_SUMS, "1")
     model = network if isinstance(network, bytes) else str(network)
     providers = list(dict.fromkeys([PROVIDERS[device], PROVIDERS["cpu"]]))
     try:

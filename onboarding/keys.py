@@ -186,7 +186,10 @@ def engine_keys(
     """
 
     def compiled(spec: ModelSpec, networks: Mapping[str, str]) -> dict[str, Any]:
+        # Sums of INT8 saturated before on CPUs without VNNI.
+        is_cpu_int8 = not instance.is_gpu and "int8" in networks
         return {
+            **({"sums": "exact"} if is_cpu_int8 else {}),
             "recipe": RECIPE_VERSION,
             "networks": networks,
             "runtime": runtime.model_dump(mode="json"),

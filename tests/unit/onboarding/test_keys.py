@@ -202,7 +202,7 @@ def test_keys_are_golden():
         "engine": "334a8c6dec3d6f885791",
     }
     on_cpu = with_value("endpoint.instance_type", "ml.c7i.large")
-    assert keys(on_cpu, platform="triton-24.10-cpu")["engine"] == "7ab31bd8e4e01c267fda"
+    assert keys(on_cpu, platform="triton-24.10-cpu")["engine"] == "d337fa0b6dc98a1e255a"
 
 
 PLUGIN = {"file": "models/libscale.so", "sha256": "0" * 64, "operators": ["Scale"]}

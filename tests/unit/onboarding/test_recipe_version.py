@@ -24,7 +24,7 @@ CARRIED = (
 PINNED = {
     1: "375b86e1a925bdf9b2ff9f88e0ddf2e14f9e83e88323d47673705f9908b7a888",
     2: "30f08a2f195416cc065d650cb2f5ccdbd5f37655038576e4a4dc1bcdf86393af",
-    4: "872d236a7db5f456998c7227d3bfc5364d05e328e6d1631d5753f195ad6a438b",
+    4: "aaecc11ed4f4f19fc18a635d143eb88bd977f655169cb043592ca6e9e7f1a649",
 }
 """The digest of the carried files, one after the other, by recipe version; version 1 carried one.
 
@@ -36,7 +36,7 @@ that called models went, and archives for several GPUs, which no endpoint deploy
 runs as before. So it was when a NumPy that Triton's stub misreads began to be refused, and indexes
 beyond a table: an engine of before answers right requests as before. So it was when the two readers
 of texts became one, and when tokenizers began to warm up. With heads only classifiers, whose
-answers changed, have new keys.
+answers changed, have new keys; with exact sums of INT8, engines of CPUs that may hold it.
 """
 
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import threading
 from itertools import accumulate
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from container.server.engines.engine import EngineOutOfMemory, LinearCosts
-from container.server.engines.onnxruntime_cpu import (
-    CpuEngine,
-    spread_sizes,
-)
-from container.server.engines.shaping import Tensor, TokenShaping
+from container.server.engines.onnxruntime_cpu import CpuEngine, SessionRunner, spread_sizes
+from container.server.engines.shaping import Part, Tensor, TokenShaping
 
 INPUTS = {"input_ids": Tensor(dtype=np.int64, rank=2)}
 SIZES = ((1, 8), (8, 64), (32, 128))
+INT8_SUMS = Path(__file__).resolve().parents[3] / "fixtures" / "int8_sums.onnx"
+"""64 products of 127 and 127 in one sum."""
 
 
 class Runner:
@@ -97,3 +97,11 @@ def test_refuses_a_size_that_fails_at_warm_up(fault, kind, sentence):
 
     with pytest.raises(kind, match=sentence):
         engine(act=act)[0].warm_up()
+
+
+def test_largest_sums_of_int8_are_exact():
+    """Below VNNI, ONNX Runtime adds pairs of products in 16 bits, which saturate."""
+    runner = SessionRunner(INT8_SUMS, slots=1, threads=1, outputs=None)
+    feed = {"x": np.full((2, 64), 127, np.float32)}
+    found = runner.run(Part(rows=2, shapes={}, feed=feed), 0)["y"]
+    assert np.allclose(found, 127 * 127 * 64, rtol=0.01)

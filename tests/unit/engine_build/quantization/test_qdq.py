@@ -45,6 +45,9 @@ from tests.unit.engine_build.quantization.graphs import (
 )
 from tests.unit.engine_build.quantized import BIASED, quantized
 
+INT8_SUMS = Path(__file__).resolve().parents[3] / "fixtures" / "int8_sums.onnx"
+"""64 products of 127 and 127 in one sum."""
+
 
 @pytest.fixture(params=KINDS)
 def kind(request):
@@ -337,3 +340,9 @@ def test_refuses_a_network_that_onnx_cannot_infer(tmp_path):
     onnx.save(model, tmp_path / "float.onnx")
     with pytest.raises(NothingForInt8, match="cannot quantize the network dynamically"):
         quantize_dynamically(tmp_path / "float.onnx", tmp_path / "int8.onnx")
+
+
+def test_largest_sums_of_int8_are_exact():
+    """Below VNNI, ONNX Runtime adds pairs of products in 16 bits, which saturate."""
+    found = OrtNetwork(INT8_SUMS).rows({"x": np.full((2, 64), 127, np.float32)})
+    assert np.allclose(found, 127 * 127 * 64, rtol=0.01)
