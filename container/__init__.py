@@ -1,4 +1,5 @@
 """What answers: the Python serving image, the Triton packaging and the caller.
 
-Knows engines, not deployments.
+In come an engine's archive and requests, out go answers. It knows engines, not deployments: images
+run it, builds measure with its TensorRT, the command sends requests with its clients.
 """

@@ -1,4 +1,8 @@
-"""Constructs that build and serve TensorRT engines on AWS, each with a frozen props class."""
+"""Constructs that build and serve TensorRT engines on AWS, each with a frozen props class.
+
+In come props, out go resources with their metrics, alarms and grants. `stacks` calls them, and any
+CDK app may: they import onboarding and aws-cdk-lib alone.
+"""
 
 from roundhouse_cdk.artifact_store import ArtifactStore as ArtifactStore
 from roundhouse_cdk.artifact_store import ArtifactStoreProps as ArtifactStoreProps

@@ -1,4 +1,5 @@
 """From an engine to a published archive.
 
-Model repository, manifest, deterministic bytes, atomic publish.
+In come a plan or network and its record; out go a Triton model repository, its manifest and an
+archive of bytes that follow from them. The package step calls it.
 """

@@ -1,4 +1,5 @@
 """TensorRT plans: what goes into them, how they are made, read back and run.
 
-Every process that needs a GPU is started here.
+In come networks and a precision, out go plans and their layers. Steps call it; every process that
+needs a GPU is started here.
 """

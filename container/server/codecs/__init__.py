@@ -1,4 +1,4 @@
 """Bytes to requests and answers to bytes: KServe v2 JSON, its binary extension, plain texts.
 
-Pure.
+Pure. The data plane and the server before Triton call it.
 """
