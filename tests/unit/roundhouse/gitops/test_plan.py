@@ -7,15 +7,18 @@ import subprocess
 import sys
 from dataclasses import replace
 from datetime import date, timedelta
+from functools import partial
 
 import pytest
 import yaml
 
 from onboarding.fault import FaultsError
+from onboarding.manifest import AccuracyRecord
 from roundhouse.gitops.compare import plan_against_git
 from roundhouse.gitops.plan_text import headline, image_changes, notes, sections
 from roundhouse.processes import Processes
 from stacks.images import read_image_files
+from tests.fixtures.many_models import lock_entry
 from tests.unit.roundhouse.gitops.repository import ROOT
 
 MODEL = "models/model-001.yaml"
@@ -163,6 +166,17 @@ def test_plan_is_of_the_branch_alone_when_main_went_on(repository):
     git(repository.root, "checkout", "-q", "change")
     repository.edit(MODEL, {"endpoint": {"scaling": {"max": 6}}})
     assert repository.only_endpoint().name == "model-001"
+
+
+def test_built_engine_shows_its_accuracy_beside_the_one_before(repository):
+    repository.edit(MODEL, {"accuracy": {"budget": {"mean": 0.995}}})
+    record = AccuracyRecord(subject="int8 engine", metric="cosine", mean=0.9966, worst=0.98,
+                            mean_interval=(0.996, 0.997), samples=9, budget_mean=0.995,
+                            verdict="pass")  # fmt: skip
+    replace(repository.models, built=partial(lock_entry, accuracy=(record,))).write_locks()
+    shown = {section.title: section.rows for section in sections(repository.changes())}
+    said = "mean 0.9966 (0.9960 to 0.9970), worst 0.9800, pass"
+    assert ("model-001", "cosine of the int8 engine", "-", said) in shown["Measured"]
 
 
 def test_new_model_without_an_engine_costs_what_its_file_declares(repository):
