@@ -175,8 +175,8 @@ def test_built_engine_shows_its_accuracy_beside_the_one_before(repository):
                             verdict="pass")  # fmt: skip
     replace(repository.models, built=partial(lock_entry, accuracy=(record,))).write_locks()
     shown = {section.title: section.rows for section in sections(repository.changes())}
-    said = "mean 0.9966 (0.9960 to 0.9970), worst 0.9800, pass"
-    assert ("model-001", "cosine of the int8 engine", "-", said) in shown["Measured"]
+    words = "mean 0.9966 (0.9960 to 0.9970), worst 0.9800, pass"
+    assert ("model-001", "cosine of the int8 engine", "-", words) in shown["Measured"]
 
 
 def test_new_model_without_an_engine_costs_what_its_file_declares(repository):
