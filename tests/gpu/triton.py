@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -222,6 +223,11 @@ def running(
             process.wait(STOP_SECONDS)
         process.kill()
         process.wait()
+        # Python processes of a Triton that was killed stay.
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with suppress(OSError):
+                if f"{root}/".encode() in path.read_bytes():
+                    os.kill(int(path.parent.name), signal.SIGKILL)
 
 
 @contextmanager
