@@ -82,9 +82,16 @@ def gpu_memory(
 
 def mlp_width(config: Mapping[str, Any]) -> int:
     """Return the numbers that a token has between the matrices of an MLP, in all its experts."""
-    wide: int = config.get("intermediate_size") or 4 * (config.get("hidden_size") or 0)
-    expert: int = config.get("moe_intermediate_size") or wide
-    return max(wide, expert * (config.get("num_experts_per_tok") or 1))
+    sizes = "intermediate_size", "hidden_size", "moe_intermediate_size", "num_experts_per_tok"
+    given, hidden, expert, count = (_largest(config.get(name)) for name in sizes)
+    wide = given or 4 * hidden
+    return max(wide, (expert or wide) * (count or 1))
+
+
+def _largest(size: Any) -> int:
+    """Return a size, or the largest of a list with one for each layer; 0 of anything else."""
+    sizes = size if isinstance(size, list) else [size]
+    return max((one for one in sizes if type(one) is int), default=0)
 
 
 def adapter_bytes(checkpoint: Checkpoint, slots: int, rank: int, tensor_parallel: int) -> float:

@@ -97,7 +97,7 @@ def test_first_request_is_as_fast_as_the_hundredth(server, source, record_proper
     """Of each size that warm-up ran; the median of their ratios, as single ones vary.
 
     Each request is alone and follows one of another size, the first or not: a core and a GPU that
-    idled answer later, and TensorRT takes time for a shape that is not the one before.
+    idled answer later, and TensorRT may take time for a shape that is not the one before.
     """
     server.client.request("GET", "/ping")
     sizes = (1, 8), (4, 8), (8, 8), (8, 16), (32, 32)

@@ -112,3 +112,8 @@ def test_windows_are_those_of_the_layers():
 def test_refuses_a_state_that_is_not_counted(config, says):
     with pytest.raises(ArchitectureError, match=says):
         cache_layers(config)
+
+
+def test_width_of_an_mlp_is_that_of_the_widest_layer_and_of_all_experts():
+    assert mlp_width({"hidden_size": 4}) == 16 and mlp_width({"intermediate_size": [8, 9]}) == 9
+    assert mlp_width({"intermediate_size": 8, "num_experts_per_tok": 4}) == 32
