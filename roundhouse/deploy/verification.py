@@ -28,8 +28,9 @@ def verify(session: Session, endpoints: Sequence[DeployedEndpoint]) -> int:
     """
     s3, bucket = session.clients("s3"), artifact_bucket(session.environment)
     with session.report.step("Verifying archives and checkpoints against their locks") as step:
-        for fault in (fault for item in endpoints for fault in item.signature_faults()):
-            raise DeployFailedError(f"Refused before deploying: {fault}")
+        unsigned = next((one for item in endpoints for one in item.signature_faults()), None)
+        if unsigned is not None:
+            raise DeployFailedError(f"Refused before deploying: {unsigned}")
         prefixes = [path for item in endpoints for path in verified_prefixes(item, s3, bucket)]
         freed = tags.keep(s3, bucket, dict.fromkeys(prefixes))
         count = sum(len(item.artifacts) for item in endpoints)
