@@ -10,6 +10,7 @@ import asyncio
 import datetime
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -37,15 +38,17 @@ from roundhouse.measure.streams import AnswerTimes
 from tests.unit.onboarding.text_generation.shapes import headers
 
 ROOT = Path(__file__).resolve().parents[2]
-PREDICTIONS = ROOT / "docs" / "benchmarks" / "generation-predictions-2026-11-30b.json"
+PREDICTIONS = ROOT / "docs" / "benchmarks" / "generation-predictions-2026-11-30c.json"
 PYTHON = os.environ.get("VLLM_PYTHON", sys.executable)
 GPU, VERSION, UTILIZATION, STEP_TOKENS = "H200", "0.26.0", 0.85, 8192
 CONTEXT = ContextSpec(
     max_model_len=8192, prompt_mean=512, prompt_p95=1024, output_mean=128, output_p95=256
 )
-USERS = (16, 64, 128)
-"""Requests at once."""
-LEAST_SECONDS, ANSWERS = 12.0, 150
+FEWEST, MOST = 16, 256
+"""Requests at once, of loads."""
+AROUND = (0.8, 1.0, 1.25)
+"""Loads at shares of the planned knee, between which the measured one lies if it is as planned."""
+LEAST_SECONDS, MOST_SECONDS, ANSWERS = 12.0, 24.0, 400
 """Of a load: so many answers follow the first one of each user, as predicted."""
 WARM_UP_SECONDS = 4.0
 """Of a few users, before the first load of an engine, which compiles what it meets first."""
@@ -168,14 +171,14 @@ class Cell:
     def predict(self) -> dict[str, Any]:
         """Return what the planner says, in the words of `measure`."""
         speed, size, loads = self.speed(), self.cache(UTILIZATION, CONTEXT.max_model_len), {}
-        for users in USERS:
+        most = speed.largest_concurrency(self.slo, MOST)
+        for users in sorted({FEWEST, *(round(share * most) for share in AROUND)}):
             seen = speed.experience(users)
             loads[str(users)] = {
                 "ttft_p95_ms": round(1000 * seen.ttft_p95, 1),
                 "itl_p95_ms": round(1000 * seen.itl_p95, 2),
                 "tokens_per_second": round(seen.tokens_per_second),
             }
-        most = speed.largest_concurrency(self.slo, USERS[-1])
         return {"kv_tokens": size.tokens, "loads": loads, "itl_ms": self.itl_ms, "knee": most}
 
 
@@ -186,6 +189,7 @@ CELLS = [
     Cell(shape="14b", scheme="bf16", tensor_parallel=1, itl_ms=50),
     Cell(shape="8b", scheme="fp8", tensor_parallel=1, itl_ms=30),
     Cell(shape="24b", scheme="fp8", tensor_parallel=1, itl_ms=50),
+    Cell(shape="8b", scheme="bf16", tensor_parallel=1, itl_ms=30),
 ]
 TINY = Cell(shape="tiny", scheme="bf16", tensor_parallel=1, itl_ms=100)
 
@@ -193,7 +197,8 @@ TINY = Cell(shape="tiny", scheme="bf16", tensor_parallel=1, itl_ms=100)
 def seconds_of(prediction: Mapping[str, Any], users: int) -> float:
     """Return how long a load is to last."""
     rate: float = prediction["loads"][str(users)]["tokens_per_second"]
-    return max(LEAST_SECONDS, (users + ANSWERS) * CONTEXT.mean_output / rate)
+    needed = (users + ANSWERS) * CONTEXT.mean_output / rate
+    return min(max(LEAST_SECONDS, needed), MOST_SECONDS)
 
 
 def write_checkpoint(cell: Cell, folder: Path) -> Path:
@@ -317,7 +322,7 @@ def is_ready(url: str) -> bool:
         return False
 
 
-def measure(served: Served, users: int, seconds: float) -> dict[str, float]:
+def measure(served: Served, users: int, seconds: float) -> dict[str, Any]:
     """Return what users see of our server once each of them was answered, until the load ends."""
     options = LoadOptions(url=served.url(INVOCATIONS), warm_up=0)
     test = GenerationTest(
@@ -331,11 +336,39 @@ def measure(served: Served, users: int, seconds: float) -> dict[str, float]:
         lengths=lengths_of(CONTEXT),
         first_concurrency=1,
     )
-    runner = GenerationRunner(test=test)
+    runner, before = GenerationRunner(test=test), engine_times(served)
     run_loop(runner.run())
     (phase,) = runner.phases
     assert not phase.failed, phase.errors
-    return {**steady(phase.answers, users, seconds), "tool_cpu": round(phase.cpu_share, 2)}  # type: ignore[attr-defined]
+    return {
+        **steady(phase.answers, users, seconds),  # type: ignore[attr-defined]
+        "tool_cpu": round(phase.cpu_share, 2),
+        "engine": engine_means(before, engine_times(served)),
+    }
+
+
+ENGINE_TIMES = re.compile(
+    r"^vllm:(request_queue_time|request_prefill_time|time_to_first_token|inter_token_latency)"
+    r"_seconds_(sum|count){.*} (\S+)$",
+    re.MULTILINE,
+)
+
+
+def engine_times(served: Served) -> dict[str, float]:
+    """Return the sums and counts of what vLLM itself measures, in seconds."""
+    with urllib.request.urlopen(served.url("/metrics", is_direct=True), timeout=10) as answer:
+        text = answer.read().decode()
+    return {f"{name} {kind}": float(value) for name, kind, value in ENGINE_TIMES.findall(text)}
+
+
+def engine_means(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
+    """Return what vLLM measured on average between two readings of its metrics, in ms."""
+    grown = {name: after[name] - before.get(name, 0.0) for name in after}
+    names = sorted({name.split()[0] for name in grown})
+    return {
+        f"{name}_ms": round(1000 * grown[f"{name} sum"] / max(grown[f"{name} count"], 1), 2)
+        for name in names
+    }
 
 
 def run_loop(work: Any) -> Any:

@@ -1,7 +1,7 @@
 """Text generators on one GPU and on two: as planned, behind our server, by both load tools.
 
 Random weights of real shapes in the machine's vLLM. What the planner says was written before
-(`docs/benchmarks/generation-predictions-2026-11-30b.json`); rows that need two GPUs say so.
+(`docs/benchmarks/generation-predictions-2026-11-30c.json`); rows that need two GPUs say so.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ from tests.gpu.generation import (
     PYTHON,
     ROOT,
     TINY,
-    USERS,
     UTILIZATION,
     WARM_UP_SECONDS,
     Served,
@@ -109,7 +108,10 @@ def check_plan(cell, serve, record_property):
     served = serve(cell, "--gpu-memory-utilization", str(UTILIZATION))
     tokens = int(KV_TOKENS.findall(served.log)[-1].replace(",", ""))
     measure(served, FEW_USERS, WARM_UP_SECONDS)
-    loads = {users: measure(served, users, seconds_of(prediction, users)) for users in USERS}
+    loads = {
+        users: measure(served, users, seconds_of(prediction, users))
+        for users in map(int, prediction["loads"])
+    }
     most, rate = knee(loads, cell.slo)
     record_property("prediction", prediction)
     record_property("loads", loads)
