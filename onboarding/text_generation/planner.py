@@ -42,6 +42,7 @@ from onboarding.text_generation.platforms import (
     format_speed,
     gpus,
     schemes,
+    step_speed,
 )
 from onboarding.text_generation.spec import (
     ContextSpec,
@@ -392,7 +393,7 @@ class Speed:
     def step_times(self) -> Callable[[int, int, int], float]:
         """Return the function of a step's seconds, as `Engine.step_seconds` describes it.
 
-        Prompts are computed while weights are read.
+        Prompts are computed while weights are read, in part.
         """
         bandwidth = (self.gpu.gigabytes_per_second or 0.0) * 1e9
         rate = (self.gpu.bf16_teraflops or 0.0) * 1e12
@@ -407,11 +408,16 @@ class Speed:
             always += count * ALL_REDUCES * link.microseconds * 1e-6
             sent = count * ALL_REDUCES * self.hidden * BYTES_16 * 2 * (size - 1) / size
             token = sent / (link.gigabytes_per_second * 1e9)
-        flops = FLOPS_A_PARAMETER * self.weights.active_parameters
-        prompt = flops / (rate * speed.prefill * size)
+        flops = FLOPS_A_PARAMETER * self.weights.layer_parameters
+        prompt = (
+            flops / (rate * speed.prefill) + count * self.hidden * speed.width_ps * 1e-12
+        ) / size
+        shown = 1 - step_speed().hidden
 
         def seconds(prompts: int, requests: int, cached: int) -> float:
-            found = always + max(weights, prompts * prompt) + (prompts + requests) * token
+            computed = prompts * prompt
+            found = always + max(weights, computed) + shown * min(weights, computed)
+            found += (prompts + requests) * token
             if requests:
                 read = bytes_read(self.layers, size, self.kv_bytes, cached / requests)
                 found += requests * read / bandwidth

@@ -32,13 +32,14 @@ _EXPERT = re.compile(r"\.experts\.")
 class Weights:
     """Weights of one copy.
 
-    `gpu_bytes` on each of its GPUs, `parameters` in all, `active_parameters` that one token is
-    multiplied with: of a mixture of experts, those of the experts that it is sent to.
+    `gpu_bytes` on each of its GPUs, `parameters` in all, `layer_parameters` that each token of a
+    prompt is multiplied with: of a mixture of experts, those of the experts that it is sent to,
+    without the output layer, which only the last token passes.
     """
 
     gpu_bytes: float
     parameters: int
-    active_parameters: float
+    layer_parameters: float
 
 
 def count_weights(checkpoint: Checkpoint, scheme: SchemeRow, tensor_parallel: int) -> Weights:
@@ -59,9 +60,9 @@ def count_weights(checkpoint: Checkpoint, scheme: SchemeRow, tensor_parallel: in
         size = _bytes(name, tensor, scheme, is_quantized=checkpoint.is_quantized)
         total += count * size * _share(name, tensor, tensor_parallel, heads)
         parameters += count * tensor.elements
-        if not _EMBEDDING.search(name) or _OUTPUT.search(name):
+        if not _EMBEDDING.search(name):
             active += count * tensor.elements * (chosen / experts if _EXPERT.search(name) else 1)
-    return Weights(gpu_bytes=total, parameters=parameters, active_parameters=active)
+    return Weights(gpu_bytes=total, parameters=parameters, layer_parameters=active)
 
 
 def _bytes(name: str, tensor: TensorHeader, scheme: SchemeRow, *, is_quantized: bool) -> float:

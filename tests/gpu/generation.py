@@ -50,6 +50,8 @@ AROUND = (0.8, 1.0, 1.25)
 """Loads at shares of the planned knee, between which the measured one lies if it is as planned."""
 LEAST_SECONDS, MOST_SECONDS, ANSWERS = 12.0, 24.0, 400
 """Of a load: so many answers follow the first one of each user, as predicted."""
+ALONE, ALONE_SECONDS, ALONE_TOKENS = (256, 512, 1024, 2048, 4096), 1.5, 2
+"""Tokens of prompts that one user sends, for so long each, and of their answers."""
 WARM_UP_SECONDS = 4.0
 """Of a few users, before the first load of an engine, which compiles what it meets first."""
 MODEL = "chat"
@@ -322,7 +324,24 @@ def is_ready(url: str) -> bool:
         return False
 
 
-def measure(served: Served, users: int, seconds: float) -> dict[str, Any]:
+def measure_alone(served: Served) -> dict[int, float]:
+    """Return the time to the first token of one user's prompts by their tokens, p50 in ms."""
+    found = {}
+    for tokens in ALONE:
+        context = ContextSpec(
+            max_model_len=CONTEXT.max_model_len,
+            prompt_mean=tokens,
+            prompt_p95=tokens,
+            output_mean=ALONE_TOKENS,
+            output_p95=ALONE_TOKENS,
+        )
+        found[tokens] = measure(served, 1, ALONE_SECONDS, context)["ttft_p50_ms"]
+    return found
+
+
+def measure(
+    served: Served, users: int, seconds: float, context: ContextSpec = CONTEXT
+) -> dict[str, Any]:
     """Return what users see of our server once each of them was answered, until the load ends."""
     options = LoadOptions(url=served.url(INVOCATIONS), warm_up=0)
     test = GenerationTest(
@@ -333,7 +352,7 @@ def measure(served: Served, users: int, seconds: float) -> dict[str, Any]:
         slo=None,
         client=STREAMS,
         model=MODEL,
-        lengths=lengths_of(CONTEXT),
+        lengths=lengths_of(context),
         first_concurrency=1,
     )
     runner, before = GenerationRunner(test=test), engine_times(served)

@@ -15,6 +15,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import shutil
 import socket
 import statistics
@@ -44,10 +45,17 @@ def text(seed: int) -> str:
 
 def cores(low: float, high: float) -> tuple[str, ...]:
     """The command that keeps a process on a share of our cores; none on a small machine."""
-    own = sorted(os.sched_getaffinity(0))
+    own = sorted(os.sched_getaffinity(0), key=physical_core)
     is_small = len(own) < 16 or shutil.which("taskset") is None
     share = own[int(low * len(own)) : int(high * len(own))]
     return () if is_small else ("taskset", "-c", ",".join(map(str, share)))
+
+
+def physical_core(thread: int) -> tuple[int, int]:
+    """Return what puts the hardware threads of one core side by side."""
+    path = Path(f"/sys/devices/system/cpu/cpu{thread}/topology/thread_siblings_list")
+    first = re.match(r"\d+", path.read_text()) if path.is_file() else None
+    return (int(first[0]) if first else thread), thread
 
 
 def drive(

@@ -39,6 +39,7 @@ from tests.gpu.generation import (
     bench_tools,
     knee,
     measure,
+    measure_alone,
     run_loop,
     seconds_of,
     serve_arguments,
@@ -112,9 +113,11 @@ def check_plan(cell, serve, record_property):
         users: measure(served, users, seconds_of(prediction, users))
         for users in map(int, prediction["loads"])
     }
+    alone = measure_alone(served)
     most, rate = knee(loads, cell.slo)
     record_property("prediction", prediction)
     record_property("loads", loads)
+    record_property("alone", alone)
     record_property("ready_seconds", round(served.ready_seconds, 1))
     found = {"kv_tokens": tokens, "knee": round(most, 1)}
     errors = {name: value / prediction[name] - 1 for name, value in found.items()}
