@@ -42,7 +42,6 @@ from onboarding.text_generation.platforms import (
     format_speed,
     gpus,
     schemes,
-    step_speed,
 )
 from onboarding.text_generation.spec import (
     ContextSpec,
@@ -58,6 +57,8 @@ STEP_SIZES = ((160, 16384, 1024), (70, 8192, 1024), (0, 2048, 256))
 """vLLM's max_num_batched_tokens and max_num_seqs by the GPU's memory in GiB, the first that is not
 above it; an A100 has the last ones (vllm/engine/arg_utils.py, get_batch_defaults).
 """
+GRAPH_TOKENS, GRAPH_ARGUMENT = 512, "max_cudagraph_capture_size"
+"""vLLM's own most tokens of a CUDA graph, and the argument that changes it."""
 Price = Callable[[str], float | None]
 """USD an hour of an instance type; None: not known."""
 
@@ -227,6 +228,7 @@ def _sized(
         hidden=request.checkpoint.text_config.get("hidden_size") or 0,
         context=context,
         step_tokens=tokens,
+        graph_tokens=graph_tokens(spec),
     )
 
     def cache(length: int) -> CacheSize:
@@ -266,6 +268,12 @@ def step_tokens(spec: TextGenerationSpec, gpu: Gpu) -> int:
     if spec.serving.max_num_batched_tokens is not None:
         return spec.serving.max_num_batched_tokens
     return _step_sizes(gpu)[0]
+
+
+def graph_tokens(spec: TextGenerationSpec) -> int:
+    """Return the most tokens of a step that CUDA graphs hold: the file's, or vLLM's own."""
+    found = spec.serving.arguments.get(GRAPH_ARGUMENT)
+    return found if isinstance(found, int) else GRAPH_TOKENS
 
 
 def step_sequences(spec: TextGenerationSpec, gpu: Gpu) -> int:
@@ -361,6 +369,8 @@ class Speed:
     """Numbers of a token between layers."""
     context: ContextSpec
     step_tokens: int
+    graph_tokens: int
+    """Most tokens of a step that CUDA graphs hold."""
 
     @property
     def is_known(self) -> bool:
@@ -393,7 +403,7 @@ class Speed:
     def step_times(self) -> Callable[[int, int, int], float]:
         """Return the function of a step's seconds, as `Engine.step_seconds` describes it.
 
-        Prompts are computed while weights are read, in part.
+        Prompts are computed while weights are read, and kernels launched while others run.
         """
         bandwidth = (self.gpu.gigabytes_per_second or 0.0) * 1e9
         rate = (self.gpu.bf16_teraflops or 0.0) * 1e12
@@ -409,19 +419,18 @@ class Speed:
             sent = count * ALL_REDUCES * self.hidden * BYTES_16 * 2 * (size - 1) / size
             token = sent / (link.gigabytes_per_second * 1e9)
         flops = FLOPS_A_PARAMETER * self.weights.layer_parameters
-        prompt = (
-            flops / (rate * speed.prefill) + count * self.hidden * speed.width_ps * 1e-12
-        ) / size
-        shown = 1 - step_speed().hidden
+        prompt = flops / (rate * speed.prefill * size)
 
         def seconds(prompts: int, requests: int, cached: int) -> float:
-            computed = prompts * prompt
-            found = always + max(weights, computed) + shown * min(weights, computed)
-            found += (prompts + requests) * token
+            tokens = prompts + requests
+            found = always + max(weights, prompts * prompt) + tokens * token
             if requests:
                 read = bytes_read(self.layers, size, self.kv_bytes, cached / requests)
                 found += requests * read / bandwidth
-            return found
+            if not prompts:
+                return found
+            launch = speed.pieces_us if tokens <= self.graph_tokens else speed.eager_us
+            return max(found, count * launch * 1e-6)
 
         return seconds
 

@@ -67,13 +67,15 @@ class Overhead(Value):
 class FormatSpeed(Value):
     """What a layer adds to a step, and how fast prompts are multiplied.
 
-    `layer_us`: microseconds of a step; `prefill`: share of the BF16 rate; `width_ps`: picoseconds
-    that a token of a prompt adds, for each number of it between layers.
+    `layer_us`: microseconds of the GPU; `prefill`: share of the BF16 rate. A step with prompts
+    takes no less than the CPU needs to launch it: `pieces_us` a layer where CUDA graphs hold all
+    but attention, `eager_us` where the step has more tokens than any graph.
     """
 
     layer_us: float
     prefill: float
-    width_ps: float
+    pieces_us: float
+    eager_us: float
 
 
 class AllReduce(Value):
@@ -82,12 +84,6 @@ class AllReduce(Value):
     microseconds: float
     gigabytes_per_second: float
     measured: bool
-
-
-class StepSpeed(Value):
-    """Of the reading of weights and the computing of prompts, what of the shorter one is hidden."""
-
-    hidden: float
 
 
 class EngineServer(Value):
@@ -185,12 +181,6 @@ def all_reduce(*, nvlink: bool) -> AllReduce:
     """Return the row of GPUs that NVLink joins, or of those that PCI Express does."""
     rows = load_data("generation_gpus.yaml")["all_reduce"]
     return AllReduce.model_validate(_numbers(rows["nvlink" if nvlink else "pcie"]))
-
-
-@cache
-def step_speed() -> StepSpeed:
-    """Return how a step's reading and computing overlap."""
-    return StepSpeed.model_validate(load_data("generation_gpus.yaml")["steps"])
 
 
 @cache

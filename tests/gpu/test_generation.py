@@ -1,7 +1,7 @@
 """Text generators on one GPU and on two: as planned, behind our server, by both load tools.
 
 Random weights of real shapes in the machine's vLLM. What the planner says was written before
-(`docs/benchmarks/generation-predictions-2026-11-30c.json`); rows that need two GPUs say so.
+(`docs/benchmarks/generation-predictions-2026-11-30d.json`); rows that need two GPUs say so.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ from tests.gpu.generation import (
     PYTHON,
     ROOT,
     TINY,
-    UTILIZATION,
     WARM_UP_SECONDS,
     Served,
     bench_tools,
@@ -100,13 +99,13 @@ def bench_serve(tmp_path_factory):
 @pytest.fixture
 def two(serve):
     """The server of 8B on two GPUs."""
-    return serve(CELLS[0], "--gpu-memory-utilization", str(UTILIZATION))
+    return serve(CELLS[0], *CELLS[0].arguments)
 
 
 def check_plan(cell, serve, record_property):
     """Load a cell, and keep how far its prediction was off."""
     prediction = json.loads(PREDICTIONS.read_text())["cells"][str(cell)]
-    served = serve(cell, "--gpu-memory-utilization", str(UTILIZATION))
+    served = serve(cell, *cell.arguments)
     tokens = int(KV_TOKENS.findall(served.log)[-1].replace(",", ""))
     measure(served, FEW_USERS, WARM_UP_SECONDS)
     loads = {
@@ -217,7 +216,7 @@ def test_two_gpus_are_as_planned(cell, serve, record_property):
 
 
 def test_dead_rank_ends_the_container(serve, record_property):
-    served = serve(CELLS[2], "--gpu-memory-utilization", str(UTILIZATION))
+    served = serve(CELLS[2], *CELLS[2].arguments)
     (rank,) = processes_named(b"Worker_TP1")
     begin = time.monotonic()
     kill = functools.partial(os.kill, rank, signal.SIGKILL)

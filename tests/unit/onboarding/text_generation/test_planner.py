@@ -102,6 +102,7 @@ def _speed(checkpoint, scheme="bf16", size=1, kv_bytes=2):
         hidden=checkpoint.config["hidden_size"],
         context=ContextSpec(max_model_len=8192, prompt_p95=512, output_p95=128),
         step_tokens=16_384,
+        graph_tokens=512,
     )
 
 
