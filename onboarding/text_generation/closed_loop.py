@@ -2,8 +2,9 @@
 
 vLLM 0.26 schedules a step while the one before runs: the tokens of every running request, and of
 waiting prompts as many as max_num_batched_tokens leave (vllm/v1/core/sched/scheduler.py). So a
-prompt delays the next token of all others, which is what a 95th percentile is made of. Tokens that
-its HTTP process has not sent yet leave in one chunk (RequestOutputCollector).
+prompt delays the next token of all others, which is what a 95th percentile is made of. A step's
+answers are read once its successor is launched (step_with_batch_queue of vllm/v1/engine/core.py).
+Tokens that its HTTP process has not sent yet leave in one chunk (RequestOutputCollector).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import itertools
 import math
 import random
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from onboarding.text_generation.lengths import LogNormal, draw_lengths
@@ -21,6 +22,8 @@ from onboarding.text_generation.lengths import LogNormal, draw_lengths
 ANSWERS, WAVES = 1000, 4
 """Answers that are counted at least, and of each user."""
 PERCENT = 0.95
+BUSY_POWER = 3
+"""Of the share of the time that the server's thread is busy: so much a request waits for it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +45,12 @@ class Engine:
     """One copy."""
 
     step_seconds: Callable[[int, int, int], float]
-    """Of a step, by its prompt tokens, the requests that it answers and their cached tokens."""
+    """Of a step on the GPU, by its prompt tokens, the requests that it answers and their cached
+    tokens."""
+    launch_seconds: Callable[[int, int], float]
+    """Of the CPU that launches a step, by its prompt tokens and the requests that it answers."""
+    is_one_process: bool
+    """True where one process schedules and launches, which it does for a copy on one GPU."""
     step_tokens: int
     """Most tokens of a step."""
     server: Server
@@ -66,6 +74,16 @@ class _Request:
     unread: int
 
 
+@dataclass(slots=True)
+class _Step:
+    """What a step answers: the next token of `count` requests, and the first one of `first`."""
+
+    count: int = 0
+    first: Sequence[_Request] = ()
+    last: Sequence[_Request] = ()
+    """The requests that have their last token."""
+
+
 @dataclass(kw_only=True)
 class _Loop:
     """One run; the counted part begins once every user was answered once."""
@@ -73,6 +91,13 @@ class _Loop:
     engine: Engine
     lengths: Iterator[tuple[int, int]]
     now: float = 0.0
+    """When the next step is scheduled: what has arrived is in it."""
+    gpu: float = 0.0
+    """When the GPU has done the steps so far."""
+    latest: _Step = field(default_factory=_Step)
+    """The step that runs, whose answers are read once the next one is launched."""
+    read: float = 0.0
+    """When answers were read last."""
     turn: float = 0.0
     """Seconds that a request waits for the server's thread at a time."""
     busy_until: float = 0.0
@@ -85,8 +110,6 @@ class _Loop:
     cached: int = 0
     answered: int = 0
     tokens: int = 0
-    last_start: float = -math.inf
-    """When the step before began: what had arrived then is in the next one."""
     arrivals: deque[tuple[float, _Request]] = field(default_factory=deque)
     waiting: deque[_Request] = field(default_factory=deque)
     running: list[tuple[int, int, _Request]] = field(default_factory=list)
@@ -114,17 +137,15 @@ class _Loop:
     def advance(self) -> None:
         """Run one step, or as many alike as there are until something changes."""
         if not self.running and not self.waiting:
-            self.now = max(self.now, self.arrivals[0][0])
-            self.last_start = self.now
-        while self.arrivals and self.arrivals[0][0] <= self.last_start:
+            self._read(self.gpu)
+            self.latest = _Step()
+            self.now = max(self.now, self.gpu, self.arrivals[0][0])
+        while self.arrivals and self.arrivals[0][0] <= self.now:
             self.waiting.append(self.arrivals.popleft()[1])
         if self.waiting:
             self._read_prompts()
         else:
             self._answer()
-        while self.running and self.running[0][0] == self.step:
-            _, _, request = heapq.heappop(self.running)
-            self._end(request)
 
     def _read_prompts(self) -> None:
         count = len(self.running)
@@ -137,52 +158,81 @@ class _Loop:
             if request.unread:
                 break
             ready.append(self.waiting.popleft())
-        self._pass(self.engine.step_seconds(tokens, count, self.cached), 1, count, len(ready))
+        seconds = self.engine.step_seconds(tokens, count, self.cached)
+        self._launch(seconds, self.engine.launch_seconds(tokens, count), count, ready)
         self.cached += tokens
         for request in ready:
-            self.ttfts.append(self.sent - request.due)
             last = self.step + request.output - 1
             heapq.heappush(self.running, (last, next(self.order), request))
+        self._end()
 
     def _answer(self) -> None:
         count = len(self.running)
-        steps = self.running[0][0] - self.step
         seconds = self.engine.step_seconds(0, count, self.cached)
+        self._launch(seconds, self.engine.launch_seconds(0, count), count)
+        steps = self.running[0][0] - self.step
         if self.arrivals:
             wait = max(0.0, self.arrivals[0][0] - self.now)
-            steps = min(steps, math.ceil(wait / seconds) + 1)
-        middle = self.cached + count * (steps - 1) // 2
-        self._pass(self.engine.step_seconds(0, count, middle), steps, count)
+            steps = min(steps, math.ceil(wait / seconds))
+        if steps:
+            seconds = self.engine.step_seconds(0, count, self.cached + count * steps // 2)
+            self.gpu += steps * seconds
+            self.now = self.gpu - seconds
+            self._read(self.now, steps)
+            self._pass(steps, count)
+        self._end()
 
-    def _pass(self, seconds: float, steps: int, count: int, first: int = 0) -> None:
-        """Let equal steps pass, each with a token of `count` requests, and `first` tokens more."""
-        self.last_start = self.now + (steps - 1) * seconds
-        self.now += steps * seconds
+    def _launch(
+        self, seconds: float, launch: float, count: int, first: Sequence[_Request] = ()
+    ) -> None:
+        """Launch a step, and read the answers of the one before."""
+        launched = self.now + launch
+        before, self.gpu = self.gpu, max(self.now, self.gpu) + seconds
+        self.gpu = max(self.gpu, launched)
+        self.now = max(self.now, before, launched if self.engine.is_one_process else 0.0)
+        self._read(self.now)
+        self.latest = _Step(count, first)
+        self._pass(1, count, len(first))
+
+    def _pass(self, steps: int, count: int, first: int = 0) -> None:
         self.step += steps
         self.cached += steps * count
         self.tokens += steps * count + first
-        work = count * self.engine.server.chunk
-        self.turn = work * min(1.0, work / seconds)
-        if self.now <= self.chunks_begin:
-            self._send(first)
-            return
-        before = self.sent
-        self.chunks_begin = self.sent = max(self.now, self.busy_until)
-        self._send(count + first)
-        if count:
-            span = self.sent - before
-            gap = max(span / steps, work)
-            self.gaps.append((gap, count * span / gap))
+
+    def _end(self) -> None:
+        last = []
+        while self.running and self.running[0][0] == self.step:
+            request = heapq.heappop(self.running)[2]
+            self.cached -= request.prompt + request.output - 1
+            last.append(request)
+        self.latest.last = last
+
+    def _read(self, moment: float, steps: int = 1) -> None:
+        """Send the answers of the last step, or of so many alike that ended at equal intervals."""
+        step, server = self.latest, self.engine.server
+        work = step.count * server.chunk
+        span, self.read = (moment - self.read) / steps, moment
+        self.turn = work * min(1.0, work / max(span, 1e-9)) ** BUSY_POWER
+        if moment <= self.chunks_begin:
+            self._send(len(step.first))
+        elif step.count or step.first:
+            before = self.sent
+            self.chunks_begin = self.sent = max(moment, self.busy_until)
+            self._send(step.count + len(step.first))
+            if step.count:
+                passed = self.sent - before
+                gap = max(passed / steps, work)
+                self.gaps.append((gap, step.count * passed / gap))
+        for request in step.first:
+            self.ttfts.append(self.sent - request.due)
+        for _ in step.last:
+            self.answered += 1
+            self.ask(self.sent)
 
     def _send(self, chunks: int) -> None:
         work = chunks * self.engine.server.chunk
         self.sent += work
         self.busy_until = max(self.busy_until, self.sent - work) + work
-
-    def _end(self, request: _Request) -> None:
-        self.answered += 1
-        self.cached -= request.prompt + request.output - 1
-        self.ask(self.sent)
 
 
 def simulate(

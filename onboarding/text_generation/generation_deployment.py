@@ -56,7 +56,9 @@ class GenerationDeployment(DeployedEndpoint):
     @property
     def container_environment(self) -> Mapping[str, str]:
         """The container's environment variables."""
-        return container_environment(self.spec, self.candidate.tensor_parallel, self.engine_version)
+        chosen = self.candidate
+        version = self.engine_version
+        return container_environment(self.spec, chosen.tensor_parallel, version, chosen.gpu)
 
     @property
     def checkpoints(self) -> tuple[CheckpointPlan, ...]:

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from onboarding.platform import InstanceType
 from onboarding.text_generation.adapter import engine_rank
+from onboarding.text_generation.arguments import graph_tokens
 from onboarding.text_generation.checkpoint import Checkpoint
 from onboarding.text_generation.closed_loop import Engine, Experience, Server, simulate
 from onboarding.text_generation.gpu_memory import (
@@ -57,8 +58,6 @@ STEP_SIZES = ((160, 16384, 1024), (70, 8192, 1024), (0, 2048, 256))
 """vLLM's max_num_batched_tokens and max_num_seqs by the GPU's memory in GiB, the first that is not
 above it; an A100 has the last ones (vllm/engine/arg_utils.py, get_batch_defaults).
 """
-GRAPH_TOKENS, GRAPH_ARGUMENT = 512, "max_cudagraph_capture_size"
-"""vLLM's own most tokens of a CUDA graph, and the argument that changes it."""
 Price = Callable[[str], float | None]
 """USD an hour of an instance type; None: not known."""
 
@@ -130,7 +129,10 @@ def tensor_parallel_sizes(request: Request, instance: InstanceType) -> tuple[int
 
 
 def best_candidate(request: Request, instance: InstanceType) -> Candidate:
-    """Return the best way to serve on an instance type, or the one that fails last."""
+    """Return the best way to serve on an instance type, or the one that fails last.
+
+    The fewest instances and GPUs, then the most requests at once within the SLO.
+    """
     found = list(_candidates(request, instance))
     holding = [item for item in found if item.holds]
     if holding:
@@ -153,9 +155,9 @@ def choose(request: Request, instances: Sequence[InstanceType]) -> tuple[Candida
     return (first, *(_dearer(item, first) for item in holding[1:]), *failing)
 
 
-def _size(item: Candidate) -> tuple[int, int, float]:
+def _size(item: Candidate) -> tuple[int, int, int, float]:
     time = math.inf if item.itl_ms is None else item.itl_ms
-    return item.instances or 0, item.tensor_parallel, time
+    return item.instances or 0, item.tensor_parallel, -(item.expected_requests or 0), time
 
 
 def _cost(item: Candidate) -> tuple[float, int, float, str]:
@@ -228,7 +230,7 @@ def _sized(
         hidden=request.checkpoint.text_config.get("hidden_size") or 0,
         context=context,
         step_tokens=tokens,
-        graph_tokens=graph_tokens(spec),
+        graph_tokens=graph_tokens(spec, gpu),
     )
 
     def cache(length: int) -> CacheSize:
@@ -268,12 +270,6 @@ def step_tokens(spec: TextGenerationSpec, gpu: Gpu) -> int:
     if spec.serving.max_num_batched_tokens is not None:
         return spec.serving.max_num_batched_tokens
     return _step_sizes(gpu)[0]
-
-
-def graph_tokens(spec: TextGenerationSpec) -> int:
-    """Return the most tokens of a step that CUDA graphs hold: the file's, or vLLM's own."""
-    found = spec.serving.arguments.get(GRAPH_ARGUMENT)
-    return found if isinstance(found, int) else GRAPH_TOKENS
 
 
 def step_sequences(spec: TextGenerationSpec, gpu: Gpu) -> int:
@@ -383,6 +379,8 @@ class Speed:
         row = engine_server()
         return Engine(
             step_seconds=self.step_times(),
+            launch_seconds=self.launch_seconds,
+            is_one_process=self.tensor_parallel == 1,
             step_tokens=self.step_tokens,
             server=Server(
                 request=row.request_ms / 1e3,
@@ -403,7 +401,7 @@ class Speed:
     def step_times(self) -> Callable[[int, int, int], float]:
         """Return the function of a step's seconds, as `Engine.step_seconds` describes it.
 
-        Prompts are computed while weights are read, and kernels launched while others run.
+        Prompts are computed while weights are read.
         """
         bandwidth = (self.gpu.gigabytes_per_second or 0.0) * 1e9
         rate = (self.gpu.bf16_teraflops or 0.0) * 1e12
@@ -422,17 +420,22 @@ class Speed:
         prompt = flops / (rate * speed.prefill * size)
 
         def seconds(prompts: int, requests: int, cached: int) -> float:
-            tokens = prompts + requests
-            found = always + max(weights, prompts * prompt) + tokens * token
+            found = always + max(weights, prompts * prompt) + (prompts + requests) * token
             if requests:
                 read = bytes_read(self.layers, size, self.kv_bytes, cached / requests)
                 found += requests * read / bandwidth
-            if not prompts:
-                return found
-            launch = speed.pieces_us if tokens <= self.graph_tokens else speed.eager_us
-            return max(found, count * launch * 1e-6)
+            return found
 
         return seconds
+
+    def launch_seconds(self, prompts: int, requests: int) -> float:
+        """Return what the CPU takes to launch a step; one without prompts is one CUDA graph."""
+        found, speed = requests * engine_server().core_us, self._format
+        if prompts:
+            fits = prompts + requests <= self.graph_tokens
+            layers = sum(item.count for item in self.layers)
+            found += layers * (speed.pieces_us if fits else speed.eager_us)
+        return found * 1e-6
 
     def largest_concurrency(self, slo: GenerationSloSpec, most: int) -> int:
         """Return how many requests at once, of at most so many, hold both limits."""

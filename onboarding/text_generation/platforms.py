@@ -67,9 +67,9 @@ class Overhead(Value):
 class FormatSpeed(Value):
     """What a layer adds to a step, and how fast prompts are multiplied.
 
-    `layer_us`: microseconds of the GPU; `prefill`: share of the BF16 rate. A step with prompts
-    takes no less than the CPU needs to launch it: `pieces_us` a layer where CUDA graphs hold all
-    but attention, `eager_us` where the step has more tokens than any graph.
+    `layer_us`: microseconds of the GPU; `prefill`: share of the BF16 rate. The CPU launches a step
+    with prompts in `pieces_us` a layer where CUDA graphs hold all but attention, in `eager_us`
+    where the step has more tokens than any graph.
     """
 
     layer_us: float
@@ -87,12 +87,16 @@ class AllReduce(Value):
 
 
 class EngineServer(Value):
-    """vLLM's HTTP process, as `closed_loop.Server` describes it."""
+    """vLLM's HTTP process, as `closed_loop.Server` describes it, and its engine's process.
+
+    `core_us`: microseconds for each request of a step.
+    """
 
     request_ms: float
     latency_ms: float
     chunk_us: float
     turns: float
+    core_us: float
 
 
 class DatasheetShares(Value):

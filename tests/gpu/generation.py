@@ -22,10 +22,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from onboarding.text_generation.arguments import VLLM_GRAPH_TOKENS
 from onboarding.text_generation.checkpoint import Checkpoint
 from onboarding.text_generation.gpu_memory import gpu_memory, mlp_width
 from onboarding.text_generation.kv_cache import CacheSize, cache_layers, cache_size
-from onboarding.text_generation.planner import CONCURRENT_STEPS, GRAPH_TOKENS, Speed
+from onboarding.text_generation.planner import CONCURRENT_STEPS, Speed
 from onboarding.text_generation.platforms import gpus, schemes
 from onboarding.text_generation.spec import ContextSpec, GenerationSloSpec
 from onboarding.text_generation.weights import count_weights
@@ -38,7 +39,7 @@ from roundhouse.measure.streams import AnswerTimes
 from tests.unit.onboarding.text_generation.shapes import headers
 
 ROOT = Path(__file__).resolve().parents[2]
-PREDICTIONS = ROOT / "docs" / "benchmarks" / "generation-predictions-2026-11-30d.json"
+PREDICTIONS = ROOT / "docs" / "benchmarks" / "generation-predictions-2026-11-30e.json"
 PYTHON = os.environ.get("VLLM_PYTHON", sys.executable)
 GPU, VERSION, UTILIZATION, STEP_TOKENS = "H200", "0.26.0", 0.85, 8192
 CONTEXT = ContextSpec(
@@ -126,17 +127,21 @@ class Cell:
     scheme: str
     tensor_parallel: int
     itl_ms: float
-    graph_tokens: int = GRAPH_TOKENS
+    graph_tokens: int = VLLM_GRAPH_TOKENS
 
     def __str__(self) -> str:
         name = f"{self.shape}-{self.scheme}-tp{self.tensor_parallel}"
-        return name if self.graph_tokens == GRAPH_TOKENS else f"{name}-graphs-{self.graph_tokens}"
+        return (
+            name if self.graph_tokens == VLLM_GRAPH_TOKENS else f"{name}-graphs-{self.graph_tokens}"
+        )
 
     @property
     def arguments(self) -> tuple[str, ...]:
         """The engine's, beside those of its server."""
         size = str(self.graph_tokens)
-        graphs = () if self.graph_tokens == GRAPH_TOKENS else ("--max-cudagraph-capture-size", size)
+        graphs = (
+            () if self.graph_tokens == VLLM_GRAPH_TOKENS else ("--max-cudagraph-capture-size", size)
+        )
         return ("--gpu-memory-utilization", str(UTILIZATION), *graphs)
 
     @property

@@ -1,7 +1,7 @@
 """Text generators on one GPU and on two: as planned, behind our server, by both load tools.
 
 Random weights of real shapes in the machine's vLLM. What the planner says was written before
-(`docs/benchmarks/generation-predictions-2026-11-30d.json`); rows that need two GPUs say so.
+(`docs/benchmarks/generation-predictions-2026-11-30e.json`); rows that need two GPUs say so.
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ from onboarding.text_generation.lengths import log_normal
 SERVER = Server(request=0.002, latency=0.003, chunk=0.0, turns=0)
 ENGINE = Engine(
     step_seconds=lambda prompts, requests, cached: 0.01 + 0.0001 * prompts,
+    launch_seconds=lambda prompts, requests: 0.0,
+    is_one_process=True,
     step_tokens=1000,
     server=SERVER,
 )
@@ -33,6 +35,23 @@ def test_prompts_of_others_delay_the_next_token():
     many = measure(8)
     assert many.itl_p95 >= 0.02 > many.itl_mean > 0.011
     assert many.ttft_p95 > 0.03, "two steps pass before a prompt is scheduled"
+
+
+def test_step_takes_no_less_than_its_launch():
+    def launch(prompts, requests):
+        return 0.05 if prompts else 0.0
+
+    alone = measure(1, launch_seconds=launch)
+    assert alone.ttft_p95 == pytest.approx(0.005 + 0.05)
+
+
+def test_answers_of_a_step_are_read_once_the_next_one_is_launched():
+    def launch(prompts, requests):
+        return 0.018 if prompts else 0.0
+
+    one, several = (measure(8, launch_seconds=launch, is_one_process=is_one) for is_one in (1, 0))
+    assert one.itl_p95 < several.itl_p95, "part of a prompt's time is in the chunk before"
+    assert one.tokens_per_second == pytest.approx(several.tokens_per_second, rel=0.05)
 
 
 def test_prompt_longer_than_a_step_takes_several():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 
 import pytest
@@ -10,11 +9,13 @@ import yaml
 
 from onboarding.generation_resolve import generation_plans, plan_line
 from onboarding.platform import instance_types
-from onboarding.text_generation.arguments import container_environment, engine_arguments
+from onboarding.text_generation.arguments import (
+    container_environment,
+    engine_arguments,
+    graph_tokens,
+)
 from onboarding.text_generation.checkpoint_key import quantizer_route
-from onboarding.text_generation.closed_loop import Server, simulate
 from onboarding.text_generation.kv_cache import cache_layers
-from onboarding.text_generation.lengths import log_normal
 from onboarding.text_generation.planner import (
     Request,
     Speed,
@@ -106,18 +107,42 @@ def _speed(checkpoint, scheme="bf16", size=1, kv_bytes=2):
     )
 
 
-NO_SERVER = Server(request=0.0, latency=0.0, chunk=0.0, turns=0)
-
-
 @pytest.mark.parametrize("row", H200["output_tokens_per_second"], ids=lambda row: row["scheme"])
 def test_rates_are_those_of_an_h200(row):
     checkpoint = {"8b": LLAMA_8B, "70b": LLAMA_70B}[row["shape"]]
     kv_bytes = 1 if row["kv"] == "fp8" else 2
     speed = _speed(checkpoint, row["scheme"], row["tensor_parallel"], kv_bytes)
-    engine = dataclasses.replace(speed.engine, server=NO_SERVER)
     for batch, tokens in row["by_batch"].items():
-        seen = simulate(engine, log_normal(512, 512), log_normal(128, 128), 8192, int(batch))
-        assert seen.tokens_per_second == pytest.approx(tokens, rel=0.13)
+        assert _rate(speed, int(batch)) == pytest.approx(tokens, rel=0.13)
+
+
+def _rate(speed, batch):
+    """The output tokens a second of a batch of 512 tokens in and 128 out, all read at once."""
+    step, prompts, seconds = speed.step_times(), 512 * batch, 0.0
+    while prompts:
+        part = min(prompts, speed.step_tokens)
+        seconds += step(part, 0, 0)
+        prompts -= part
+    seconds += sum(step(0, batch, batch * (512 + number)) for number in range(1, 128))
+    return 128 * batch / seconds
+
+
+@pytest.mark.parametrize(
+    ("gpu", "serving", "tokens"),
+    [
+        ("H200", {}, 2048),
+        ("H200", {"gpu_memory_utilization": 0.98}, 512),
+        ("H200", {"adapters": [{"name": "a", "source": "a", "rank": 16}]}, 512),
+        ("H200", {"arguments": {"max_cudagraph_capture_size": 1024}}, 1024),
+        ("L4", {}, 512),
+        (None, {}, 512),
+    ],
+)
+def test_graphs_hold_more_tokens_on_a_fast_gpu_with_memory_left(gpu, serving, tokens):
+    spec = _spec(serving=serving)
+    assert graph_tokens(spec, gpus().get(gpu)) == tokens
+    wanted = None if tokens == 512 else tokens
+    assert engine_arguments(spec, 1, gpu).get("max_cudagraph_capture_size") == wanted
 
 
 def test_arguments_are_the_plans_and_known_to_the_engine():
@@ -128,11 +153,11 @@ def test_arguments_are_the_plans_and_known_to_the_engine():
             "arguments": {"enable_auto_tool_choice": True, "enable_prefix_caching": False},
         }
     )
-    found = engine_arguments(spec, 2)
+    found = engine_arguments(spec, 2, "L4")
     assert found.keys() <= (known_arguments("0.30.0") or set())
     assert found["max_lora_rank"] == 64 and found["tensor_parallel_size"] == 2
     assert "quantization" not in found
-    variables = container_environment(spec, 2, "0.30.0")
+    variables = container_environment(spec, 2, "0.30.0", "L4")
     assert variables["SM_VLLM_SERVED_MODEL_NAME"] == "chat"
     assert variables["SM_VLLM_ENABLE_AUTO_TOOL_CHOICE"] == "true"
     assert variables["SM_VLLM_NO_ENABLE_PREFIX_CACHING"] == "true"
