@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from onboarding.text_generation.lengths import LogNormal, draw_lengths
 
-ANSWERS, WAVES = 1000, 4
+ANSWERS, WAVES = 500, 4
 """Answers that are counted at least, and of each user."""
 PERCENT = 0.95
 BUSY_POWER = 3

@@ -379,7 +379,7 @@ class Speed:
         row = engine_server()
         return Engine(
             step_seconds=self.step_times(),
-            launch_seconds=self.launch_seconds,
+            launch_seconds=self.launch_times(),
             is_one_process=self.tensor_parallel == 1,
             step_tokens=self.step_tokens,
             server=Server(
@@ -419,23 +419,34 @@ class Speed:
         flops = FLOPS_A_PARAMETER * self.weights.layer_parameters
         prompt = flops / (rate * speed.prefill * size)
 
+        has_windows = any(item.window is not None for item in self.layers)
+        token_bytes = bytes_read(self.layers, size, self.kv_bytes, 1)
+
         def seconds(prompts: int, requests: int, cached: int) -> float:
             found = always + max(weights, prompts * prompt) + (prompts + requests) * token
-            if requests:
+            if has_windows and requests:
                 read = bytes_read(self.layers, size, self.kv_bytes, cached / requests)
-                found += requests * read / bandwidth
-            return found
+                return found + requests * read / bandwidth
+            return found + cached * token_bytes / bandwidth
 
         return seconds
 
-    def launch_seconds(self, prompts: int, requests: int) -> float:
-        """Return what the CPU takes to launch a step; one without prompts is one CUDA graph."""
-        found, speed = requests * engine_server().core_us, self._format
-        if prompts:
-            fits = prompts + requests <= self.graph_tokens
-            layers = sum(item.count for item in self.layers)
-            found += layers * (speed.pieces_us if fits else speed.eager_us)
-        return found * 1e-6
+    def launch_times(self) -> Callable[[int, int], float]:
+        """Return the function of the CPU's seconds, as `Engine.launch_seconds` describes it.
+
+        A step without prompts is one CUDA graph.
+        """
+        layers, speed = sum(item.count for item in self.layers), self._format
+        pieces, eager = layers * speed.pieces_us, layers * speed.eager_us
+        core, most = engine_server().core_us, self.graph_tokens
+
+        def seconds(prompts: int, requests: int) -> float:
+            found = requests * core
+            if prompts:
+                found += pieces if prompts + requests <= most else eager
+            return found * 1e-6
+
+        return seconds
 
     def largest_concurrency(self, slo: GenerationSloSpec, most: int) -> int:
         """Return how many requests at once, of at most so many, hold both limits."""
