@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 from onboarding.text_generation.adapter import engine_rank
-from onboarding.text_generation.platforms import Gpu, argument_flags, gpus
+from onboarding.text_generation.platforms import Gpu, argument_flags
 from onboarding.text_generation.spec import Argument, TextGenerationSpec
+from onboarding.text_generation.weights import PLAIN_ARCHITECTURES
 
 VLLM_PREFIX = "SM_VLLM_"
 RESERVED_PREFIXES = (VLLM_PREFIX, "OPTION_", "SERVING_", "SAGEMAKER_")
@@ -66,34 +68,62 @@ ROUTED = (
 """Arguments that SageMaker's routes depend on: with others, or a key, vLLM does not answer them."""
 GRAPH_ARGUMENT, VLLM_GRAPH_TOKENS, GRAPH_TOKENS = "max_cudagraph_capture_size", 512, 2048
 """Most tokens of a step that CUDA graphs hold: the argument, vLLM's own value, and a plan's."""
-FAST_GPU_GIB, LEFT_GIB = 70, 4
+OTHER_GRAPH_ARGUMENTS = (
+    "cudagraph_capture_sizes",
+    "compilation_config",
+    "optimization_level",
+    "performance_mode",
+    "enforce_eager",
+)
+"""With one of these in the file a plan sets none: vLLM refuses two that contradict each other."""
+FAST_GPU_GIB, LEFT_GIB = 70, 8
 """A plan sets its own on GPUs of so much memory, where the engine leaves so much for graphs."""
 
 
-def graph_tokens(spec: TextGenerationSpec, gpu: Gpu | None) -> int:
-    """Return the most tokens of a step that CUDA graphs hold: the file's, the plan's or vLLM's own.
+def planned_graph_tokens(
+    spec: TextGenerationSpec, config: Mapping[str, Any], gpu: Gpu | None
+) -> int | None:
+    """Return the most tokens of a CUDA graph that a plan sets; None: it leaves them to vLLM.
 
     A step of more tokens waits for the CPU that launches it, where the GPU is fast: on an H200
     graphs of 2,048 tokens gain an 8B model in FP8 a quarter more tokens a second within its SLO
-    for 0.7 GiB (docs/benchmarks). Graphs of LoRA adapters are vLLM's own.
+    for 0.7 GiB (docs/benchmarks). Only for plain architectures, without adapters or speculation:
+    of others nobody measured the graphs' memory.
     """
     serving = spec.serving
-    found = serving.arguments.get(GRAPH_ARGUMENT)
-    if isinstance(found, int):
-        return found
+    is_set = any(name in serving.arguments for name in (GRAPH_ARGUMENT, *OTHER_GRAPH_ARGUMENTS))
+    is_plain = config.get("model_type") in PLAIN_ARCHITECTURES
+    if is_set or not is_plain or serving.adapters or serving.speculative is not None:
+        return None
     memory = 0 if gpu is None else gpu.memory_gib or 0
-    leaves_enough = (
-        memory * (1 - serving.gpu_memory_utilization) >= LEFT_GIB and not serving.adapters
-    )
-    return GRAPH_TOKENS if memory >= FAST_GPU_GIB and leaves_enough else VLLM_GRAPH_TOKENS
+    leaves_enough = memory * (1 - serving.gpu_memory_utilization) >= LEFT_GIB
+    return GRAPH_TOKENS if memory >= FAST_GPU_GIB and leaves_enough else None
+
+
+def graph_tokens(spec: TextGenerationSpec, config: Mapping[str, Any], gpu: Gpu | None) -> int:
+    """Return the most tokens of a step that CUDA graphs hold: the file's, the plan's or vLLM's."""
+    serving = spec.serving
+    if serving.arguments.get("enforce_eager") is True:
+        return 0
+    found = serving.arguments.get(GRAPH_ARGUMENT)
+    if found is not None and str(found).isdigit():
+        return int(found)
+    planned = planned_graph_tokens(spec, config, gpu)
+    if planned is not None:
+        return planned
+    guessed = 0 if serving.speculative is None else serving.speculative.tokens
+    sequences = serving.max_num_seqs
+    return min(VLLM_GRAPH_TOKENS, 2 * (sequences or VLLM_GRAPH_TOKENS) * (1 + guessed))
 
 
 def engine_arguments(
-    spec: TextGenerationSpec, tensor_parallel: int, gpu: str | None
+    spec: TextGenerationSpec, tensor_parallel: int, graphs: int | None
 ) -> dict[str, Argument]:
-    """Return the engine's arguments by vLLM's names with underscores; no quantization is set."""
+    """Return the engine's arguments by vLLM's names with underscores; no quantization is set.
+
+    `graphs`: what `planned_graph_tokens` says.
+    """
     serving = spec.serving
-    graphs = graph_tokens(spec, gpus().get(gpu or ""))
     found: dict[str, Argument | None] = {
         "served_model_name": spec.name,
         "tensor_parallel_size": tensor_parallel,
@@ -104,7 +134,7 @@ def engine_arguments(
         "max_num_batched_tokens": serving.max_num_batched_tokens,
         "max_num_queued_reqs": serving.max_num_queued_reqs,
         "trust_remote_code": True if spec.source.trust_remote_code else None,
-        GRAPH_ARGUMENT: None if graphs == VLLM_GRAPH_TOKENS else graphs,
+        GRAPH_ARGUMENT: graphs,
     }
     if serving.speculative is not None:
         guess: dict[str, object] = {
@@ -123,7 +153,7 @@ def engine_arguments(
 
 
 def container_environment(
-    spec: TextGenerationSpec, tensor_parallel: int, engine_version: str | None, gpu: str | None
+    spec: TextGenerationSpec, tensor_parallel: int, engine_version: str | None, graphs: int | None
 ) -> Mapping[str, str]:
     """Return the container's environment: the engine's arguments, and the file's variables.
 
@@ -132,7 +162,7 @@ def container_environment(
     flags = argument_flags(engine_version)
     values = {
         f"{VLLM_PREFIX}{'NO_' * is_off}{name.upper()}": "true" if is_off else _text(value)
-        for name, value in engine_arguments(spec, tensor_parallel, gpu).items()
+        for name, value in engine_arguments(spec, tensor_parallel, graphs).items()
         for is_off in (value is False and name in flags,)
     }
     fixed = {"STANDARD_AUTO_INSTALL_REQ": "false"}

@@ -94,6 +94,8 @@ class _Loop:
     """When the next step is scheduled: what has arrived is in it."""
     gpu: float = 0.0
     """When the GPU has done the steps so far."""
+    launched: float = 0.0
+    """When the CPU has launched them."""
     latest: _Step = field(default_factory=_Step)
     """The step that runs, whose answers are read once the next one is launched."""
     read: float = 0.0
@@ -169,8 +171,9 @@ class _Loop:
     def _answer(self) -> None:
         count = len(self.running)
         seconds = self.engine.step_seconds(0, count, self.cached)
-        self._launch(seconds, self.engine.launch_seconds(0, count), count)
-        steps = self.running[0][0] - self.step
+        launch = self.engine.launch_seconds(0, count)
+        self._launch(seconds, launch, count)
+        steps = self.running[0][0] - self.step if launch < seconds else 0
         if self.arrivals:
             wait = max(0.0, self.arrivals[0][0] - self.now)
             steps = min(steps, math.ceil(wait / seconds))
@@ -186,10 +189,10 @@ class _Loop:
         self, seconds: float, launch: float, count: int, first: Sequence[_Request] = ()
     ) -> None:
         """Launch a step, and read the answers of the one before."""
-        launched = self.now + launch
+        self.launched = max(self.now, self.launched) + launch
         before, self.gpu = self.gpu, max(self.now, self.gpu) + seconds
-        self.gpu = max(self.gpu, launched)
-        self.now = max(self.now, before, launched if self.engine.is_one_process else 0.0)
+        self.gpu = max(self.gpu, self.launched)
+        self.now = max(self.now, before, self.launched if self.engine.is_one_process else 0.0)
         self._read(self.now)
         self.latest = _Step(count, first)
         self._pass(1, count, len(first))

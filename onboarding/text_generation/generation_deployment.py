@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 
 from onboarding.deployment import Artifact, DeployedEndpoint
 from onboarding.keys import digest
-from onboarding.text_generation.arguments import container_environment
+from onboarding.text_generation.arguments import container_environment, planned_graph_tokens
 from onboarding.text_generation.checkpoint import Checkpoint
 from onboarding.text_generation.checkpoint_key import quantizer_route
 from onboarding.text_generation.checkpoint_lock import CheckpointEntry
 from onboarding.text_generation.plan import Candidate, CheckpointPlan, CheckpointUse
-from onboarding.text_generation.platforms import GenerationPlatform
+from onboarding.text_generation.platforms import GenerationPlatform, gpus
 from onboarding.text_generation.spec import TextGenerationSpec
 
 
@@ -56,9 +56,10 @@ class GenerationDeployment(DeployedEndpoint):
     @property
     def container_environment(self) -> Mapping[str, str]:
         """The container's environment variables."""
-        chosen = self.candidate
-        version = self.engine_version
-        return container_environment(self.spec, chosen.tensor_parallel, version, chosen.gpu)
+        chosen, config = self.candidate, self.checkpoint.text_config
+        graphs = planned_graph_tokens(self.spec, config, gpus().get(chosen.gpu or ""))
+        size, version = chosen.tensor_parallel, self.engine_version
+        return container_environment(self.spec, size, version, graphs)
 
     @property
     def checkpoints(self) -> tuple[CheckpointPlan, ...]:

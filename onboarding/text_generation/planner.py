@@ -230,7 +230,7 @@ def _sized(
         hidden=request.checkpoint.text_config.get("hidden_size") or 0,
         context=context,
         step_tokens=tokens,
-        graph_tokens=graph_tokens(spec, gpu),
+        graph_tokens=graph_tokens(spec, request.checkpoint.text_config, gpu),
     )
 
     def cache(length: int) -> CacheSize:
@@ -434,7 +434,7 @@ class Speed:
     def launch_times(self) -> Callable[[int, int], float]:
         """Return the function of the CPU's seconds, as `Engine.launch_seconds` describes it.
 
-        A step without prompts is one CUDA graph.
+        A step without prompts is one CUDA graph, where there are graphs.
         """
         layers, speed = sum(item.count for item in self.layers), self._format
         pieces, eager = layers * speed.pieces_us, layers * speed.eager_us
@@ -442,7 +442,7 @@ class Speed:
 
         def seconds(prompts: int, requests: int) -> float:
             found = requests * core
-            if prompts:
+            if prompts or not most:
                 found += pieces if prompts + requests <= most else eager
             return found * 1e-6
 

@@ -45,6 +45,19 @@ def test_step_takes_no_less_than_its_launch():
     assert alone.ttft_p95 == pytest.approx(0.005 + 0.05)
 
 
+def test_decode_takes_no_less_than_its_launch():
+    slow = measure(1, launch_seconds=lambda prompts, requests: 0.05)
+    assert slow.itl_mean == pytest.approx(0.05, rel=0.02)
+
+
+def test_worker_launches_one_step_after_the_other():
+    def rate(*, is_one_process):
+        engine = {"launch_seconds": lambda *_: 0.05, "is_one_process": is_one_process}
+        return measure(8, **engine).tokens_per_second
+
+    assert rate(is_one_process=False) < 1.1 * rate(is_one_process=True)
+
+
 def test_answers_of_a_step_are_read_once_the_next_one_is_launched():
     def launch(prompts, requests):
         return 0.018 if prompts else 0.0

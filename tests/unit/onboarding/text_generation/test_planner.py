@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -13,6 +14,7 @@ from onboarding.text_generation.arguments import (
     container_environment,
     engine_arguments,
     graph_tokens,
+    planned_graph_tokens,
 )
 from onboarding.text_generation.checkpoint_key import quantizer_route
 from onboarding.text_generation.kv_cache import cache_layers
@@ -24,6 +26,8 @@ from onboarding.text_generation.planner import (
     step_tokens,
 )
 from onboarding.text_generation.platforms import (
+    engine_server,
+    format_speed,
     gpus,
     known_arguments,
     schemes,
@@ -127,22 +131,48 @@ def _rate(speed, batch):
     return 128 * batch / seconds
 
 
+CAPTURED, EAGER = {"cudagraph_capture_sizes": 256}, {"enforce_eager": True}
+
+
 @pytest.mark.parametrize(
-    ("gpu", "serving", "tokens"),
+    ("gpu", "serving", "planned", "tokens"),
     [
-        ("H200", {}, 2048),
-        ("H200", {"gpu_memory_utilization": 0.98}, 512),
-        ("H200", {"adapters": [{"name": "a", "source": "a", "rank": 16}]}, 512),
-        ("H200", {"arguments": {"max_cudagraph_capture_size": 1024}}, 1024),
-        ("L4", {}, 512),
-        (None, {}, 512),
+        ("H200", {}, 2048, 2048),
+        ("H200", {"gpu_memory_utilization": 0.95}, None, 512),
+        ("H200", {"adapters": [{"name": "a", "source": "a", "rank": 16}]}, None, 512),
+        ("H200", {"speculative": {"method": "ngram", "tokens": 4}}, None, 512),
+        ("H200", {"arguments": {"max_cudagraph_capture_size": 1024}}, None, 1024),
+        ("H200", {"arguments": CAPTURED}, None, 512),
+        ("H200", {"arguments": EAGER}, None, 0),
+        ("H100", {}, None, 512),
+        ("L4", {"max_num_seqs": 32}, None, 64),
+        (None, {}, None, 512),
     ],
 )
-def test_graphs_hold_more_tokens_on_a_fast_gpu_with_memory_left(gpu, serving, tokens):
-    spec = _spec(serving=serving)
-    assert graph_tokens(spec, gpus().get(gpu)) == tokens
-    wanted = None if tokens == 512 else tokens
-    assert engine_arguments(spec, 1, gpu).get("max_cudagraph_capture_size") == wanted
+def test_graphs_hold_more_tokens_on_a_fast_gpu_with_memory_left(gpu, serving, planned, tokens):
+    case = _spec(serving=serving), {"model_type": "llama"}, gpus().get(gpu)
+    assert planned_graph_tokens(*case) == planned
+    assert graph_tokens(*case) == tokens
+
+
+def test_graphs_of_architectures_that_nobody_measured_are_the_engines():
+    assert planned_graph_tokens(_spec(), {"model_type": "mixtral"}, gpus()["H200"]) is None
+
+
+@pytest.mark.parametrize("version", ["0.26.0", "0.27.1", "0.30.0"])
+def test_every_version_knows_the_argument_of_graphs(version):
+    (name,) = engine_arguments(_spec(), 1, 2048).keys() - engine_arguments(_spec(), 1, None).keys()
+    assert name in (known_arguments(version) or ())
+
+
+def test_step_that_no_graph_holds_is_launched_layer_by_layer():
+    row, core = format_speed("sixteen_bit"), 1e-6 * engine_server().core_us
+    launch = _speed(LLAMA_8B).launch_times()
+    assert launch(0, 16) == pytest.approx(16 * core)
+    assert launch(496, 16) == pytest.approx(32e-6 * row.pieces_us + 16 * core)
+    assert launch(497, 16) == pytest.approx(32e-6 * row.eager_us + 16 * core)
+    eager = dataclasses.replace(_speed(LLAMA_8B), graph_tokens=0).launch_times()
+    assert eager(0, 1) > 0.9 * 32e-6 * row.eager_us
 
 
 def test_arguments_are_the_plans_and_known_to_the_engine():
@@ -153,11 +183,11 @@ def test_arguments_are_the_plans_and_known_to_the_engine():
             "arguments": {"enable_auto_tool_choice": True, "enable_prefix_caching": False},
         }
     )
-    found = engine_arguments(spec, 2, "L4")
+    found = engine_arguments(spec, 2, None)
     assert found.keys() <= (known_arguments("0.30.0") or set())
     assert found["max_lora_rank"] == 64 and found["tensor_parallel_size"] == 2
     assert "quantization" not in found
-    variables = container_environment(spec, 2, "0.30.0", "L4")
+    variables = container_environment(spec, 2, "0.30.0", None)
     assert variables["SM_VLLM_SERVED_MODEL_NAME"] == "chat"
     assert variables["SM_VLLM_ENABLE_AUTO_TOOL_CHOICE"] == "true"
     assert variables["SM_VLLM_NO_ENABLE_PREFIX_CACHING"] == "true"
