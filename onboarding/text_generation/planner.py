@@ -131,7 +131,8 @@ def tensor_parallel_sizes(request: Request, instance: InstanceType) -> tuple[int
 def best_candidate(request: Request, instance: InstanceType) -> Candidate:
     """Return the best way to serve on an instance type, or the one that fails last.
 
-    The fewest instances and GPUs, then the most requests at once within the SLO.
+    The fewest instances and GPUs, then the most requests at once within the SLO, then the cheapest
+    tokens, which are the fastest of one instance type.
     """
     found = list(_candidates(request, instance))
     holding = [item for item in found if item.holds]
@@ -156,8 +157,9 @@ def choose(request: Request, instances: Sequence[InstanceType]) -> tuple[Candida
 
 
 def _size(item: Candidate) -> tuple[int, int, int, float]:
-    time = math.inf if item.itl_ms is None else item.itl_ms
-    return item.instances or 0, item.tensor_parallel, -(item.expected_requests or 0), time
+    cost = item.itl_ms if item.usd_a_million_tokens is None else item.usd_a_million_tokens
+    requests = item.expected_requests or 0
+    return item.instances or 0, item.tensor_parallel, -requests, math.inf if cost is None else cost
 
 
 def _cost(item: Candidate) -> tuple[float, int, float, str]:
