@@ -44,7 +44,6 @@ _ROW_PARALLEL = re.compile(
 class GpuMemory:
     """What one GPU holds: bytes of weights, and what is left for the cache."""
 
-    total_gib: float
     overhead_gib: float
     weights: Weights
     extra_bytes: float
@@ -71,7 +70,6 @@ def gpu_memory(
     overhead_gib = row.gib + row.step_arrays * step_numbers * BYTES_16 / GIB
     left = gpu.memory_gib * utilization - overhead_gib
     return GpuMemory(
-        total_gib=gpu.memory_gib,
         overhead_gib=overhead_gib,
         weights=weights,
         extra_bytes=extra_bytes,
