@@ -25,7 +25,6 @@ from onboarding.names import (
     engine_archive_path,
     engine_record_path,
 )
-from onboarding.plan_source import plan_key_path
 from onboarding.signature import ENVELOPE_NAME
 
 CARRIED = Path("container/triton")
@@ -170,13 +169,6 @@ class EngineArchive:
     name: str
     folder: Path
     manifest: Manifest
-
-    @property
-    def files(self) -> dict[str, str]:
-        """Digests of all files but the engine, its plan's key, and where its plan came from."""
-        engine = self.manifest.engine_file
-        own = (engine, plan_key_path(engine), repackaged_path(engine))
-        return {name: digest for name, digest in self.manifest.files.items() if name not in own}
 
 
 def read_engine_archive(archive: Path, folder: Path) -> EngineArchive:

@@ -48,16 +48,6 @@ class BuildRequest:
         """Return whether a lock has it, and only what it names is gone from S3."""
         raise NotImplementedError
 
-    @property
-    def instance_type(self) -> str:
-        """Return the type that serves it, on which a training job builds it."""
-        raise NotImplementedError
-
-    @property
-    def route(self) -> BuildRoute | QuantizerRoute:
-        """Return where it is built."""
-        raise NotImplementedError
-
     def title(self, *, of_several: bool) -> str:
         """Return what a step that builds it is called; `of_several` of its model's artifacts."""
         raise NotImplementedError
