@@ -164,9 +164,8 @@ def known_engine(store: Store, engine_key: str) -> LockEntry | None:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineArchive:
-    """An archive's content; `name` is what a user calls it."""
+    """An archive's content."""
 
-    name: str
     folder: Path
     manifest: Manifest
 
@@ -200,7 +199,7 @@ def read_engine_archive(archive: Path, folder: Path) -> EngineArchive:
                 f"{archive}: {name} is not the file that its manifest names; publish the engine "
                 "again."
             )
-    return EngineArchive(name=str(archive), folder=folder, manifest=manifest)
+    return EngineArchive(folder=folder, manifest=manifest)
 
 
 def _reason(archive: Path, folder: Path, error: Exception) -> str:
