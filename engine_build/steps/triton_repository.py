@@ -6,9 +6,9 @@ Its archive holds the folders as they are, and a manifest.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from engine_build.errors import InputRefused
+from engine_build.packaging.triton_repository import repository_fields
 from engine_build.request import BuildContext
 from engine_build.sources.source import fetch_wheel, pinned_checkpoint
 from engine_build.steps.fetch import fetching_of
@@ -16,13 +16,7 @@ from engine_build.steps.package import builder_record, keep_archive
 from engine_build.steps.step import BuildState
 from onboarding.checkpoint import checkpoint_files
 from onboarding.model_spec import RepositorySpec
-from onboarding.triton_repository import (
-    CONFIGURATION,
-    PYTHON,
-    RepositoryModel,
-    read_repository,
-)
-from onboarding.values import NOT_MEASURED
+from onboarding.triton_repository import CONFIGURATION, PYTHON, read_repository
 
 
 def fetch(context: BuildContext, state: BuildState) -> None:
@@ -74,30 +68,3 @@ def package(context: BuildContext, state: BuildState) -> None:
         files: dict[str, Path | str] = {name: source / name for name in checkpoint_files(source)}
         fields = repository_fields(model) | {"builder": builder_record(context)}
         keep_archive(context, state, files, fields)
-
-
-def repository_fields(model: RepositoryModel) -> dict[str, Any]:
-    """Return the fields of a manifest that follow from the model that clients ask.
-
-    Nothing was compiled, compared or timed.
-    """
-    return {
-        "model": model.name,
-        "task": "tensors",
-        "inputs": model.tensors("input"),
-        "outputs": model.tensors("output"),
-        "optimization_profiles": (),
-        "max_batch_size": max(1, model.max_batch_size),
-        "warm_up": False,
-        "network_keys": {},
-        "requested_precision": "auto",
-        "precision": "as given",
-        "decision": "a Triton repository of the user's own, served as it is; accuracy: "
-        f"{NOT_MEASURED}",
-        "engine_file": f"{model.name}/{CONFIGURATION}",
-        "accuracy": NOT_MEASURED,
-        "compile_checks": (),
-        "benchmark": (),
-        "load_seconds": 0.0,
-        "host_memory_mib": 0.0,
-    }

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from engine_build.packaging.archive import model_repository
-from engine_build.steps.triton_repository import repository_fields
+from engine_build.packaging.triton_repository import repository_fields
 from onboarding.checkpoint import checkpoint_files
 from onboarding.manifest import Manifest, RuntimeIdentity
 from onboarding.serve_environment import serve_environment
