@@ -140,21 +140,19 @@ class EndpointClient:
             arguments["TargetModel"] = self.target_model
         if self.component is not None:
             arguments["InferenceComponentName"] = self.component
-        for attempt in range(1, self.attempts + 1):
+        attempt = 1
+        while True:
             try:
                 answer: Mapping[str, Any] = self.runtime.invoke_endpoint(**arguments)
                 return answer
             except Exception as fault:
-                if not is_retried(fault) or attempt == self.attempts:
+                if not is_retried(fault) or attempt >= self.attempts:
                     raise EndpointFault(
                         f"Endpoint {self.endpoint} gave no answer at attempt {attempt}: "
                         f"{format_fault(fault)}"
                     ) from fault
             self.pause(random.uniform(0.5, 1.0) * FIRST_PAUSE_SECONDS * 2**attempt)
-        raise EndpointFault(
-            f"Endpoint {self.endpoint} was not asked: attempts is {self.attempts}, it must be 1 "
-            "or more."
-        )
+            attempt += 1
 
 
 def is_retried(fault: Exception) -> bool:

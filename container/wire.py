@@ -157,23 +157,17 @@ def arrays_of(body: bytes, content_type: str) -> dict[str, Array]:
     return arrays
 
 
-def rows_of(body: bytes, content_type: str, output_name: str | None = None) -> Array:
-    """Return one output's rows; without a name, of the only output, or a classifier's logits.
-
-    Raises AnswerFault.
-    """
+def rows_of(body: bytes, content_type: str) -> Array:
+    """Return the rows of the only output, or a classifier's logits. Raises AnswerFault."""
     arrays = arrays_of(body, content_type)
-    if output_name is None and LOGITS in arrays:
+    if LOGITS in arrays:
         return arrays[LOGITS]
-    if output_name is None and len(arrays) == 1:
-        return next(iter(arrays.values()))
-    if output_name is None or output_name not in arrays:
-        expected = "one output" if output_name is None else f"an output {output_name!r}"
+    if len(arrays) != 1:
         raise AnswerFault(
-            f"The answer cannot be read: it should have {expected}, it has "
+            "The answer cannot be read: it should have one output, it has "
             f"{', '.join(map(repr, arrays))}."
         )
-    return arrays[output_name]
+    return next(iter(arrays.values()))
 
 
 def error_sentence(body: bytes | str) -> str:

@@ -22,7 +22,6 @@ class ExportedProgram:
             raise SourceFault(
                 f"torch {version()} refuses the program ({one_line(error)}); build it again."
             ) from error
-        self.inputs: tuple[str, ...] = tuple(item.name for item in self._program.signature.inputs)
 
     def rows(self, feed: Feed) -> Array:
         """Return float32 [rows, values], outputs flattened side by side. Raises SourceFault."""

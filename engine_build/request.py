@@ -44,7 +44,6 @@ class BuildRequest:
     """What is built."""
 
     root: Path
-    environment: str
     region: str
     source_secrets: SourceSecretsSpec
     model: ModelSpec
@@ -179,7 +178,6 @@ def build_request(options: Options, log: Log) -> BuildRequest:
     paired = model.task == "text-ranking"
     request = BuildRequest(
         root=options.root,
-        environment=deployment.environment.name,
         region=deployment.environment.region,
         source_secrets=deployment.environment.source_secrets,
         model=model,

@@ -54,8 +54,6 @@ STEP_PERCENT: Final[dict[Rollout, Bounds]] = {
     "rolling": Bounds(5, 50),  # MaximumBatchSize
 }
 """Share of a variant's instances that one step of a deployment takes, in percent."""
-WAIT_SECONDS: Final = Bounds(0, 3600)  # WaitIntervalInSeconds
-TERMINATION_SECONDS: Final = Bounds(0, 3600)  # TerminationWaitInSeconds
 EXECUTION_SECONDS: Final = Bounds(600, 28800)  # MaximumExecutionTimeoutInSeconds
 ROLLBACK_ALARM_COUNT: Final = 10  # AutoRollbackAlarms
 ENVIRONMENT_VARIABLE_COUNT: Final = 100  # EnvironmentMap

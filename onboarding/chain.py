@@ -79,8 +79,8 @@ def chain(
         taken = passed
     return Chain(
         steps=tuple(wired),
-        inputs=tuple(_row_record(record) for record in known[0].inputs),
-        outputs=tuple(_row_record(answered[name]) for name in outputs),
+        inputs=tuple(map(client_record, known[0].inputs)),
+        outputs=tuple(client_record(answered[name]) for name in outputs),
     )
 
 
@@ -186,7 +186,8 @@ def _row_sizes(record: TensorRecord) -> tuple[int, ...]:
     return record.shape[1:] or (1,)
 
 
-def _row_record(record: TensorRecord) -> TensorRecord:
+def client_record(record: TensorRecord) -> TensorRecord:
+    """Triton knows no tensor of the batch axis alone, so one value a row is a second axis of 1."""
     return record if len(record.shape) > 1 else record.model_copy(update={"shape": (-1, 1)})
 
 

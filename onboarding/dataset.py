@@ -242,11 +242,6 @@ FOLDER = "a folder of .jpg and .png files"
 """A dataset of images in words; the subfolders that they lie in, if any, are their labels."""
 
 
-def is_image(begin: bytes) -> bool:
-    """Return whether a file that begins so is a JPEG or a PNG."""
-    return begin.startswith(SIGNATURES)
-
-
 def image_labels(names: Sequence[str]) -> tuple[str, ...] | None:
     """Return each image's label, the one subfolder that it lies in; None where some lie in none."""
     parents = [PurePosixPath(name).parent.parts for name in names]
@@ -263,8 +258,8 @@ def image_names(folder: Path) -> tuple[str, ...]:
     names = checkpoint_files(folder)
     for name in names:
         with (folder / name).open("rb") as file:
-            begin = file.read(LONGEST_SIGNATURE)
-        if PurePosixPath(name).suffix.lower() not in MEDIA_TYPES or not is_image(begin):
+            is_image = file.read(LONGEST_SIGNATURE).startswith(SIGNATURES)
+        if PurePosixPath(name).suffix.lower() not in MEDIA_TYPES or not is_image:
             raise ValueError(f"holds {name}, which is no JPEG or PNG file")
     if not names:
         raise ValueError("holds no file")

@@ -58,11 +58,6 @@ class DeployedEndpoint:
         raise NotImplementedError
 
     @property
-    def locked(self) -> tuple[Artifact, ...]:
-        """What locks have of what the files ask for now, served or not."""
-        return tuple(artifact for artifact in self.artifacts if artifact.entry is not None)
-
-    @property
     def is_built(self) -> bool:
         """True where nothing that it serves is missing."""
         return all(artifact.entry is not None for artifact in self.artifacts)

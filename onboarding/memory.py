@@ -80,11 +80,6 @@ class PoolMemory:
         """True when all measured models fit at once; False where the memory is unknown."""
         return self.memory is not None and self.total_mib <= self.capacity_mib
 
-    @property
-    def slowest(self) -> ModelMemory | None:
-        """The model whose eviction costs most."""
-        return max(self.models, key=lambda model: (model.load_seconds, model.name), default=None)
-
 
 def instance_memory(instance: InstanceType) -> InstanceMemory | None:
     """Return the memory that models share: each GPU holds them all. None where it is not known."""
@@ -244,8 +239,7 @@ def _eviction(pool: PoolMemory, memory: InstanceMemory) -> str:
             f"{memory.kind}, and "
             f"{_usable(memory)} are there for them; lower its 'serving.instances_per_gpu'."
         )
-    slowest = pool.slowest
-    assert slowest is not None
+    slowest = max(pool.models, key=lambda model: (model.load_seconds, model.name))
     return (
         f"its {len(pool.models)} models take {pool.total_mib:.0f} MiB of {memory.kind} together, "
         f"and {_usable(memory)} are there for them: SageMaker unloads those that were used least "

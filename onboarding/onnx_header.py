@@ -66,7 +66,6 @@ class OnnxHeader:
     outputs: tuple[NetworkTensor, ...]
     operators: frozenset[str]
     """Types of the graph's own nodes."""
-    exporter: str
     has_external_weights: bool
     external_names: tuple[str, ...] = ()
     """Files of the main graph's external weights, by the names that it gives them, sorted."""
@@ -119,7 +118,6 @@ def _header(model: ModelProto) -> OnnxHeader:
         inputs=tuple(_tensor(item) for item in graph.input if item.name not in weights),
         outputs=tuple(map(_tensor, graph.output)),
         operators=frozenset(node.op_type for node in graph.node),
-        exporter=f"{model.producer_name} {model.producer_version}".strip(),
         has_external_weights=bool(external),
         external_names=tuple(sorted(places)),
     )

@@ -40,11 +40,6 @@ class PlanSource:
         return self.engine_key if self.sha256 is None else f"{self.engine_key}:{self.sha256}"
 
 
-def plan_keys(targets: Iterable[Target]) -> set[str]:
-    """Return the plans of engines; ensembles have none."""
-    return {target.plan_key for target in targets if target.plan_key is not None}
-
-
 def locked_plans(locks: Path, wanted: Collection[str]) -> dict[str, tuple[LockEntry, ...]]:
     """Return the engines in a folder's locks whose plans are `wanted`, by the plan's key.
 

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any
 
 from onboarding import names
-from onboarding.aws_limits import ROLLBACK_ALARM_COUNT
 from onboarding.deployment import VARIANT, Deployment, Variant
 from onboarding.memory import fewest_resident, pool_memories
 from onboarding.metrics import AT_LEAST, UNDER, Alarm, Metric, MetricMath, VariantMetrics
@@ -101,11 +100,6 @@ def rollback_alarms(alarms: Iterable[Alarm]) -> list[Alarm]:
     """
     found = [alarm for alarm in alarms if alarm.rolls_back]
     return sorted(found, key=lambda alarm: ROLLBACK_ORDER.index(alarm.kind))
-
-
-def watched_in_rollouts(alarms: Iterable[Alarm]) -> tuple[str, ...]:
-    """Return the names of those that SageMaker watches during a rollout, ten at most."""
-    return tuple(alarm.name for alarm in rollback_alarms(alarms)[:ROLLBACK_ALARM_COUNT])
 
 
 def percent(share: float) -> str:

@@ -105,8 +105,7 @@ def concurrency(deployment: GenerationDeployment) -> Concurrency:
 
 def bounds_queue(deployment: GenerationDeployment) -> bool:
     """Return True where the engine's version knows a bound of its queue."""
-    version = deployment.engine_version
-    known = None if version is None else known_arguments(version)
+    known = known_arguments(deployment.engine_version)
     return known is not None and QUEUE_ARGUMENT in known
 
 

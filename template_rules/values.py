@@ -75,7 +75,8 @@ def items(value: Any) -> list[Any]:
 
 def texts(value: Any) -> list[str]:
     """Return the texts of a list, or the one text in its place; unknown ones are marked."""
-    return [item for item in (value if isinstance(value, list) else [value]) if _is_text(item)]
+    listed = value if isinstance(value, list) else [value]
+    return [item for item in listed if isinstance(item, str)]
 
 
 def objects(value: Any) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -88,7 +89,3 @@ def at(value: Any, *path: str) -> Any:
     for key in path:
         value = fields(value).get(key)
     return value
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)

@@ -11,7 +11,8 @@ from typing import Any, Literal
 import numpy as np
 
 from benchmarks.runtimes.networks import module
-from benchmarks.runtimes.workload import HEADER_SIZE, Workload
+from benchmarks.runtimes.workload import Workload
+from container.wire import HEADER_SIZE
 from engine_build.datasets.dataset import Array, Feed, Shape
 from engine_build.evaluation.latency import Engine, Track, measure_latencies, summary
 from engine_build.evaluation.runtimes import TorchModule

@@ -28,7 +28,6 @@ class Size:
     heads: int
     inner: int
     image: int = 0
-    patch: int = 16
 
 
 SIZES = {
@@ -56,7 +55,7 @@ def module(name: str, folder: Path | None = None) -> Any:
         "attn_implementation": "eager",
     }
     if size.image:
-        images = {"image_size": size.image, "patch_size": size.patch, "num_labels": CLASSES}
+        images = {"image_size": size.image, "patch_size": 16, "num_labels": CLASSES}
         vit = transformers.ViTForImageClassification(transformers.ViTConfig(**sizes, **images))
         return Classifier(vit, IMAGE_INPUTS).eval()
     config = transformers.BertConfig(vocab_size=30522, **sizes)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import random
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +13,7 @@ from tokenizers import Tokenizer
 
 from benchmarks.runtimes.networks import SIZES
 from benchmarks.runtimes.servers import Request
+from container.wire import array_request, text_request
 from engine_build.datasets.dataset import Array, Feed, Shape
 
 LONGEST = {"bert-large-512": 512}
@@ -22,8 +21,6 @@ MAX_TOKENS = 128
 SHORTEST_SHARE = 8
 """Long texts have between an eighth of the longest and all of it, evenly spread."""
 SEED, TEXTS_SEED = 7, 4
-HEADER_SIZE = "json-header-size="
-BINARY_TYPE = "application/vnd.sagemaker-triton.binary+json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +45,10 @@ def workload(name: str, root: Path, tokenizer: Path, batch: int, number: int = 0
     if size.image:
         return _images(size.image, batch, number)
     longest = LONGEST.get(name, MAX_TOKENS)
-    texts = (long_texts if name in LONGEST else short_texts)(
-        root, tokenizer, longest, batch, number
-    )
+    if name in LONGEST:
+        texts = long_texts(root, tokenizer, longest, batch, number)
+    else:
+        texts = short_texts(root, batch, number)
     return _texts(texts, tokenizer, longest)
 
 
@@ -63,7 +61,7 @@ def shuffled_texts(root: Path) -> list[str]:
     return texts
 
 
-def short_texts(root: Path, tokenizer: Path, longest: int, batch: int, number: int) -> list[str]:
+def short_texts(root: Path, batch: int, number: int) -> list[str]:
     """Return sentences of models/data, the next ones for each number."""
     texts = shuffled_texts(root)
     begin = number * batch
@@ -97,10 +95,11 @@ def _texts(texts: Sequence[str], tokenizer: Path, longest: int) -> Workload:
     for index, row in enumerate(rows):
         ids[index, : len(row)] = row
         mask[index, : len(row)] = 1
+    body, content_type = text_request(texts, binary=True)
     return Workload(
         shape=Shape(batch=len(rows), sequence=sequence),
         feed={"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)},
-        request=_text_request(texts),
+        request=Request(body=body, content_type=content_type),
         useful_tokens=int(mask.sum()),
     )
 
@@ -108,27 +107,10 @@ def _texts(texts: Sequence[str], tokenizer: Path, longest: int) -> Workload:
 def _images(edge: int, batch: int, number: int) -> Workload:
     random_pixels: Any = np.random.default_rng(SEED + number)
     pixels = random_pixels.standard_normal((batch, 3, edge, edge), dtype=np.float32)
+    body, content_type = array_request({"pixel_values": pixels})
     return Workload(
         shape=Shape(batch=batch),
         feed={"pixel_values": pixels},
-        request=_binary_request("pixel_values", "FP32", pixels.shape, pixels.tobytes(), "logits"),
+        request=Request(body=body, content_type=content_type),
         useful_tokens=None,
     )
-
-
-def _text_request(texts: Sequence[str]) -> Request:
-    """Return texts in KServe's binary extension, for a binary response."""
-    encoded = [text.encode() for text in texts]
-    tail = b"".join(struct.pack("<I", len(text)) + text for text in encoded)
-    return _binary_request("text", "BYTES", (len(texts), 1), tail, "embedding")
-
-
-def _binary_request(
-    name: str, datatype: str, shape: Sequence[int], data: bytes, output: str
-) -> Request:
-    """Return one tensor in KServe's binary extension."""
-    size = {"binary_data_size": len(data)}
-    tensor = {"name": name, "shape": list(shape), "datatype": datatype, "parameters": size}
-    wanted = {"name": output, "parameters": {"binary_data": True}}
-    header = json.dumps({"inputs": [tensor], "outputs": [wanted]}).encode()
-    return Request(body=header + data, content_type=f"{BINARY_TYPE};{HEADER_SIZE}{len(header)}")

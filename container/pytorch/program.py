@@ -76,10 +76,12 @@ class Program:
         self._prepared = threading.local()
         with torch.inference_mode():
             exported = torch.export.load(file)
+            if device != "cpu":
+                # Its constants and casts included.
+                passes = importlib.import_module("torch.export.passes")
+                exported = passes.move_to_device_pass(exported, device)
             # Without its guards, which the scan has seen to be none.
             module = exported.module(check_guards=False)
-            if device != "cpu":
-                module = _move(torch, exported, device)
             for parameter in module.parameters():
                 parameter.requires_grad_(False)
         if is_compiled:
@@ -106,9 +108,3 @@ class Program:
             outputs = answer if isinstance(answer, tuple | list) else (answer,)
             arrays = [output.cpu().numpy() for output in outputs]
         return dict(zip(self.signature.outputs, arrays, strict=True))
-
-
-def _move(torch: Any, exported: Any, device: str) -> Any:
-    """Return the module of a program on another device, its constants and casts included."""
-    passes = importlib.import_module("torch.export.passes")
-    return passes.move_to_device_pass(exported, device).module(check_guards=False)

@@ -12,7 +12,6 @@ from container.tensorrt.bindings import CudaRuntime
 from container.tensorrt.faults import DeviceFault, DeviceOutOfMemory
 
 Array = np.ndarray[Any, Any]
-MIB = 2**20
 Graph = Any
 """A cudaGraphExec_t."""
 

@@ -25,7 +25,6 @@ from onboarding.names import (
     engine_archive_path,
     engine_record_path,
 )
-from onboarding.plan_source import plan_key_path
 from onboarding.signature import ENVELOPE_NAME
 
 CARRIED = Path("container/triton")
@@ -165,18 +164,10 @@ def known_engine(store: Store, engine_key: str) -> LockEntry | None:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineArchive:
-    """An archive's content; `name` is what a user calls it."""
+    """An archive's content."""
 
-    name: str
     folder: Path
     manifest: Manifest
-
-    @property
-    def files(self) -> dict[str, str]:
-        """Digests of all files but the engine, its plan's key, and where its plan came from."""
-        engine = self.manifest.engine_file
-        own = (engine, plan_key_path(engine), repackaged_path(engine))
-        return {name: digest for name, digest in self.manifest.files.items() if name not in own}
 
 
 def read_engine_archive(archive: Path, folder: Path) -> EngineArchive:
@@ -208,7 +199,7 @@ def read_engine_archive(archive: Path, folder: Path) -> EngineArchive:
                 f"{archive}: {name} is not the file that its manifest names; publish the engine "
                 "again."
             )
-    return EngineArchive(name=str(archive), folder=folder, manifest=manifest)
+    return EngineArchive(folder=folder, manifest=manifest)
 
 
 def _reason(archive: Path, folder: Path, error: Exception) -> str:

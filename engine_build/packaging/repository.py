@@ -22,10 +22,10 @@ from engine_build.packaging.served import (
     NETWORK_LOGITS,
     SPANS,
     Served,
-    client_record,
     member,
     processing_file,
 )
+from onboarding.chain import client_record
 from onboarding.manifest import TensorRecord
 from onboarding.values import BASELINE_RUNTIMES, Runtime
 

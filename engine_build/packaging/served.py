@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from onboarding.chain import client_record
 from onboarding.manifest import (
     ImageProcessor,
     ProcessingRecord,
@@ -174,8 +175,3 @@ def processing_file(model: str, part: str) -> str:
 def member(model: str, part: str) -> str:
     """The folder of an ensemble's member; no model's name holds an underscore."""
     return f"{model}_{part}"
-
-
-def client_record(record: TensorRecord) -> TensorRecord:
-    """Triton knows no tensor of the batch axis alone, so one value a row is a second axis of 1."""
-    return record if len(record.shape) > 1 else record.model_copy(update={"shape": (-1, 1)})

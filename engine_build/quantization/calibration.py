@@ -32,8 +32,6 @@ LEVELS = 128
 ENTROPY_STRIDE = 8
 KEPT_ROWS = 2048
 """Rows kept of each activation, drawn from all batches alike."""
-Feeds = Callable[[], Iterable[Feed]]
-"""Starts a pass over the calibration batches."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +48,7 @@ class Range:
 def calibrate(
     model: onnx.ModelProto,
     layers: Sequence[Layer],
-    feeds: Feeds,
+    feeds: Callable[[], Iterable[Feed]],
     *,
     batches: int,
     method: CalibrationMethod,

@@ -24,7 +24,6 @@ from engine_build.sources.checkpoint import (
     class_names,
     load_reference_model,
     read_json,
-    transformers_tokenizer,
 )
 from onboarding.values import Activation, Task
 
@@ -106,11 +105,6 @@ def refuse_other_head(folder: Path, config: dict[str, Any], task: Task) -> None:
                 f"{name} of the checkpoint gives {rows} scores, but config.json {says}; they are "
                 "not a pair: correct id2label."
             )
-
-
-def gives_types(folder: Path) -> bool:
-    """Return whether the checkpoint's tokenizer tells a ranker the second text from the first."""
-    return "token_type_ids" in transformers_tokenizer(folder).model_input_names
 
 
 def ranking_reference(folder: Path, longest: int) -> Callable[[Sequence[Sample]], Array]:

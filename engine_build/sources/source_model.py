@@ -23,9 +23,10 @@ from engine_build.sources.checkpoint import (
     lowercase,
     read_json,
     refuse_adapter,
+    transformers_tokenizer,
 )
 from engine_build.sources.embedding import EmbeddingPipeline, embedding_pipeline, load_head
-from engine_build.sources.head import HEADED, gives_types, head_of, refuse_other_head
+from engine_build.sources.head import HEADED, head_of, refuse_other_head
 from engine_build.sources.image_processor import PIXELS, load_image_processor, read_image_processor
 from engine_build.sources.pooling import PoolingHead
 from onboarding.manifest import TensorRecord
@@ -124,7 +125,10 @@ class SourceModel(LoadedCheckpoint):
         self.inputs: tuple[str, ...] = ("input_ids", ATTENTION_MASK)
         takes_types = "token_type_ids" in inspect.signature(encoder.forward).parameters
         has_types = takes_types and getattr(config, "type_vocab_size", 0) > 1
-        if has_types and (task != "text-ranking" or gives_types(folder)):
+        if has_types and task == "text-ranking":
+            # Not every tokenizer tells the second text from the first.
+            has_types = "token_type_ids" in transformers_tokenizer(folder).model_input_names
+        if has_types:
             self.inputs += ("token_type_ids",)
         self.head = head_of(folder, task, scores=getattr(config, "num_labels", None))
         self._module = self._task_module(encoder)

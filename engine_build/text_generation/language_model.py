@@ -34,7 +34,6 @@ class LanguageModel:
 
     def __init__(self, folder: Path, *, trusts_code: bool = False) -> None:
         """Load a checkpoint. Raises SourceFault where weights are missing or of other shapes."""
-        self.folder = folder
         self.model, self.tokenizer = _load(folder, trusts_code=trusts_code)
 
     @property

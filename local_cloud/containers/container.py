@@ -77,7 +77,7 @@ def start_container(spec: ContainerSpec, prefix: tuple[str, ...] | None = None) 
     """Start a container; without namespaces its server gets a free port on 127.0.0.1."""
     prefix = namespaces(own_network=spec.own_network) if prefix is None else prefix
     isolated = spec.own_network and bool(prefix)
-    port = SERVER_PORT if isolated or not spec.own_network else _free_port()
+    port = SERVER_PORT if isolated or not spec.own_network else free_port()
     if not prefix:
         _warn(spec)
     ours, theirs = socket.socketpair()
@@ -106,7 +106,8 @@ def _warn(spec: ContainerSpec) -> None:
         log.write(sentence + "\n")
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port that nothing listens to."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -89,6 +89,13 @@ class ServerClient:
             connection.close()
             raise
 
+    def is_healthy(self, timeout_seconds: float) -> bool:
+        """Return whether /ping answers 200 within a time."""
+        try:
+            return self.request("GET", "/ping", timeout_seconds=timeout_seconds).status == 200
+        except (OSError, http.client.HTTPException):
+            return False
+
     def open(
         self, path: str, body: bytes, headers: Mapping[str, str], timeout_seconds: float
     ) -> OpenResponse:

@@ -86,21 +86,15 @@ class GenerationDeployment(DeployedEndpoint):
     @property
     def artifacts(self) -> tuple[Artifact, ...]:
         """The checkpoint that serves; none where none is built that may."""
-        return () if self.entry is None else (self._artifact(self.entry),)
-
-    @property
-    def locked(self) -> tuple[Artifact, ...]:
-        """The checkpoints of the files that are built, accepted or not."""
-        return tuple(map(self._artifact, self.built))
+        if self.entry is None:
+            return ()
+        key, held_by = self.entry.checkpoint_key, self.held_by.get(self.entry.checkpoint_key)
+        return (Artifact(key=key, model=self.name, entry=self.entry, held_by=held_by),)
 
     @property
     def is_built(self) -> bool:
         """True where a checkpoint serves."""
         return self.entry is not None
-
-    def _artifact(self, entry: CheckpointEntry) -> Artifact:
-        key = entry.checkpoint_key
-        return Artifact(key=key, model=self.name, entry=entry, held_by=self.held_by.get(key))
 
     @property
     def plan_key(self) -> str:

@@ -42,11 +42,9 @@ _ROW_PARALLEL = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class GpuMemory:
-    """What one GPU holds: bytes of weights, and what is left for the cache."""
+    """What one GPU holds beside the weights, and what is left for the cache."""
 
-    total_gib: float
     overhead_gib: float
-    weights: Weights
     extra_bytes: float
     cache_bytes: float
     is_measured: bool
@@ -71,9 +69,7 @@ def gpu_memory(
     overhead_gib = row.gib + row.step_arrays * step_numbers * BYTES_16 / GIB
     left = gpu.memory_gib * utilization - overhead_gib
     return GpuMemory(
-        total_gib=gpu.memory_gib,
         overhead_gib=overhead_gib,
-        weights=weights,
         extra_bytes=extra_bytes,
         cache_bytes=left * GIB - weights.gpu_bytes - extra_bytes,
         is_measured=row.measured,

@@ -31,8 +31,8 @@ def take_first_steps(
     deployments: Sequence[DeployedEndpoint],
     before: Mapping[str, Template],
     artifacts: Mapping[str, StackArtifact],
-) -> tuple[str, ...]:
-    """Deploy what must come before the last update of these endpoints; return the stacks changed.
+) -> None:
+    """Deploy what must come before the last update of these endpoints.
 
     `before`: templates that are deployed now, by stack. An endpoint that is not deployed yet, or
     that changes in a way that AWS takes at once, needs no first step.
@@ -54,13 +54,8 @@ def take_first_steps(
                 "If this is interrupted, deploy again."
             )
     title = "Deploying what must come before the last update"
-    return tuple(
-        name
-        for templates in _rounds(steps)
-        for name in _deploy(
-            session, title, artifacts, templates, retention_parameters(before, templates)
-        )
-    )
+    for templates in _rounds(steps):
+        _deploy(session, title, artifacts, templates, retention_parameters(before, templates))
 
 
 def retention_parameters(
@@ -83,11 +78,8 @@ def restore_held_resources(
     session: Session,
     deployments: Sequence[DeployedEndpoint],
     artifacts: Mapping[str, StackArtifact],
-) -> tuple[str, ...]:
-    """Deploy what a first update took away, scaling and adapters, where the last update failed.
-
-    Returns the stacks changed.
-    """
+) -> None:
+    """Deploy what a first update took away, scaling and adapters, where the last update failed."""
     deployed = deployed_templates(session, list(map(endpoint_stack_name, deployments)))
     restored = {name: with_held_resources(template) for name, template in deployed.items()}
     templates = {
@@ -95,10 +87,9 @@ def restore_held_resources(
         for name, template in restored.items()
         if template is not None and name in artifacts
     }
-    if not templates:
-        return ()
-    title = "Restoring scaling and adapters of endpoints that stay as they were"
-    return _deploy(session, title, artifacts, templates)
+    if templates:
+        title = "Restoring scaling and adapters of endpoints that stay as they were"
+        _deploy(session, title, artifacts, templates)
 
 
 def _deploy(
@@ -107,7 +98,7 @@ def _deploy(
     artifacts: Mapping[str, StackArtifact],
     templates: Mapping[str, Template],
     parameters: Sequence[str] = (),
-) -> tuple[str, ...]:
+) -> None:
     folder = session.paths.build / "cdk" / f"{session.environment.name}-steps"
     write_assembly(folder, artifacts, templates)
     with session.report.step(f"{title} (cdk deploy)") as step:
@@ -119,7 +110,6 @@ def _deploy(
             on_line=lambda line: cdk.show_line(step, line),
         )
         step.finish(", ".join(templates))
-    return tuple(templates)
 
 
 def _rounds(steps: Mapping[str, Sequence[UpdateStep]]) -> Iterator[dict[str, Template]]:

@@ -28,7 +28,6 @@ AT_ONCE = 8
 class Store:
     """One environment's bucket, with clients of its region; `copies` copies into it."""
 
-    environment: str
     bucket: str
     s3: Client
     copies: Client

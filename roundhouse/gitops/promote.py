@@ -78,12 +78,7 @@ def prepare_promotion(
         _require_gates(moved.endpoints, before, alarms, now)
         step.finish(f"{len(moved.endpoints)} endpoints")
     stores = [
-        Store(
-            environment=item.name,
-            bucket=artifact_bucket(item),
-            s3=clients("s3"),
-            copies=clients(COPIES),
-        )
+        Store(bucket=artifact_bucket(item), s3=clients("s3"), copies=clients(COPIES))
         for item in (tree.environments[source], spec)
         for clients in (clients_of(item),)
     ]

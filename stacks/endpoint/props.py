@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 from onboarding import names
-from onboarding.aws_limits import DOWNLOAD_SECONDS
+from onboarding.aws_limits import DOWNLOAD_SECONDS, ROLLBACK_ALARM_COUNT
 from onboarding.deployment import VARIANT, Deployment, Pool, Variant
 from onboarding.model_spec import RepositorySpec
 from onboarding.serve_environment import (
@@ -26,7 +26,7 @@ from roundhouse_cdk.component_endpoint import (
 from roundhouse_cdk.hosting import ContainerProps, RolloutProps
 from roundhouse_cdk.realtime_endpoint import PoolProps, RealtimeEndpointProps, VariantProps
 from stacks import generation_capacity as sizes
-from stacks.alarms import endpoint_alarms, watched_in_rollouts
+from stacks.alarms import endpoint_alarms, rollback_alarms
 from stacks.images import endpoint_image_uri, generation_image, serving_image
 from stacks.rollout import (
     PROVISION_SECONDS,
@@ -105,6 +105,7 @@ def component_props(
 
 def rollout_props(deployment: Deployment | GenerationDeployment) -> RolloutProps:
     """Return how a deployment is updated, and by which alarms an update is taken back."""
+    watched = rollback_alarms(endpoint_alarms(deployment))[:ROLLBACK_ALARM_COUNT]
     return RolloutProps(
         kind=effective_rollout(deployment),
         step_percent=step_percent(deployment),
@@ -115,7 +116,7 @@ def rollout_props(deployment: Deployment | GenerationDeployment) -> RolloutProps
             if isinstance(deployment, GenerationDeployment)
             else execution_seconds(deployment)
         ),
-        alarm_names=watched_in_rollouts(endpoint_alarms(deployment)),
+        alarm_names=tuple(alarm.name for alarm in watched),
     )
 
 

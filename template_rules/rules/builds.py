@@ -68,7 +68,8 @@ def machine_role(assembly: Assembly) -> Iterator[Finding]:
         for call in calls(assembly):
             if call.machine is machine:
                 needs += _call_needs(assembly, call)
-        if any(_is_distributed(state) for _, state in states(definition(machine))):
+        path = ("ItemProcessor", "ProcessorConfig", "Mode")
+        if "DISTRIBUTED" in (at(state, *path) for _, state in states(definition(machine))):
             place = Place(assembly=assembly, resource=machine)
             execution = place.arn("states", f"execution:{machine.name}/map:\0run\0")
             reason = "to run the distributed map"
@@ -76,10 +77,6 @@ def machine_role(assembly: Assembly) -> Iterator[Finding]:
             for action in ("states:DescribeExecution", "states:StopExecution"):
                 needs.append(Need(action=action, arn=execution, reason=reason))
         yield from lacking_actions(assembly, machine, "RoleArn", needs)
-
-
-def _is_distributed(state: dict[str, object]) -> bool:
-    return bool(at(state, "ItemProcessor", "ProcessorConfig", "Mode") == "DISTRIBUTED")
 
 
 def _call_needs(assembly: Assembly, call: Call) -> Iterator[Need]:

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from container.client import rows_of
+from container.wire import arrays_of
 from local_cloud.containers.container import Container, ContainerSpec, start_container
 from local_cloud.containers.server_client import Response, ServerClient
 from onboarding.serve_environment import serve_environment
@@ -172,7 +172,7 @@ def serving(
 def rows(answer: Response, output: str = "embedding") -> Any:
     """The rows of an answer that is one."""
     assert answer.status == 200, answer.body
-    return rows_of(answer.body, answer.headers["content-type"], output)
+    return arrays_of(answer.body, answer.headers["content-type"])[output]
 
 
 @pytest.fixture(scope="session")

@@ -73,7 +73,6 @@ def stores(accounts, unpromoted):
     environments = read_tree(unpromoted.root).environments.values()
     return [
         Store(
-            environment=item.name,
             bucket=artifact_bucket(item),
             s3=accounts.clients_of(item)("s3"),
             copies=accounts.clients_of(item)(COPIES),

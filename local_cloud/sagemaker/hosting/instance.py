@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextvars
-import http.client
 import random
 import re
 import shutil
@@ -233,7 +232,7 @@ def _wait_until_healthy(launch: Launch, container: Container, client: ServerClie
             raise ServerError(
                 f"production variant {launch.name} was stopped while an instance of it started."
             )
-        if _is_healthy(client):
+        if client.is_healthy(PING_SECONDS):
             return
         status = container.exit_status()
         if status is not None:
@@ -248,13 +247,6 @@ def _unhealthy(launch: Launch, container: Container, cause: str) -> ServerError:
         f"The primary container for production variant {launch.name} did not pass the ping health "
         f"check: {cause}. Its log's last sentence: {complaint}"
     )
-
-
-def _is_healthy(client: ServerClient) -> bool:
-    try:
-        return client.request("GET", "/ping", timeout_seconds=PING_SECONDS).status == 200
-    except (OSError, http.client.HTTPException):
-        return False
 
 
 def last_complaint(log: str) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-DeploymentConfig = Mapping[str, Any]
 STEP_OF = {"CANARY": "CanarySize", "LINEAR": "LinearStepSize"}
 
 
@@ -26,7 +25,7 @@ class Rollout:
     alarms: tuple[str, ...] = ()
 
 
-def rollout(deployment: DeploymentConfig | None, counts: Mapping[str, int]) -> Rollout:
+def rollout(deployment: Mapping[str, Any] | None, counts: Mapping[str, int]) -> Rollout:
     """Return the plan for variants with these counts; all at once, unwatched, without a config."""
     if not deployment:
         return Rollout()

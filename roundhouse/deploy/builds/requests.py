@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from onboarding.deployment import DeployedEndpoint, Deployment, Target
 from onboarding.lock import BuiltEntry, LockEntry, write_lock_entry
 from onboarding.names import artifact_bucket, checkpoint_record_path, engine_record_path
-from onboarding.plan_source import NOT_REUSED, PlanSource, locked_plans, plan_keys, plan_sources
+from onboarding.plan_source import NOT_REUSED, PlanSource, locked_plans, plan_sources
 from onboarding.platform import PACKAGING_ROUTE, BuildRoute, build_route, instance_types
 from onboarding.signature import parse_public_key
 from onboarding.text_generation.checkpoint_key import (
@@ -46,16 +46,6 @@ class BuildRequest:
     @property
     def is_locked(self) -> bool:
         """Return whether a lock has it, and only what it names is gone from S3."""
-        raise NotImplementedError
-
-    @property
-    def instance_type(self) -> str:
-        """Return the type that serves it, on which a training job builds it."""
-        raise NotImplementedError
-
-    @property
-    def route(self) -> BuildRoute | QuantizerRoute:
-        """Return where it is built."""
         raise NotImplementedError
 
     def title(self, *, of_several: bool) -> str:
@@ -198,7 +188,8 @@ def reused_plans(session: Session, requests: Sequence[EngineRequest]) -> tuple[E
     Those are engines in the environment's locks, whatever their model, whose archives are in S3 and
     signed as the environment asks; or else the first of these requests with the same plan.
     """
-    wanted = plan_keys(request.target for request in requests)
+    # Ensembles have no plan.
+    wanted = {key for request in requests if (key := request.target.plan_key) is not None}
     locks = session.paths.tree / session.environment.locks
     locked: dict[str, tuple[LockEntry, ...]] = {}
     faults: dict[str, tuple[str, ...]] = {}

@@ -59,14 +59,14 @@ def _files_of(root: Path, path: str) -> tuple[str, ...]:
     return tuple(f"{path}/{name}" for name in checkpoint_files(folder))
 
 
-def publish_adapters(session: Session, generators: Sequence[GenerationDeployment]) -> int:
+def publish_adapters(session: Session, generators: Sequence[GenerationDeployment]) -> None:
     """Put the LoRA adapters of these endpoints where their components read them.
 
-    Return how many were not there yet. Raises RoundhouseError.
+    Raises RoundhouseError.
     """
     from engine_build.packaging.archive import pack
 
-    s3, bucket, published = session.clients("s3"), artifact_bucket(session.environment), 0
+    s3, bucket = session.clients("s3"), artifact_bucket(session.environment)
     for generator in generators:
         sources = {item.name: item.source for item in generator.spec.serving.adapters}
         for name, digest in generator.adapters.items():
@@ -79,8 +79,6 @@ def publish_adapters(session: Session, generators: Sequence[GenerationDeployment
                 pack(source, path, checkpoint_files(source))
                 title = f"Publishing adapter {name} to s3://{bucket}/{key}"
                 write_once(s3, bucket, key, path.read_bytes(), title)
-            published += 1
-    return published
 
 
 def publish_source(session: Session, data: bytes, title: str) -> str:

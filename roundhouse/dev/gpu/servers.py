@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import socket
 import time
 from collections import deque
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from container.wire import rows_of, text_request
+from local_cloud.containers.container import free_port
 from local_cloud.containers.server_client import ServerClient
 from local_cloud.containers.triton_serve import (
     IMAGE,
@@ -28,7 +28,7 @@ from roundhouse.invocation import Vector
 from roundhouse.processes import Command, Outcome, Processes
 
 ADDRESS = "127.0.0.1"
-START_SECONDS, LOOK_SECONDS = 180.0, 0.1
+START_SECONDS, LOOK_SECONDS, PING_SECONDS = 180.0, 0.1, 5.0
 KEPT_LINES = 8
 STUB_PROGRAMS = Path(__file__).resolve().parents[3] / ".venvs" / "triton" / "bin"
 """First on the path of a Triton from the wheel nvidia-pytriton, whose libraries lie in *.libs.
@@ -103,7 +103,7 @@ def serving(
 
     Raises NotReadyError with the server's last words where it does not become healthy.
     """
-    port = _free_port()
+    port = free_port()
     own = {
         **variables,
         "SM_MODEL_DIR": f"{archive}",
@@ -119,7 +119,7 @@ def serving(
     begin = time.monotonic()
     try:
         ended = pool.submit(processes, Command(argv=argv, environment=own), lines.append)
-        while not _is_healthy(client):
+        while not client.is_healthy(PING_SECONDS):
             how = _wait(ended, LOOK_SECONDS)
             if how is None and time.monotonic() - begin > START_SECONDS:
                 how = f"is not healthy after {START_SECONDS:.0f} s"
@@ -139,15 +139,3 @@ def _wait(ended: Future[Outcome], seconds: float) -> str | None:
         return f"ended with {ended.result(seconds).code}"
     except NotYet:
         return None
-
-
-def _is_healthy(client: ServerClient) -> bool:
-    try:
-        return client.request("GET", "/ping", timeout_seconds=5).status == 200
-    except (OSError, http.client.HTTPException):
-        return False
-
-
-def _free_port() -> int:
-    with socket.create_server((ADDRESS, 0)) as listener:
-        return int(listener.getsockname()[1])

@@ -81,11 +81,8 @@ def test_refuses_an_answer_that_cannot_be_read(body, content_type):
 def test_refuses_to_guess_an_output():
     output = {"shape": [1], "datatype": "FP32", "data": [1]}
     body = json.dumps({"outputs": [output | {"name": name} for name in "ab"]}).encode()
-    assert rows_of(body, "", "b").tolist() == [1]
     with pytest.raises(AnswerFault, match="should have one output, it has 'a', 'b'"):
         rows_of(body, "")
-    with pytest.raises(AnswerFault, match="should have an output 'c'"):
-        rows_of(body, "", "c")
 
 
 def test_a_refusal_is_one_sentence():
