@@ -139,7 +139,7 @@ class _Loop:
     def advance(self) -> None:
         """Run one step, or as many alike as there are until something changes."""
         if not self.running and not self.waiting:
-            self._read(self.gpu)
+            self._read_answers(self.gpu)
             self.latest = _Step()
             self.now = max(self.now, self.gpu, self.arrivals[0][0])
         while self.arrivals and self.arrivals[0][0] <= self.now:
@@ -181,7 +181,7 @@ class _Loop:
             seconds = self.engine.step_seconds(0, count, self.cached + count * steps // 2)
             self.gpu += steps * seconds
             self.now = self.gpu - seconds
-            self._read(self.now, steps)
+            self._read_answers(self.now, steps)
             self._pass(steps, count)
         self._end()
 
@@ -193,7 +193,7 @@ class _Loop:
         before, self.gpu = self.gpu, max(self.now, self.gpu) + seconds
         self.gpu = max(self.gpu, self.launched)
         self.now = max(self.now, before, self.launched if self.engine.is_one_process else 0.0)
-        self._read(self.now)
+        self._read_answers(self.now)
         self.latest = _Step(count, first)
         self._pass(1, count, len(first))
 
@@ -210,7 +210,7 @@ class _Loop:
             last.append(request)
         self.latest.last = last
 
-    def _read(self, moment: float, steps: int = 1) -> None:
+    def _read_answers(self, moment: float, steps: int = 1) -> None:
         """Send the answers of the last step, or of so many alike that ended at equal intervals."""
         step, server = self.latest, self.engine.server
         work = step.count * server.chunk
