@@ -19,7 +19,7 @@ pytestmark = pytest.mark.docs
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS, OPTIONS, OPTIONS_OF_ONE, YAML_KEYS = 18, 120, 12, 193
 SOURCE_LINES, TEST_LINES = 87_250, 64_030
-PAGES, MARKDOWN_BYTES = 14, 164_600
+PAGES, MARKDOWN_BYTES = 14, 164_800
 
 
 def tracked(*patterns: str) -> list[Path]:
