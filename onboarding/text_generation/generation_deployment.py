@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 
 from onboarding.deployment import Artifact, DeployedEndpoint
 from onboarding.keys import digest
-from onboarding.text_generation.arguments import container_environment, planned_graph_tokens
+from onboarding.text_generation.arguments import container_environment
 from onboarding.text_generation.checkpoint import Checkpoint
 from onboarding.text_generation.checkpoint_key import quantizer_route
 from onboarding.text_generation.checkpoint_lock import CheckpointEntry
+from onboarding.text_generation.cuda_graphs import planned_graph_tokens
 from onboarding.text_generation.plan import Candidate, CheckpointPlan, CheckpointUse
 from onboarding.text_generation.platforms import GenerationPlatform, gpus
 from onboarding.text_generation.spec import TextGenerationSpec

@@ -13,9 +13,9 @@ from functools import lru_cache
 
 from onboarding.platform import InstanceType
 from onboarding.text_generation.adapter import engine_rank
-from onboarding.text_generation.arguments import graph_tokens
 from onboarding.text_generation.checkpoint import Checkpoint
 from onboarding.text_generation.closed_loop import Engine, Experience, Server, simulate
+from onboarding.text_generation.cuda_graphs import graph_tokens
 from onboarding.text_generation.gpu_memory import (
     GIB,
     GpuMemory,

@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from onboarding.text_generation.arguments import VLLM_GRAPH_TOKENS
 from onboarding.text_generation.checkpoint import Checkpoint
+from onboarding.text_generation.cuda_graphs import VLLM_GRAPH_TOKENS
 from onboarding.text_generation.gpu_memory import gpu_memory, mlp_width
 from onboarding.text_generation.kv_cache import CacheSize, cache_layers, cache_size
 from onboarding.text_generation.planner import CONCURRENT_STEPS, Speed

@@ -10,13 +10,9 @@ import yaml
 
 from onboarding.generation_resolve import generation_plans, plan_line
 from onboarding.platform import instance_types
-from onboarding.text_generation.arguments import (
-    container_environment,
-    engine_arguments,
-    graph_tokens,
-    planned_graph_tokens,
-)
+from onboarding.text_generation.arguments import container_environment, engine_arguments
 from onboarding.text_generation.checkpoint_key import quantizer_route
+from onboarding.text_generation.cuda_graphs import graph_tokens, planned_graph_tokens
 from onboarding.text_generation.kv_cache import cache_layers
 from onboarding.text_generation.planner import (
     Request,
