@@ -130,19 +130,20 @@ class Cell:
     graph_tokens: int = VLLM_GRAPH_TOKENS
 
     def __str__(self) -> str:
-        name = f"{self.shape}-{self.scheme}-tp{self.tensor_parallel}"
-        return (
-            name if self.graph_tokens == VLLM_GRAPH_TOKENS else f"{name}-graphs-{self.graph_tokens}"
-        )
+        graphs = f"-graphs-{self.graph_tokens}" if self.sets_graphs else ""
+        return f"{self.shape}-{self.scheme}-tp{self.tensor_parallel}{graphs}"
+
+    @property
+    def sets_graphs(self) -> bool:
+        """True where its graphs are not vLLM's own."""
+        return self.graph_tokens != VLLM_GRAPH_TOKENS
 
     @property
     def arguments(self) -> tuple[str, ...]:
         """The engine's, beside those of its server."""
-        size = str(self.graph_tokens)
-        graphs = (
-            () if self.graph_tokens == VLLM_GRAPH_TOKENS else ("--max-cudagraph-capture-size", size)
-        )
-        return ("--gpu-memory-utilization", str(UTILIZATION), *graphs)
+        graphs = ("--max-cudagraph-capture-size", str(self.graph_tokens))
+        share = ("--gpu-memory-utilization", str(UTILIZATION))
+        return (*share, *graphs) if self.sets_graphs else share
 
     @property
     def slo(self) -> GenerationSloSpec:

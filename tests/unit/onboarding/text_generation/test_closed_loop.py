@@ -62,7 +62,7 @@ def test_answers_of_a_step_are_read_once_the_next_one_is_launched():
     def launch(prompts, requests):
         return 0.018 if prompts else 0.0
 
-    one, several = (measure(8, launch_seconds=launch, is_one_process=is_one) for is_one in (1, 0))
+    one, several = (measure(8, launch_seconds=launch, is_one_process=on) for on in (True, False))
     assert one.itl_p95 < several.itl_p95, "part of a prompt's time is in the chunk before"
     assert one.tokens_per_second == pytest.approx(several.tokens_per_second, rel=0.05)
 
